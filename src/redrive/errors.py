@@ -1,0 +1,115 @@
+"""Everything redrive raises, and the error codes a failed task carries.
+
+Each message is written for the person who reads it: what was wrong, where, and (in ``hint``) what to do.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """Codes stored on a failed task. Only ``TASK_EXECUTION_FAILED`` is retried."""
+
+    PAYLOAD_MISSING = "TASK_PAYLOAD_MISSING"
+    PAYLOAD_INVALID = "TASK_PAYLOAD_INVALID"
+    PAYLOAD_UNSUPPORTED = "TASK_PAYLOAD_UNSUPPORTED"
+    PRECONDITION_FAILED = "TASK_PRECONDITION_FAILED"
+    ENTITY_NOT_FOUND = "TASK_ENTITY_NOT_FOUND"
+    EXECUTION_FAILED = "TASK_EXECUTION_FAILED"
+
+
+class RedriveError(Exception):
+    """Base of all errors raised by redrive."""
+
+    code = "REDRIVE_ERROR"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  → {self.hint}" if self.hint else self.message
+
+
+class ConfigError(RedriveError):
+    """A setting, environment variable or store URL that cannot be used."""
+
+    code = "CONFIG_INVALID"
+
+
+class InvalidInput(RedriveError, ValueError):
+    """A value given by the caller is wrong; nothing was changed."""
+
+    code = "INPUT_INVALID"
+
+
+class PayloadInvalid(InvalidInput):
+    code = ErrorCode.PAYLOAD_INVALID.value
+
+
+class PayloadMissing(InvalidInput):
+    code = ErrorCode.PAYLOAD_MISSING.value
+
+
+class UnknownKind(InvalidInput):
+    code = "KIND_UNKNOWN"
+
+
+class UnknownQueue(InvalidInput):
+    code = "QUEUE_UNKNOWN"
+
+
+class IdempotencyConflict(RedriveError):
+    """The key already names a task with another kind or payload."""
+
+    code = "IDEMPOTENCY_CONFLICT"
+
+    def __init__(self, key: str, task_id: object) -> None:
+        super().__init__(
+            f"idempotency key {key!r} already belongs to task {task_id}, which has another kind or payload",
+            hint="use a new key for new work; the existing task was left as it is",
+        )
+        self.key = key
+        self.task_id = task_id
+
+
+class TaskNotFound(RedriveError):
+    code = "TASK_NOT_FOUND"
+
+
+class InvalidTransition(RedriveError):
+    """The task is in a state from which the requested action is not possible."""
+
+    code = "TRANSITION_INVALID"
+
+
+class LeaseLost(RedriveError):
+    """Another party holds the task now; the caller's work on it must not be committed."""
+
+    code = "LEASE_LOST"
+
+
+class StoreError(RedriveError):
+    """The store answered, and refused."""
+
+    code = "STORE_ERROR"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or is shutting down; the same call may succeed later."""
+
+    code = "STORE_UNAVAILABLE"
+
+
+class StoreUnusable(StoreError):
+    """The store is reachable but cannot work: corrupt, read-only or full."""
+
+    code = "STORE_UNUSABLE"
+
+
+class SchemaError(StoreError):
+    """The schema is missing, older than this code needs, or newer than it understands."""
+
+    code = "SCHEMA_MISMATCH"

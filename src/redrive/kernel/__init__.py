@@ -1,0 +1,1 @@
+"""The pure heart: values and functions without I/O, clock or logging."""

@@ -1,0 +1,23 @@
+"""How long to wait before the next attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class Backoff:
+    """Exponential, capped, with jitter: attempt n waits between half and all of ``base * 2**(n-1)`` seconds.
+
+    Half is kept fixed so that a retry never lands immediately on a service that just failed; the other half
+    is spread so that tasks that failed together do not come back together.
+    """
+
+    base: float = 2.0
+    maximum: float = 60.0
+
+    def delay(self, attempt: int, jitter: float) -> float:
+        """``jitter`` is a random number in [0, 1), given by the caller so that this stays a function."""
+        # The exponent is bounded so that attempt 10,000 does not overflow a float.
+        full = min(self.maximum, self.base * 2.0 ** min(max(attempt, 1) - 1, 60))
+        return full * (0.5 + 0.5 * jitter)

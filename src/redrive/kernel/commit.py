@@ -1,0 +1,142 @@
+"""Everything that must land together, as one value. A store applies a Commit in one transaction or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import InvalidInput
+from redrive.kernel.machine import Transition
+from redrive.kernel.task import Enqueued, NewTask
+
+
+class Target(StrEnum):
+    """What can be paused, besides a single task."""
+
+    QUEUE = "queue"
+    KIND = "kind"
+    GROUP = "group"
+
+
+@dataclass(slots=True, frozen=True)
+class Hold:
+    """Pause (``on``) or resume a queue, kind or group."""
+
+    target: Target
+    name: str
+    on: bool
+    actor: str
+    reason: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Limit:
+    """What the whole fleet may do with a kind: at most ``concurrency`` at once, starts ``rate_ms`` apart.
+
+    Both None: the kind keeps a lane of its own but no limit. ``actor`` set means an operator changed it,
+    which a worker's configuration (actor None) does not overwrite later.
+    """
+
+    kind: str
+    concurrency: int | None = None
+    rate_ms: int | None = None
+    actor: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class CancelRequest:
+    """Ask whoever runs the task to stop. The task stays running until its holder settles it."""
+
+    task_id: UUID
+    actor: str
+    reason: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Schedule:
+    """A periodic task as declared by an application."""
+
+    name: str
+    kind: str
+    cron: str
+    timezone: str
+    missed: str
+    queue: str
+    payload: str | None
+    priority: int
+    max_attempts: int
+    next_at: datetime
+
+
+@dataclass(slots=True, frozen=True)
+class Declare:
+    """All schedules of one application: new ones are added, changed ones take their new ``next_at``, others go."""
+
+    owner: str
+    schedules: tuple[Schedule, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Fire:
+    """Enqueue a schedule's tasks, unless somebody fired it since ``seen`` (its ``next_at`` when it was read)."""
+
+    name: str
+    seen: datetime
+    next_at: datetime
+    tasks: tuple[NewTask, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Posting:
+    """One movement of money: entries that add up to zero, applied at most once per ``key``."""
+
+    key: str
+    entries: tuple[tuple[str, int], ...]
+    note: str | None = None
+
+    def __post_init__(self) -> None:
+        total = sum(amount for _, amount in self.entries)
+        if total != 0 or not self.entries:
+            raise InvalidInput(f"posting {self.key!r} does not add up: its entries sum to {total}, not 0")
+
+
+@dataclass(slots=True, frozen=True)
+class Audit:
+    """An audit row of its own; operator transitions and controls write theirs by themselves."""
+
+    actor: str
+    action: str
+    reason: str | None = None
+    task_id: UUID | None = None
+    batch_id: str | None = None
+    before: Any = None
+    after: Any = None
+
+
+Control = Hold | Limit | CancelRequest | Declare
+
+
+@dataclass(slots=True)
+class Commit:
+    enqueues: Sequence[NewTask] = ()
+    transitions: Sequence[Transition] = ()
+    controls: Sequence[Control] = ()
+    fires: Sequence[Fire] = ()
+    postings: Sequence[Posting] = ()
+    audits: Sequence[Audit] = ()
+    # Set when the same enqueues may already have landed (the answer to an earlier try was lost).
+    again: bool = False
+
+
+@dataclass(slots=True)
+class Applied:
+    """What a store did with a Commit. Whatever is not listed here was applied."""
+
+    enqueued: list[Enqueued] = field(default_factory=list)
+    lost: set[UUID] = field(default_factory=set)
+    fired: set[str] = field(default_factory=set)
+    repeated: set[str] = field(default_factory=set)

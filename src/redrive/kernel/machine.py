@@ -1,0 +1,210 @@
+"""The state machine: one table, and the pure functions that turn an outcome into a transition.
+
+``docs/state-machine.md`` is generated from ``TABLE``. Stores apply transitions; they never decide one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import ErrorCode
+from redrive.kernel.backoff import Backoff
+from redrive.kernel.failure import Failure, FailureType, failure
+from redrive.kernel.outcome import (
+    RETRYABLE_CODES,
+    Cancel,
+    Completed,
+    Expired,
+    Fail,
+    Failed,
+    Outcome,
+    Released,
+    Retry,
+    Snooze,
+)
+from redrive.kernel.payload import encode
+from redrive.kernel.task import State
+
+
+class Event(StrEnum):
+    """What can happen to a task that exists."""
+
+    DUE = "due"
+    CLAIM = "claim"
+    COMPLETE = "complete"
+    RETRY = "retry"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    ABORT = "abort"
+    EXPIRE = "expire"
+    PAUSE = "pause"
+    RESUME = "resume"
+    REDRIVE = "redrive"
+
+
+class Attempts(StrEnum):
+    """What an event does to ``attempt_count``."""
+
+    KEEP = "keep"
+    ADD = "+1"
+    GIVE_BACK = "-1"
+    RESET = "reset"
+
+
+class DeadReason(StrEnum):
+    NON_RETRYABLE = "non_retryable"
+    MAX_ATTEMPTS = "max_attempts_exceeded"
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """From where, to where, and under which conditions an event moves a task."""
+
+    sources: tuple[State, ...]
+    targets: tuple[State, ...]
+    fenced: bool
+    attempts: Attempts
+    why: str
+
+
+_S = State
+TABLE: dict[Event, Rule] = {
+    Event.DUE: Rule((_S.DELAYED,), (_S.QUEUED,), False, Attempts.KEEP,
+        "its time has come; it joins the tail of its queue"),
+    Event.CLAIM: Rule((_S.QUEUED,), (_S.RUNNING,), False, Attempts.ADD,
+        "a worker takes it under a new lease token"),
+    Event.COMPLETE: Rule((_S.RUNNING,), (_S.COMPLETED,), True, Attempts.KEEP,
+        "the handler returned; the row moves to history"),
+    Event.RETRY: Rule((_S.RUNNING,), (_S.DELAYED, _S.QUEUED), True, Attempts.KEEP,
+        "the attempt failed and attempts remain; it waits for its backoff"),
+    Event.SNOOZE: Rule((_S.RUNNING,), (_S.DELAYED, _S.QUEUED), True, Attempts.GIVE_BACK,
+        "the handler wants to be run again later"),
+    Event.RELEASE: Rule((_S.RUNNING,), (_S.QUEUED,), True, Attempts.GIVE_BACK,
+        "the worker hands it back unfinished, as at shutdown"),
+    Event.FAIL: Rule((_S.RUNNING,), (_S.FAILED,), True, Attempts.KEEP,
+        "the failure is final, or attempts are used up; a dead letter is written"),
+    Event.ABORT: Rule((_S.RUNNING,), (_S.CANCELLED,), True, Attempts.KEEP,
+        "the handler ended after a cancel request, or cancelled its own task"),
+    Event.EXPIRE: Rule((_S.RUNNING,), (_S.QUEUED, _S.FAILED), True, Attempts.KEEP,
+        "the lease ran out; the attempt counts"),
+    Event.CANCEL: Rule((_S.QUEUED, _S.DELAYED, _S.PAUSED, _S.FAILED), (_S.CANCELLED,), False, Attempts.KEEP,
+        "an operator or producer no longer wants it; it moves to history with its payload"),
+    Event.PAUSE: Rule((_S.QUEUED, _S.DELAYED), (_S.PAUSED,), False, Attempts.KEEP,
+        "an operator holds this task, or a worker met it while its group is paused"),
+    Event.RESUME: Rule((_S.PAUSED,), (_S.QUEUED, _S.DELAYED), False, Attempts.KEEP,
+        "the hold is lifted; a future run-at is still kept"),
+    Event.REDRIVE: Rule((_S.FAILED, _S.CANCELLED), (_S.QUEUED,), False, Attempts.RESET,
+        "an operator retries it; attempts and error are cleared, replay_count grows"),
+}  # fmt: skip
+
+
+@dataclass(slots=True, frozen=True)
+class Policy:
+    """How a kind is retried."""
+
+    max_attempts: int = 5
+    backoff: Backoff = Backoff()
+
+
+@dataclass(slots=True, frozen=True)
+class Transition:
+    """One decided move. A store applies it if the row is in a source state and the fence holds, else reports it lost.
+
+    ``delay`` counts from the store's clock. ``expired`` narrows the fence: the lease must also have run out,
+    so that a lease renewed between the look and the move is respected.
+    """
+
+    task_id: UUID
+    event: Event
+    to: State
+    token: UUID | None = None
+    delay: float = 0.0
+    result: str | None = None
+    memo: str | None = None
+    failure: Failure | None = None
+    dead: DeadReason | None = None
+    execution_ms: float | None = None
+    worker_id: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+    expired: bool = False
+
+    @property
+    def rule(self) -> Rule:
+        return TABLE[self.event]
+
+
+@dataclass(slots=True, frozen=True)
+class Held:
+    """The part of a leased task that settling depends on."""
+
+    id: UUID
+    token: UUID
+    attempt: int
+    max_attempts: int
+    worker_id: str | None = None
+    execution_ms: float | None = None
+
+
+def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Transition:
+    """What follows from an outcome. Pure: the same inputs give the same transition."""
+    match outcome:
+        case Completed(result=result):
+            return _move(held, Event.COMPLETE, State.COMPLETED, result=result)
+        case Snooze(seconds=seconds, state=state):
+            return _move(held, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
+        case Released(reason=reason):
+            return _move(held, Event.RELEASE, State.QUEUED, reason=reason)
+        case Cancel(reason=reason):
+            return _move(held, Event.ABORT, State.CANCELLED, reason=reason)
+        case Expired():
+            return _expire(held)
+        case Retry(message=message, after=after):
+            cause = failure(ErrorCode.EXECUTION_FAILED, "retry_requested", message)
+            return _retry_or_fail(held, cause, policy, jitter, after)
+        case Fail(code=code, message=message):
+            cause = failure(code, "handler_failed", message or code)
+            return _retry_or_fail(held, cause, policy, jitter, None)
+        case Failed(failure=cause):
+            return _retry_or_fail(held, cause, policy, jitter, cause.retry_after)
+
+
+def _retry_or_fail(held: Held, cause: Failure, policy: Policy, jitter: float, after: float | None) -> Transition:
+    if not cause.retryable or cause.code not in RETRYABLE_CODES:
+        return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
+    if held.attempt >= held.max_attempts:
+        return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.MAX_ATTEMPTS)
+    delay = policy.backoff.delay(held.attempt, jitter) if after is None else after
+    return _move(held, Event.RETRY, _waiting(delay), delay=delay, failure=cause)
+
+
+def _expire(held: Held) -> Transition:
+    cause = failure(
+        ErrorCode.EXECUTION_FAILED, "lease_expired",
+        f"the lease of attempt {held.attempt} ran out: its worker died, hung or lost the store",
+        type=FailureType.TIMEOUT,
+    )  # fmt: skip
+    if held.attempt >= held.max_attempts:
+        dead = DeadReason.MAX_ATTEMPTS
+        return _move(held, Event.EXPIRE, State.FAILED, failure=cause, dead=dead, expired=True)
+    return _move(held, Event.EXPIRE, State.QUEUED, failure=cause, expired=True)
+
+
+def _move(held: Held, event: Event, to: State, **values: Any) -> Transition:
+    return Transition(
+        task_id=held.id, event=event, to=to, token=held.token,
+        worker_id=held.worker_id, execution_ms=held.execution_ms, **values,
+    )  # fmt: skip
+
+
+def _waiting(delay: float) -> State:
+    return State.DELAYED if delay > 0 else State.QUEUED
+
+
+def _memo(state: Any) -> str | None:
+    return None if state is None else encode(state, "Snooze(state=)")

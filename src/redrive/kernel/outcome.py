@@ -1,0 +1,84 @@
+"""What happened to an attempt, as a value.
+
+The four that a handler may give back are exceptions too, so that they can be returned from the handler or
+raised from deep inside it; both mean the same. The others are made by the worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from redrive.errors import ErrorCode
+from redrive.kernel.failure import Failure
+from redrive.kernel.task import check_name, check_seconds
+
+
+class Verdict(Exception):
+    """Base of what a handler may return or raise to decide what happens next."""
+
+
+class Snooze(Verdict):
+    """Run again later. Uses no attempt; ``state`` comes back as ``ctx.state``. This is how remote work is polled."""
+
+    def __init__(self, seconds: float, *, state: Any = None) -> None:
+        self.seconds = check_seconds(seconds, "Snooze(seconds)")
+        self.state = state
+        super().__init__(f"snooze for {self.seconds:g} s")
+
+
+class Retry(Verdict):
+    """This attempt failed; try again, after ``after`` seconds or the usual backoff, while attempts remain."""
+
+    def __init__(self, message: str = "the handler asked for a retry", *, after: float | None = None) -> None:
+        self.message = str(message)
+        self.after = None if after is None else check_seconds(after, "Retry(after=)")
+        super().__init__(self.message)
+
+
+class Fail(Verdict):
+    """End the task as failed, now, with a dead letter. ``TASK_EXECUTION_FAILED`` is the one code that is retried."""
+
+    def __init__(self, code: str, message: str = "") -> None:
+        self.code = check_name(str(code), "Fail(code)")
+        self.message = str(message)
+        super().__init__(f"{self.code}: {self.message}" if message else self.code)
+
+
+class Cancel(Verdict):
+    """End the task as cancelled: the work is no longer wanted."""
+
+    def __init__(self, reason: str = "the handler cancelled the task") -> None:
+        self.reason = str(reason)
+        super().__init__(self.reason)
+
+
+@dataclass(slots=True, frozen=True)
+class Completed:
+    """The handler returned a value (JSON text, or None)."""
+
+    result: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Failed:
+    """The handler raised, timed out or crashed; ``failure`` is the classified cause."""
+
+    failure: Failure
+
+
+@dataclass(slots=True, frozen=True)
+class Released:
+    """Handed back unfinished (shutdown): runs again at once, and the attempt is not counted."""
+
+    reason: str = "released"
+
+
+@dataclass(slots=True, frozen=True)
+class Expired:
+    """The lease ran out: whoever held it is gone or hung. The attempt counts."""
+
+
+Outcome = Completed | Snooze | Retry | Fail | Cancel | Failed | Released | Expired
+
+RETRYABLE_CODES = frozenset({ErrorCode.EXECUTION_FAILED.value})

@@ -1,0 +1,49 @@
+"""JSON at the border: strict on the way in, exact on the way out."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from pydantic_core import from_json
+
+from redrive.errors import PayloadInvalid
+from redrive.kernel.task import MAX_PAYLOAD_BYTES
+
+# An escaped NUL; an escaped backslash before "u0000" is just text.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> str:
+    """JSON text that every store keeps unchanged, or a clear refusal."""
+    try:
+        text = _encoder.encode(value)
+        size = len(text) if text.isascii() else len(text.encode())
+    except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+        raise PayloadInvalid(
+            f"{what} cannot be stored as JSON: {error or 'too deeply nested'}", hint=_hint(error)
+        ) from None
+    if size > limit:
+        raise PayloadInvalid(
+            f"{what} is {size:,} bytes, over the limit of {limit:,}",
+            hint="store large data elsewhere and pass a reference to it",
+        )
+    if "u0000" in text and _NUL.search(text):
+        raise PayloadInvalid(
+            f"{what} contains a NUL character, which PostgreSQL cannot store", hint="remove it, or encode the text"
+        )
+    return text
+
+
+def decode(text: str | bytes | None) -> Any:
+    return None if text is None else from_json(text)
+
+
+def _hint(error: Exception) -> str:
+    if "Out of range float" in str(error):
+        return "NaN and infinity are not JSON; send null or a string instead"
+    if isinstance(error, UnicodeEncodeError):
+        return "the text holds half of a surrogate pair; it was probably cut in the middle of a character"
+    return "use dicts with text keys, lists, text, numbers, booleans and None"

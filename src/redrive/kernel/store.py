@@ -1,0 +1,252 @@
+"""The port: what a store must be able to do. Stores pass ``redrive.testing.conformance``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.machine import Held, Transition
+from redrive.kernel.task import AuditRow, Claimed, DeadLetter, State, Task, Timeline
+
+
+@dataclass(slots=True, frozen=True)
+class Capabilities:
+    """What a store cannot do is said here, not discovered in production."""
+
+    sql: bool = True
+    joins_transactions: bool = True
+    ledger: bool = True
+    notifies: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class Want:
+    """A claim: up to ``count`` ready tasks of ``queues``, the first queue drained first.
+
+    ``handles`` restricts it to the kinds named (others are set aside for whoever handles them);
+    ``only`` takes tasks of one kind, to fill up a bulk handler.
+    """
+
+    worker_id: str
+    queues: tuple[str, ...]
+    count: int
+    lease: float
+    handles: tuple[str, ...] | None = None
+    only: str | None = None
+
+
+@dataclass(slots=True)
+class Cycle:
+    """The answer to a settle-and-claim: what was claimed, and which settlements lost their lease."""
+
+    claimed: list[Claimed] = field(default_factory=list)
+    lost: set[UUID] = field(default_factory=set)
+
+
+@dataclass(slots=True, frozen=True)
+class Beat:
+    """A worker telling the store that it is alive."""
+
+    worker_id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    concurrency: int
+    running: int
+    version: str
+    duties: Mapping[str, float]
+    stopping: bool = False
+
+
+@dataclass(slots=True)
+class Tick:
+    """The answer to a beat: duties this worker now has, its tasks to cancel, seconds until something is due."""
+
+    duties: list[str] = field(default_factory=list)
+    cancels: list[UUID] = field(default_factory=list)
+    next_due: float | None = None
+    promoted: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Wake:
+    """A hint that it is worth looking: ready work, something due soon, or a cancel request. Never relied upon."""
+
+    queue: str | None = None
+    due_in: float | None = None
+    cancel: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Query:
+    """Filters over tasks; None means any. Newest first; ``before`` continues after the last id of a page."""
+
+    states: tuple[State, ...] = ()
+    kind: str | None = None
+    queue: str | None = None
+    group: str | None = None
+    scope: str | None = None
+    trace_id: str | None = None
+    error_code: str | None = None
+    error_reason: str | None = None
+    fingerprint: str | None = None
+    limit: int = 50
+    before: UUID | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Count:
+    queue: str
+    kind: str
+    state: State
+    n: int
+
+
+@dataclass(slots=True, frozen=True)
+class HoldRow:
+    target: str
+    name: str
+    actor: str
+    reason: str | None
+    at: datetime
+
+
+@dataclass(slots=True, frozen=True)
+class LimitRow:
+    kind: str
+    concurrency: int | None
+    rate_ms: int | None
+    running: int
+    actor: str | None
+
+
+@dataclass(slots=True, frozen=True)
+class WorkerRow:
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    concurrency: int
+    running: int
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    stopping: bool
+
+
+@dataclass(slots=True, frozen=True)
+class ScheduleRow:
+    name: str
+    owner: str
+    kind: str
+    cron: str
+    timezone: str
+    missed: str
+    queue: str
+    payload: str | None
+    priority: int
+    max_attempts: int
+    next_at: datetime
+    last_at: datetime | None
+
+
+@dataclass(slots=True, frozen=True)
+class GroupRow:
+    """Failures with one cause (F5)."""
+
+    fingerprint: str
+    count: int
+    code: str
+    reason: str
+    failure_type: str
+    message: str
+    kind: str
+    first_seen: datetime
+    last_seen: datetime
+    sample_task: UUID
+
+
+@dataclass(slots=True)
+class Overview:
+    """The small tables, whole."""
+
+    now: datetime
+    holds: list[HoldRow]
+    limits: list[LimitRow]
+    workers: list[WorkerRow]
+    schedules: list[ScheduleRow]
+
+
+class Transaction(Protocol):
+    """A database transaction that a handler writes in; its completion commits with it."""
+
+    async def execute(self, sql: str, *args: Any) -> Any: ...
+    async def fetch(self, sql: str, *args: Any) -> list[Any]: ...
+
+
+class Migrations(Protocol):
+    """Schema versions of one store."""
+
+    async def status(self) -> SchemaStatus: ...
+    async def up(self, to: int | None = None) -> list[str]: ...
+    async def down(self, to: int) -> list[str]: ...
+    def sql(self, *, down: bool = False, to: int | None = None) -> str: ...
+
+
+@dataclass(slots=True, frozen=True)
+class SchemaStatus:
+    version: int
+    latest: int
+    pending: tuple[str, ...]
+    applied: tuple[tuple[int, str, datetime], ...] = ()
+
+
+class Store(Protocol):
+    """Where tasks live. Every method is one transaction, or none at all."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def migrations(self) -> Migrations: ...
+
+    async def open(self) -> None:
+        """Check that the store is reachable and its schema is one that this code understands."""
+
+    async def apply(self, commit: Commit) -> Applied: ...
+
+    async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
+        """Settle and claim in one transaction: the hot loop. ``again``: an earlier answer was lost, so a
+        settlement that has already landed under the same token counts as landed, not as lost."""
+
+    async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
+        """Extend leases and store progress, fenced by token; answers the ids that are no longer held."""
+
+    async def tick(self, beat: Beat) -> Tick: ...
+    async def expired(self, limit: int) -> list[Held]: ...
+    async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]: ...
+    async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
+        """One bounded piece of a store's own housekeeping; answers how many rows it touched."""
+
+    async def get(self, task_id: UUID) -> Task | None: ...
+    async def find(self, query: Query) -> list[Task]: ...
+    async def timeline(self, task_id: UUID) -> Timeline | None: ...
+    async def dead_letters(self, query: Query) -> list[DeadLetter]: ...
+    async def groups(self, limit: int) -> list[GroupRow]: ...
+    async def audit(self, limit: int, action: str | None = None, actor: str | None = None) -> list[AuditRow]: ...
+    async def counts(self) -> list[Count]: ...
+    async def balance(self, account: str) -> int: ...
+    async def overview(self) -> Overview: ...
+
+    def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction of the store's own database that applies ``settlement()`` as its last statement."""
+
+    def listen(self, on_wake: Callable[[Wake], None]) -> None:
+        """Start sending hints to the callback, from now until ``close``."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,241 @@
+"""The task: one durable unit of work, and the values around it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import InvalidInput
+
+MAX_PAYLOAD_BYTES = 1024 * 1024
+PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
+MAX_DELAY_SECONDS = 10 * 366 * 86400
+MAX_TEXT = 512
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
+
+
+class State(StrEnum):
+    """Where a task is. Completed and cancelled tasks live in history, all others in the live table."""
+
+    QUEUED = "queued"
+    DELAYED = "delayed"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FAILED = "failed"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+LIVE = frozenset({State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED})
+HISTORY = frozenset({State.COMPLETED, State.CANCELLED})
+
+
+@dataclass(slots=True)
+class Task:
+    """A task as the store holds it. Fields that do not apply to its state are None."""
+
+    id: UUID
+    kind: str
+    queue: str
+    state: State
+    payload: Any = None
+    priority: int = 0
+    attempt_count: int = 0
+    max_attempts: int = 1
+    group: str | None = None
+    scope: str | None = None
+    trace_id: str | None = None
+    idempotency_key: str | None = None
+    timeout: float | None = None
+    created_at: datetime | None = None
+    run_at: datetime | None = None
+    next_attempt_at: datetime | None = None
+    last_attempt_at: datetime | None = None
+    lease_token: UUID | None = None
+    lease_expires_at: datetime | None = None
+    worker_id: str | None = None
+    cancel_requested_at: datetime | None = None
+    paused_by: str | None = None
+    progress: Any = None
+    memo: Any = None
+    error_code: str | None = None
+    error_reason: str | None = None
+    failure_type: str | None = None
+    error_message: str | None = None
+    error_stack: str | None = None
+    error_fingerprint: str | None = None
+    failed_at: datetime | None = None
+    replay_count: int = 0
+    last_replayed_at: datetime | None = None
+    last_replayed_by: str | None = None
+    last_replayed_reason: str | None = None
+    finished_at: datetime | None = None
+    execution_ms: float | None = None
+    result: Any = None
+
+    @property
+    def failed(self) -> bool:
+        return self.state is State.FAILED
+
+    @property
+    def finished(self) -> bool:
+        return self.state in HISTORY
+
+
+@dataclass(slots=True)
+class NewTask:
+    """What a producer asks for. ``payload`` is JSON text, already checked; times are left to the store's clock."""
+
+    id: UUID
+    kind: str
+    queue: str
+    payload: str | None
+    priority: int = 0
+    max_attempts: int = 1
+    delay: float | None = None
+    run_at: datetime | None = None
+    timeout: float | None = None
+    group: str | None = None
+    scope: str | None = None
+    trace_id: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(slots=True)
+class Enqueued:
+    """The answer to one enqueue: the task's id, and whether this call made it."""
+
+    id: UUID
+    created: bool = True
+    conflict: bool = False
+
+
+@dataclass(slots=True)
+class Claimed:
+    """One leased task in a worker's hands: just what running it needs, payload still as JSON text."""
+
+    id: UUID
+    token: UUID
+    kind: str
+    queue: str
+    payload: str | None
+    attempt: int
+    max_attempts: int
+    priority: int
+    created_at: datetime
+    group: str | None = None
+    scope: str | None = None
+    trace_id: str | None = None
+    idempotency_key: str | None = None
+    timeout: float | None = None
+    memo: str | None = None
+    replay_count: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Attempt:
+    """One failed attempt, kept for good (F4)."""
+
+    task_id: UUID
+    attempt: int
+    at: datetime
+    code: str
+    reason: str
+    failure_type: str
+    message: str
+    stack: str | None
+    fingerprint: str
+    worker_id: str | None
+    execution_ms: float | None
+    replay: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class DeadLetter:
+    """The archived record of a terminal failure (F6); it outlives the task's later retry."""
+
+    id: UUID
+    task_id: UUID
+    dead_at: datetime
+    reason: str
+    kind: str
+    queue: str
+    group: str | None
+    scope: str | None
+    trace_id: str | None
+    payload: Any
+    attempt_count: int
+    max_attempts: int
+    replay_count: int
+    error_code: str
+    error_reason: str
+    failure_type: str
+    error_message: str
+    error_fingerprint: str
+
+
+@dataclass(slots=True, frozen=True)
+class Timeline:
+    """All that is known about one task, oldest first within each list."""
+
+    task: Task
+    attempts: list[Attempt] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    audit: list[AuditRow] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class AuditRow:
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    reason: str | None
+    task_id: UUID | None
+    batch_id: str | None
+    target: str | None
+    before: Any
+    after: Any
+
+
+def check_name(value: object, what: str) -> str:
+    """A kind, queue or schedule name; the characters are those that survive URLs, logs and shells."""
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise InvalidInput(
+        f"{what} {value!r} is not a valid name",
+        hint="use 1-120 letters, digits, '_', '-', '.' or ':', starting with a letter, digit or '_'",
+    )
+
+
+def check_text(value: object, what: str) -> str | None:
+    """A free label (group, scope, trace id, key): any text a database can hold."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or len(value) > MAX_TEXT:
+        raise InvalidInput(f"{what} must be text of 1-{MAX_TEXT} characters, not {_shorten(value)}")
+    if "\x00" in value or not value.isprintable():
+        raise InvalidInput(f"{what} {_shorten(value)} contains characters that are not printable")
+    return value
+
+
+def check_int(value: object, what: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidInput(f"{what} must be a whole number from {low} to {high}, not {_shorten(value)}")
+    return value
+
+
+def check_seconds(value: object, what: str, *, low: float = 0.0, high: float = MAX_DELAY_SECONDS) -> float:
+    # `not low <= value` also turns away NaN.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidInput(f"{what} must be from {low:g} to {high:g} seconds, not {_shorten(value)}")
+    return float(value)
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,71 @@
+"""What asyncpg raises, in the words of the port."""
+
+from __future__ import annotations
+
+import asyncpg
+from asyncpg import exceptions as pg
+
+from redrive.errors import (
+    ConfigError,
+    InvalidInput,
+    RedriveError,
+    SchemaError,
+    StoreError,
+    StoreUnavailable,
+    StoreUnusable,
+)
+
+# The same call may succeed later, on this or another connection.
+_PASSING: tuple[type[BaseException], ...] = (
+    OSError,
+    TimeoutError,
+    pg.PostgresConnectionError,
+    pg.OperatorInterventionError,
+    pg.TooManyConnectionsError,
+    pg.ReadOnlySQLTransactionError,
+    pg.TransactionRollbackError,
+    pg.LockNotAvailableError,
+    pg.InternalClientError,
+    asyncpg.InterfaceError,
+)
+_SCHEMA = (pg.InvalidSchemaNameError, pg.UndefinedTableError, pg.UndefinedFunctionError, pg.UndefinedColumnError)
+_LOGIN = (pg.InvalidAuthorizationSpecificationError, pg.InvalidCatalogNameError)
+
+
+def translate(error: BaseException, where: str) -> RedriveError:
+    """An error of the port for one of the driver's."""
+    said = str(error).strip() or type(error).__name__
+    match error:
+        case RedriveError():
+            return error
+        case pg.CheckViolationError() if "account_never_negative" in said:
+            return InvalidInput("an account would go below zero; nothing was posted")
+        case pg.TooManyConnectionsError():
+            return StoreUnavailable(
+                f"{where} has no connection left: {said}", hint="raise max_connections, or lower the number of workers"
+            )
+        case pg.DiskFullError() | pg.OutOfMemoryError():
+            return StoreUnusable(f"{where} is out of space: {said}", hint="free disk space on the database server")
+        case _ if isinstance(error, _LOGIN):
+            return ConfigError(
+                f"{where} refused the login: {said}", hint="check user, password and database name in the URL"
+            )
+        case _ if isinstance(error, _SCHEMA):
+            return SchemaError(f"{where} has no usable redrive schema: {said}", hint="run: redrive migrate")
+        case pg.InsufficientPrivilegeError():
+            return StoreError(
+                f"{where}: {said}",
+                hint="grant the role what it needs: redrive migrate --grant-worker ROLE or --grant-producer ROLE",
+            )
+        case pg.InvalidParameterValueError() | pg.DataError():
+            return InvalidInput(said, hint=getattr(error, "hint", None))
+        case _ if isinstance(error, _PASSING):
+            return StoreUnavailable(
+                f"{where} cannot be used right now: {said}", hint="is the server running and reachable?"
+            )
+    return StoreError(f"{where} refused: {said}")
+
+
+def is_connect_rejection_by_pooler(error: BaseException) -> bool:
+    """PgBouncer turns away start-up parameters that it does not know."""
+    return "unsupported startup parameter" in str(error)

@@ -1,0 +1,94 @@
+"""LISTEN, kept honest: hints from the database, and an echo that notices when they stop coming."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from redrive.errors import RedriveError
+from redrive.kernel.store import Wake
+from redrive.stores.postgres.pool import Pool
+from redrive.stores.postgres.remembered import Remembered
+
+ECHO_EVERY = 5.0
+ECHO_TIMEOUT = 5.0
+RECONNECT_MAX = 10.0
+
+
+class Listener:
+    """One connection that listens. Every few seconds it notifies itself: a connection that does not echo is
+    replaced, so that a silent death costs at most ``ECHO_EVERY + ECHO_TIMEOUT`` seconds of polling."""
+
+    def __init__(self, pool: Pool, remembered: Remembered) -> None:
+        self._pool = pool
+        self._remembered = remembered
+        self._callbacks: list[Callable[[Wake], None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._echo = asyncio.Event()
+        self._channel = f"redrive_echo_{uuid4().hex}"
+        self.alive = False
+        self.reconnects = 0
+
+    def add(self, on_wake: Callable[[Wake], None]) -> None:
+        self._callbacks.append(on_wake)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="redrive-listen")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        delay = 0.1
+        while not self._pool.pooled:
+            try:
+                await self._listen()
+            except (RedriveError, OSError, TimeoutError):
+                pass
+            except Exception as error:  # a driver error of any kind: the next connection may be better
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+            delay = 0.1 if self.alive else min(delay * 2, RECONNECT_MAX)
+            self.alive = False
+            self.reconnects += 1
+            await asyncio.sleep(delay)
+
+    async def _listen(self) -> None:
+        connection = await self._pool.connect()
+        try:
+            if self._pool.pooled:
+                return
+            await connection.add_listener("redrive", self._on_notify)
+            await connection.add_listener(self._channel, self._on_echo)
+            self.alive = True
+            # Whatever was announced while nobody listened is unknown: look everywhere.
+            self._remembered.rewind("*", 0)
+            self._send(Wake())
+            while True:
+                self._echo.clear()
+                await connection.execute("select pg_notify($1, '')", self._channel, timeout=ECHO_TIMEOUT)
+                await asyncio.wait_for(self._echo.wait(), ECHO_TIMEOUT)
+                await asyncio.sleep(ECHO_EVERY)
+        finally:
+            connection.terminate()
+
+    def _on_echo(self, *_: Any) -> None:
+        self._echo.set()
+
+    def _on_notify(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        match payload.split(" "):
+            case ["ready", queue, position] if position.lstrip("-").isdigit():
+                self._remembered.rewind(queue, int(position))
+                self._send(Wake(queue=queue))
+            case ["due", ms] if ms.isdigit():
+                self._send(Wake(due_in=int(ms) / 1000))
+            case ["cancel", _worker]:
+                self._send(Wake(cancel=True))
+
+    def _send(self, wake: Wake) -> None:
+        for callback in self._callbacks:
+            callback(wake)

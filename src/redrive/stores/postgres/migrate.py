@@ -1,0 +1,95 @@
+"""Migrations on PostgreSQL: each step is one transaction, all steps are under one advisory lock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redrive.kernel.store import SchemaStatus
+from redrive.stores import schema
+from redrive.stores.postgres.pool import Pool
+
+STEPS = schema.load("redrive.stores.postgres")
+LOCK = "select pg_advisory_xact_lock(72617, 0)"
+BOOTSTRAP = """
+create schema if not exists redrive;
+create table if not exists redrive.migration (
+  version integer primary key, name text not null, applied_at timestamptz not null default clock_timestamp(),
+  needs integer not null
+);
+"""
+
+
+class PostgresMigrations:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def status(self) -> SchemaStatus:
+        async with self._pool.connection() as connection:
+            rows = await _applied(connection)
+        version = max((row["version"] for row in rows), default=0)
+        pending = tuple(step.label for step in schema.steps_up(STEPS, min(version, len(STEPS)), None))
+        applied = tuple((row["version"], row["name"], row["applied_at"]) for row in rows)
+        return SchemaStatus(version, len(STEPS), pending, applied)
+
+    async def check(self) -> None:
+        async with self._pool.connection() as connection:
+            rows = await _applied(connection)
+        version = max((row["version"] for row in rows), default=0)
+        schema.check_version(STEPS, version, max((row["needs"] for row in rows), default=1), self._pool.where)
+
+    async def up(self, to: int | None = None) -> list[str]:
+        done: list[str] = []
+        while True:
+            async with self._locked() as (connection, version):
+                steps = schema.steps_up(STEPS, version, to)
+                if not steps:
+                    return done
+                step = steps[0]
+                await connection.execute(step.up)
+                await connection.execute(
+                    "insert into redrive.migration (version, name, needs) values ($1, $2, $3)",
+                    step.version, step.name, schema.needs_of(STEPS, step.version),
+                )  # fmt: skip
+                done.append(step.label)
+
+    async def down(self, to: int) -> list[str]:
+        done: list[str] = []
+        while True:
+            async with self._locked() as (connection, version):
+                steps = schema.steps_down(STEPS, version, to)
+                if not steps:
+                    return done
+                await connection.execute(steps[0].down)
+                await connection.execute("delete from redrive.migration where version = $1", steps[0].version)
+                done.append(steps[0].label)
+
+    async def grant(self, *, producer: str | None = None, worker: str | None = None) -> None:
+        async with self._pool.connection() as connection, connection.transaction():
+            if producer:
+                await connection.fetchval("select redrive.grant_producer($1)", producer)
+            if worker:
+                await connection.fetchval("select redrive.grant_worker($1)", worker)
+
+    def sql(self, *, down: bool = False, to: int | None = None) -> str:
+        return (LOCK + ";\n" + BOOTSTRAP if not down else "") + schema.script(STEPS, down=down, to=to)
+
+    @asynccontextmanager
+    async def _locked(self) -> AsyncIterator[tuple[Any, int]]:
+        """One transaction that no other migrating host shares."""
+        async with self._pool.connection() as connection, connection.transaction():
+            await connection.execute(LOCK)
+            # Asked for only when missing: otherwise each call would print notices about what already exists.
+            if await connection.fetchval("select to_regclass('redrive.migration')") is None:
+                await connection.execute(BOOTSTRAP)
+            version = await connection.fetchval("select coalesce(max(version), 0) from redrive.migration")
+            yield connection, version
+
+
+async def _applied(connection: Any) -> list[Any]:
+    async with connection.transaction():
+        if await connection.fetchval("select to_regclass('redrive.migration')") is None:
+            return []
+        rows: list[Any] = await connection.fetch("select * from redrive.migration order by version")
+        return rows

@@ -1,0 +1,292 @@
+-- Tables of redrive. Everything lives in the schema "redrive"; all times are the server's.
+
+create schema if not exists redrive;
+
+create type redrive.state as enum ('queued', 'delayed', 'running', 'paused', 'failed', 'completed', 'cancelled');
+
+-- Where a row stands in its queue. Taken anew each time a row becomes ready, so that rows always join at the tail.
+-- cache 1: a larger cache would let one session's rows overtake another's.
+create sequence redrive.position cache 1;
+
+-- Live tasks: queued, delayed, running, paused, failed. Wide columns last, fixed-width ones first.
+create table redrive.task (
+  id                   uuid primary key,
+  created_at           timestamptz not null,
+  position             bigint not null default 0,
+  run_at               timestamptz,
+  next_attempt_at      timestamptz,
+  last_attempt_at      timestamptz,
+  lease_token          uuid,
+  lease_expires_at     timestamptz,
+  cancel_requested_at  timestamptz,
+  failed_at            timestamptz,
+  last_replayed_at     timestamptz,
+  state                redrive.state not null,
+  attempt_count        integer not null default 0,
+  max_attempts         integer not null,
+  replay_count         integer not null default 0,
+  timeout_ms           integer,
+  priority             smallint not null default 0,
+  kind                 text not null,
+  queue                text not null,
+  lane                 text not null default '',   -- '' = the queue's open lane, else the kind whose own lane it is in
+  task_group           text,
+  scope                text,
+  trace_id             text,
+  idempotency_key      text,
+  worker_id            text,
+  paused_by            text,
+  payload              jsonb,
+  progress             jsonb,
+  memo                 jsonb,                      -- what a snoozed handler wants back
+  error_code           text,
+  error_reason         text,
+  failure_type         text,
+  error_message        text,
+  error_stack          text,
+  error_fingerprint    text,
+  last_replayed_by     text,
+  last_replayed_reason text,
+  -- A token exists exactly while the task runs: this is what makes it a fence.
+  constraint task_token_while_running check ((state = 'running') = (lease_token is not null)),
+  constraint task_attempts_in_bounds check (attempt_count between 0 and max_attempts)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+create index task_ready on redrive.task (queue, lane, priority, position) where state = 'queued';
+create index task_due on redrive.task (next_attempt_at) where state = 'delayed';
+create index task_lease on redrive.task (lease_expires_at) where state = 'running';
+create index task_failed on redrive.task (id) where state = 'failed';
+create index task_paused_group on redrive.task (task_group) where state = 'paused';
+create index task_cancel on redrive.task (worker_id) where cancel_requested_at is not null;
+create index task_scope on redrive.task (scope, id) where scope is not null;
+create index task_trace on redrive.task (trace_id, id) where trace_id is not null;
+
+-- Completed and cancelled tasks, one partition a day, so that retention drops tables instead of deleting rows.
+-- Slim: no payload for completed tasks; cancelled ones keep theirs because they can be retried.
+create table redrive.history (
+  id               uuid not null,
+  finished_at      timestamptz not null,
+  created_at       timestamptz not null,
+  last_attempt_at  timestamptz,
+  lease_token      uuid,
+  execution_ms     real,
+  state            redrive.state not null,
+  attempt_count    integer not null,
+  max_attempts     integer not null,
+  replay_count     integer not null,
+  timeout_ms       integer,
+  priority         smallint not null,
+  kind             text not null,
+  queue            text not null,
+  task_group       text,
+  scope            text,
+  trace_id         text,
+  idempotency_key  text,
+  worker_id        text,
+  cancel_reason    text,
+  payload          jsonb,
+  result           jsonb
+) partition by range (finished_at);
+create index history_id on redrive.history (id);
+create index history_finished on redrive.history (finished_at);
+-- Catches rows of days whose partition could not be made in time; nothing is refused for want of a partition.
+create table redrive.history_default partition of redrive.history default;
+
+-- Every failed attempt.
+create table redrive.attempt (
+  seq           bigint generated always as identity primary key,
+  task_id       uuid not null,
+  at            timestamptz not null,
+  lease_token   uuid,
+  execution_ms  real,
+  attempt       integer not null,
+  replay        integer not null,
+  code          text not null,
+  reason        text not null,
+  failure_type  text not null,
+  message       text not null,
+  stack         text,
+  fingerprint   text not null,
+  worker_id     text
+);
+create index attempt_task on redrive.attempt (task_id, seq);
+create index attempt_at on redrive.attempt (at);
+
+-- One record for each terminal failure; it survives the task's later retry.
+create table redrive.dead_letter (
+  seq                bigint generated always as identity primary key,
+  id                 uuid not null unique default gen_random_uuid(),
+  task_id            uuid not null,
+  dead_at            timestamptz not null,
+  attempt_count      integer not null,
+  max_attempts       integer not null,
+  replay_count       integer not null,
+  reason             text not null,
+  kind               text not null,
+  queue              text not null,
+  task_group         text,
+  scope              text,
+  trace_id           text,
+  payload            jsonb,
+  error_code         text not null,
+  error_reason       text not null,
+  failure_type       text not null,
+  error_message      text not null,
+  error_fingerprint  text not null
+);
+create index dead_letter_task on redrive.dead_letter (task_id);
+create index dead_letter_kind on redrive.dead_letter (kind, seq);
+create index dead_letter_code on redrive.dead_letter (error_code, seq);
+create index dead_letter_fingerprint on redrive.dead_letter (error_fingerprint, seq);
+create index dead_letter_scope on redrive.dead_letter (scope, seq) where scope is not null;
+create index dead_letter_trace on redrive.dead_letter (trace_id, seq) where trace_id is not null;
+
+-- Failures by cause: appended by settles, folded into failure_group by maintenance.
+create table redrive.failure_delta (
+  fingerprint   text not null,
+  n             bigint not null,
+  code          text not null,
+  reason        text not null,
+  failure_type  text not null,
+  message       text not null,
+  kind          text not null,
+  sample_task   uuid not null,
+  at            timestamptz not null
+);
+create table redrive.failure_group (
+  fingerprint   text primary key,
+  n             bigint not null,
+  code          text not null,
+  reason        text not null,
+  failure_type  text not null,
+  message       text not null,
+  kind          text not null,
+  sample_task   uuid not null,
+  first_seen    timestamptz not null,
+  last_seen     timestamptz not null
+);
+create index failure_group_seen on redrive.failure_group (last_seen);
+
+-- Exact totals: total + sum(total_delta). Deltas are appended with each commit, so that nobody waits for a counter row.
+create table redrive.total_delta (
+  queue      text not null,
+  kind       text not null,
+  queued     bigint not null default 0,
+  delayed    bigint not null default 0,
+  running    bigint not null default 0,
+  paused     bigint not null default 0,
+  failed     bigint not null default 0,
+  completed  bigint not null default 0,
+  cancelled  bigint not null default 0
+);
+create table redrive.total (
+  queue      text not null,
+  kind       text not null,
+  queued     bigint not null default 0,
+  delayed    bigint not null default 0,
+  running    bigint not null default 0,
+  paused     bigint not null default 0,
+  failed     bigint not null default 0,
+  completed  bigint not null default 0,
+  cancelled  bigint not null default 0,
+  primary key (queue, kind)
+);
+
+-- A key names one task, also after that task is finished.
+create table redrive.idempotency_key (
+  key         text primary key,
+  task_id     uuid not null,
+  digest      bytea not null,
+  created_at  timestamptz not null
+);
+create index idempotency_key_created on redrive.idempotency_key (created_at);
+
+-- Kinds with a lane of their own: limited, paused at some time, bulk, or set aside for workers that handle them.
+-- "running" counts only while "concurrency" is set; it changes with the row locked.
+create table redrive.kind (
+  kind         text primary key,
+  concurrency  integer check (concurrency > 0),
+  rate_ms      integer check (rate_ms > 0),
+  running      integer not null default 0,
+  next_at      timestamptz,
+  actor        text
+) with (fillfactor = 50);
+
+create table redrive.hold (
+  target  text not null check (target in ('queue', 'kind', 'group')),
+  name    text not null,
+  actor   text not null,
+  reason  text,
+  at      timestamptz not null,
+  primary key (target, name)
+);
+
+create table redrive.schedule (
+  name          text primary key,
+  owner         text not null,
+  kind          text not null,
+  cron          text not null,
+  timezone      text not null,
+  missed        text not null,
+  queue         text not null,
+  payload       jsonb,
+  priority      smallint not null,
+  max_attempts  integer not null,
+  next_at       timestamptz not null,
+  last_at       timestamptz
+);
+
+create table redrive.worker (
+  id           text primary key,
+  host         text not null,
+  pid          integer not null,
+  queues       text[] not null,
+  concurrency  integer not null,
+  running      integer not null,
+  version      text not null,
+  started_at   timestamptz not null,
+  seen_at      timestamptz not null,
+  stopping     boolean not null
+) with (fillfactor = 50);
+
+-- Housekeeping that the fleet does once per interval, whoever comes first.
+create table redrive.duty (
+  name     text primary key,
+  next_at  timestamptz not null
+) with (fillfactor = 50);
+
+create table redrive.audit (
+  id        bigint generated always as identity primary key,
+  at        timestamptz not null,
+  actor     text not null,
+  action    text not null,
+  reason    text,
+  task_id   uuid,
+  batch_id  text,
+  target    text,
+  before    jsonb,
+  after     jsonb
+);
+create index audit_task on redrive.audit (task_id, id) where task_id is not null;
+create index audit_action on redrive.audit (action, id);
+create index audit_actor on redrive.audit (actor, id);
+create index audit_at on redrive.audit (at);
+
+-- Money. Accounts named "system:..." are the other side of the world and may go below zero; all others may not.
+create table redrive.account (
+  name     text primary key,
+  balance  bigint not null default 0,
+  constraint account_never_negative check (balance >= 0 or name like 'system:%')
+);
+create table redrive.posting (
+  key   text primary key,
+  at    timestamptz not null,
+  note  text
+);
+create table redrive.entry (
+  posting  text not null references redrive.posting,
+  account  text not null references redrive.account,
+  amount   bigint not null
+);
+create index entry_account on redrive.entry (account);
+create index entry_posting on redrive.entry (posting);

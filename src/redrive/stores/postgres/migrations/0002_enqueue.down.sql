@@ -1,0 +1,7 @@
+drop function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, interval, text, text, text, text, uuid);
+drop function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
+  integer[], text[], text[], text[], text[], boolean);
+drop function redrive.new_id();
+drop function redrive.check_name(text, text);
+drop function redrive.wake_due(timestamptz);
+drop function redrive.wake(text, bigint);

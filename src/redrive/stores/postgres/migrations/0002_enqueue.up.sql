@@ -1,0 +1,175 @@
+-- Enqueueing: callable from any driver, ORM, trigger or language, inside the caller's own transaction.
+-- security definer: a producer needs EXECUTE on redrive.enqueue and nothing else.
+
+-- A hint to workers, at most one per transaction and queue. The first position a transaction takes is its smallest.
+create function redrive.wake(p_queue text, p_position bigint) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_mark constant text := '|' || p_queue || '|';
+  v_woken constant text := coalesce(current_setting('redrive.woken', true), '');
+begin
+  if strpos(v_woken, v_mark) = 0 then
+    perform set_config('redrive.woken', v_woken || v_mark, true);
+    perform pg_notify('redrive', 'ready ' || p_queue || ' ' || p_position);
+  end if;
+end $$;
+
+-- Workers look at the clock at least every few seconds; only what is due sooner needs a hint.
+create function redrive.wake_due(p_at timestamptz) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_ms constant bigint := ceil(extract(epoch from p_at - clock_timestamp()) * 1000);
+begin
+  if v_ms < 5000 then
+    perform pg_notify('redrive', 'due ' || greatest(v_ms, 0));
+  end if;
+end $$;
+
+create function redrive.check_name(p_what text, p_name text) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_name is null or p_name !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}$' then
+    raise exception '% % is not a valid name', p_what, coalesce(quote_literal(p_name), 'null') using
+      errcode = 'invalid_parameter_value',
+      hint = 'use 1-120 letters, digits, ''_'', ''-'', ''.'' or '':'', starting with a letter, digit or ''_''';
+  end if;
+end $$;
+
+-- Many tasks, as columns; a null array means the default for all. Answers only the rows that were not created
+-- because their key already names a task. p_again: the same ids may have landed before.
+create function redrive.enqueue(
+  p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
+  p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
+  p_traces text[], p_keys text[], p_again boolean default false
+) returns table (id uuid, existing uuid, conflict boolean)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_name text;
+  v_skip uuid[] := '{}';
+  v_queue text;
+  v_position bigint;
+  v_due timestamptz;
+begin
+  for v_name in select distinct k from unnest(p_kinds) k loop perform redrive.check_name('kind', v_name); end loop;
+  for v_name in select distinct q from unnest(p_queues) q loop perform redrive.check_name('queue', v_name); end loop;
+
+  if p_keys is not null then
+    -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
+    insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
+    select distinct on (x.key) x.key, x.id, sha256(convert_to(x.kind || coalesce(x.payload::text, ''), 'UTF8')), v_now
+    from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
+    where x.key is not null order by x.key, x.ord
+    on conflict do nothing;
+    -- A new statement sees what concurrent callers committed while we waited for their keys.
+    return query
+    select x.id, ik.task_id, ik.digest <> sha256(convert_to(x.kind || coalesce(x.payload::text, ''), 'UTF8'))
+    from unnest(p_ids, p_kinds, p_payloads, p_keys) x(id, kind, payload, key)
+    join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id;
+    v_skip := array(
+      select x.id from unnest(p_ids, p_keys) x(id, key)
+      join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id);
+  end if;
+  if p_again then
+    v_skip := v_skip || array(select t.id from redrive.task t where t.id = any (p_ids))
+      || array(select h.id from redrive.history h where h.id = any (p_ids));
+  end if;
+
+  with new as (
+    insert into redrive.task (id, created_at, position, run_at, next_attempt_at, state, max_attempts, timeout_ms, priority,
+      kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload)
+    select x.id, v_now, case when x.due > v_now then 0 else nextval('redrive.position') end, x.due,
+      case when x.due > v_now then x.due end,
+      case when x.due > v_now then 'delayed' else 'queued' end::redrive.state, coalesce(x.max_attempts, 5), x.timeout_ms,
+      coalesce(x.priority, 0), x.kind, x.queue, coalesce((select k.kind from redrive.kind k where k.kind = x.kind), ''),
+      x.task_group, x.scope, x.trace_id, x.key, x.payload
+    from (
+      select u.*, coalesce(u.run_at, v_now + make_interval(secs => u.delay)) as due
+      from unnest(p_ids, p_kinds, p_queues, p_payloads, p_priorities, p_max_attempts, p_delays, p_run_ats, p_timeouts_ms,
+        p_groups, p_scopes, p_traces, p_keys)
+        u(id, kind, queue, payload, priority, max_attempts, delay, run_at, timeout_ms, task_group, scope, trace_id, key)
+      where u.id <> all (v_skip)
+    ) x
+    returning task.queue, task.kind, task.state, task.position, task.next_attempt_at
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, delayed)
+    select n.queue, n.kind, count(*) filter (where n.state = 'queued'), count(*) filter (where n.state = 'delayed')
+    from new n group by n.queue, n.kind
+  )
+  select min(n.next_attempt_at), array_to_string(array_agg(distinct n.queue) filter (where n.state = 'queued'), '|'),
+    min(n.position) filter (where n.state = 'queued')
+  into v_due, v_name, v_position from new n;
+
+  if v_position is not null then
+    foreach v_queue in array string_to_array(v_name, '|') loop perform redrive.wake(v_queue, v_position); end loop;
+  end if;
+  if v_due is not null then perform redrive.wake_due(v_due); end if;
+end $$;
+
+-- An id like the client library's: version 7, so that rows and their index entries arrive in order.
+create function redrive.new_id() returns uuid
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select encode(
+    set_byte(
+      overlay(uuid_send(gen_random_uuid())
+        placing substring(int8send(floor(extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6),
+      6, (get_byte(uuid_send(gen_random_uuid()), 6) & 15) | 112),
+    'hex')::uuid
+$$;
+
+-- One task, with named arguments:
+--   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');
+-- Answers the task's id: the existing task's when the key is known. A known key with other work raises.
+create function redrive.enqueue(
+  kind text, payload jsonb default null, queue text default 'default', priority integer default 0,
+  max_attempts integer default 5, delay interval default null, run_at timestamptz default null,
+  timeout interval default null, task_group text default null, scope text default null, trace_id text default null,
+  idempotency_key text default null, id uuid default null
+) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_variable
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_id constant uuid := coalesce(id, redrive.new_id());
+  v_due timestamptz := coalesce(run_at, v_now + delay);
+  v_waits boolean;
+  v_position bigint := 0;
+  v_existing record;
+begin
+  perform redrive.check_name('kind', kind);
+  perform redrive.check_name('queue', queue);
+  if delay < interval '0' then
+    raise exception 'delay must not be negative: %', delay using errcode = 'invalid_parameter_value';
+  end if;
+  if max_attempts < 1 then
+    raise exception 'max_attempts must be at least 1: %', max_attempts using errcode = 'invalid_parameter_value';
+  end if;
+  if idempotency_key is not null then
+    select * into v_existing from redrive.enqueue(array[v_id], array[kind], array[queue], array[payload], array[priority],
+      array[max_attempts], null, array[v_due], array[(extract(epoch from timeout) * 1000)::integer], array[task_group],
+      array[scope], array[trace_id], array[idempotency_key]);
+    if v_existing.conflict then
+      raise exception 'idempotency key % already belongs to task %, which has another kind or payload',
+        quote_literal(idempotency_key), v_existing.existing using errcode = 'unique_violation';
+    end if;
+    return coalesce(v_existing.existing, v_id);
+  end if;
+  v_waits := coalesce(v_due > v_now, false);
+  if not v_waits then v_position := nextval('redrive.position'); end if;
+  insert into redrive.task (id, created_at, position, run_at, next_attempt_at, state, max_attempts, timeout_ms, priority,
+    kind, queue, lane, task_group, scope, trace_id, payload)
+  values (v_id, v_now, v_position, v_due, case when v_waits then v_due end,
+    case when v_waits then 'delayed' else 'queued' end::redrive.state, max_attempts,
+    (extract(epoch from timeout) * 1000)::integer, priority, kind, queue,
+    coalesce((select k.kind from redrive.kind k where k.kind = enqueue.kind), ''), task_group, scope, trace_id, payload);
+  if v_waits then
+    insert into redrive.total_delta (queue, kind, delayed) values (queue, kind, 1);
+    perform redrive.wake_due(v_due);
+  else
+    insert into redrive.total_delta (queue, kind, queued) values (queue, kind, 1);
+    perform redrive.wake(queue, v_position);
+  end if;
+  return v_id;
+end $$;

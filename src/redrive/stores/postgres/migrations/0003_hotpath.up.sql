@@ -1,0 +1,482 @@
+-- The worker's verbs: claim, complete, move, renew. Each is one statement for the caller and one transaction.
+--
+-- Every function carries its own planner settings: plans must not depend on table statistics, which are wrong for
+-- a queue most of the time, and sessions behind a transaction pooler cannot keep settings.
+
+create type redrive.claimed as (
+  id uuid, kind text, queue text, lane text, priority smallint, "position" bigint, payload jsonb, attempt_count integer,
+  max_attempts integer, created_at timestamptz, task_group text, scope text, trace_id text, idempotency_key text,
+  timeout_ms integer, memo jsonb, replay_count integer
+);
+
+-- The careful half of a claim: which rows may run now, given lanes, limits and holds; locks what it answers.
+-- Rows met in the open lane that belong elsewhere are set aside, each once: into their kind's lane, or into
+-- "paused" when their group is held. So a limited or held backlog is never scanned past again.
+create function redrive.candidates(
+  p_want integer, p_scan integer, p_queues text[], p_handles text[], p_only text, p_closed text[], p_groups text[],
+  p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[],
+  out picked tid[], out set_aside boolean
+) returns record language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_lanes text[];
+  v_open text[];
+  v_caps integer[];
+  v_away tid[];
+  v_held tid[];
+  v_queue text;
+begin
+  v_lanes := array(select k.kind from redrive.kind k);
+  -- Lanes with something ready and room, seen without locks: an idle worker locks nothing.
+  v_open := array(
+    select k.kind from redrive.kind k
+    where (p_only is null or k.kind = p_only) and (p_handles is null or k.kind = any (p_handles))
+      and (p_closed is null or k.kind <> all (p_closed))
+      and (k.concurrency is null or k.running < k.concurrency)
+      and (k.next_at is null or k.next_at <= clock_timestamp())
+      and exists (
+        select 1 from unnest(p_queues) q(queue)
+        left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+          s(queue, lane, priority, pos, until) on s.queue = q.queue and s.lane = k.kind
+        cross join lateral (
+          select 1 from redrive.task c
+          where c.state = 'queued' and c.queue = q.queue and c.lane = k.kind
+            and (c.priority, c.position) >= (coalesce(s.priority, -32768), coalesce(s.pos, 0))
+            and c.priority <= coalesce(s.until, 32767)
+          limit 1) r)
+    order by k.kind);
+  -- Limited kinds are claimed with their row locked. The next statement counts with a snapshot taken after the lock.
+  perform 1 from redrive.kind k
+  where k.kind = any (v_open) and (k.concurrency is not null or k.rate_ms is not null)
+  order by k.kind for update;
+  select array_agg(c.kind), array_agg(c.cap) into v_open, v_caps
+  from (
+    select k.kind, least(p_want, k.concurrency - k.running,
+      case when k.rate_ms is null then p_want when k.next_at > clock_timestamp() then 0 else 1 end) as cap
+    from redrive.kind k where k.kind = any (v_open)
+  ) c where c.cap > 0;
+
+  with lane as (
+    select q.queue, q.ord, l.lane, l.cap
+    from unnest(p_queues) with ordinality q(queue, ord)
+    cross join (
+      select '' as lane, p_scan as cap where p_only is null
+      union all select u.lane, u.cap from unnest(v_open, v_caps) u(lane, cap)) l
+  ), ready as (
+    select r.*, lane.ord, lane.lane, lane.cap
+    from lane
+    left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+      s(queue, lane, priority, pos, until) on s.queue = lane.queue and s.lane = lane.lane
+    cross join lateral (
+      select c.ctid as at, c.kind, c.task_group, c.priority, c.position from redrive.task c
+      where c.state = 'queued' and c.queue = lane.queue and c.lane = lane.lane
+        and (c.priority, c.position) >= (coalesce(s.priority, -32768), coalesce(s.pos, 0))
+        and c.priority <= coalesce(s.until, 32767)
+      order by c.priority, c.position limit lane.cap) r
+  ), sorted as (
+    -- A kind's free places count over all queues together.
+    select r.*, row_number() over (partition by r.lane order by r.ord, r.priority, r.position) as nth,
+      case when p_groups is not null and r.task_group = any (p_groups) then 'held'
+        when r.lane = '' and (r.kind = any (v_lanes) or (p_handles is not null and r.kind <> all (p_handles))) then 'away'
+        else 'run' end as verdict
+    from ready r
+  ), chosen as materialized (
+    (select s.at, s.verdict from sorted s where s.verdict = 'run' and s.nth <= s.cap
+      order by s.ord, s.priority, s.position limit p_want)
+    union all select s.at, s.verdict from sorted s where s.verdict <> 'run'
+  ), locked as (
+    select t.ctid as at from redrive.task t
+    where t.ctid = any (array(select c.at from chosen c)) and t.state = 'queued' for update skip locked
+  )
+  select array_agg(l.at) filter (where c.verdict = 'run'), array_agg(l.at) filter (where c.verdict = 'away'),
+    array_agg(l.at) filter (where c.verdict = 'held')
+  into picked, v_away, v_held from locked l join chosen c on c.at = l.at;
+
+  if v_away is not null then
+    insert into redrive.kind (kind) select distinct t.kind from redrive.task t where t.ctid = any (v_away)
+    on conflict do nothing;
+    with moved as (
+      update redrive.task t set lane = t.kind where t.ctid = any (v_away) returning t.queue, t.position
+    )
+    -- They keep their place in line; the hint makes every worker look for it.
+    select count(redrive.wake(m.queue, m.position)) from (
+      select moved.queue, min(moved.position) as position from moved group by moved.queue) m into v_queue;
+  end if;
+  if v_held is not null then
+    with moved as (
+      update redrive.task t set state = 'paused', paused_by = 'group:' || t.task_group
+      where t.ctid = any (v_held) returning t.queue, t.kind
+    )
+    insert into redrive.total_delta (queue, kind, queued, paused)
+    select m.queue, m.kind, -count(*), count(*) from moved m group by m.queue, m.kind;
+  end if;
+  set_aside := v_away is not null or v_held is not null;
+end $$;
+
+-- Claim up to p_want ready tasks of p_queues in order. The p_seg_* columns say where to start in each lane and
+-- priority range: entries before that were claimed long ago and may still lie in the index, dead.
+create function redrive.claim(
+  p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
+  p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[]
+) returns setof redrive.claimed
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_queues text[] := p_queues;
+  v_closed text[];
+  v_groups text[];
+  v_picked tid[];
+  v_set_aside boolean;
+  v_left integer := p_want;
+  v_got integer;
+begin
+  -- Limits and holds change under the exclusive lock: from the next statement on they are seen whole.
+  perform pg_advisory_xact_lock_shared(72617, 1);
+  if exists (select 1 from redrive.hold) then
+    v_queues := array(
+      select u.q from unnest(p_queues) with ordinality u(q, o)
+      where not exists (select 1 from redrive.hold h where h.target = 'queue' and h.name = u.q) order by u.o);
+    select array_agg(h.name) filter (where h.target = 'group'), array_agg(h.name) filter (where h.target = 'kind')
+    into v_groups, v_closed from redrive.hold h;
+  end if;
+
+  if v_groups is null and p_handles is null and p_only is null and not exists (select 1 from redrive.kind) then
+    -- Nothing is limited, held or set aside: one statement.
+    return query
+    with picked as (
+      update redrive.task t set state = 'running', attempt_count = t.attempt_count + 1, lease_token = p_token,
+        lease_expires_at = clock_timestamp() + make_interval(secs => p_lease), last_attempt_at = clock_timestamp(),
+        worker_id = p_worker
+      where t.ctid = any (array(
+        select r.ctid from unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+          s(queue, lane, priority, pos, until)
+        cross join lateral (
+          select c.ctid from redrive.task c
+          where c.state = 'queued' and c.queue = s.queue and c.lane = ''
+            and (c.priority, c.position) >= (s.priority, s.pos) and c.priority <= s.until
+          order by c.priority, c.position limit p_want for update skip locked
+        ) r
+        where s.lane = '' and s.queue = any (v_queues) limit p_want))
+      returning t.*
+    ), tally as (
+      insert into redrive.total_delta (queue, kind, queued, running)
+      select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
+    )
+    select p.id, p.kind, p.queue, p.lane, p.priority, p.position, p.payload, p.attempt_count, p.max_attempts, p.created_at,
+      p.task_group, p.scope, p.trace_id, p.idempotency_key, p.timeout_ms, p.memo, p.replay_count
+    from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
+    return;
+  end if;
+
+  for i in 1..5 loop
+    select c.picked, c.set_aside into v_picked, v_set_aside
+    from redrive.candidates(v_left, case when i = 1 then v_left else greatest(v_left, 2000) end, v_queues, p_handles, p_only,
+      v_closed, v_groups, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) c;
+    if v_picked is not null then
+      return query
+      with picked as (
+        update redrive.task t set state = 'running', attempt_count = t.attempt_count + 1, lease_token = p_token,
+          lease_expires_at = clock_timestamp() + make_interval(secs => p_lease), last_attempt_at = clock_timestamp(),
+          worker_id = p_worker
+        where t.ctid = any (v_picked)
+        returning t.*
+      ), tally as (
+        insert into redrive.total_delta (queue, kind, queued, running)
+        select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
+      ), places as (
+        update redrive.kind k set running = k.running + case when k.concurrency is null then 0 else n.n end,
+          next_at = case when k.rate_ms is null then null else clock_timestamp() + k.rate_ms * interval '1 ms' end
+        from (select p.kind, count(*)::integer as n from picked p group by p.kind) n
+        where k.kind = n.kind and (k.concurrency is not null or k.rate_ms is not null)
+      )
+      select p.id, p.kind, p.queue, p.lane, p.priority, p.position, p.payload, p.attempt_count, p.max_attempts,
+        p.created_at, p.task_group, p.scope, p.trace_id, p.idempotency_key, p.timeout_ms, p.memo, p.replay_count
+      from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
+      get diagnostics v_got = row_count;
+      v_left := v_left - v_got;
+    end if;
+    -- Rows that were set aside may have hidden others behind them: look again.
+    exit when v_left <= 0 or not v_set_aside;
+  end loop;
+end $$;
+
+-- Frees places of limited kinds and wakes the fleet where a kind had been full. Kind rows are locked in the order of
+-- their names, after task rows; a claim locks them first but never waits for task rows: no cycle, no deadlock.
+create function redrive.free_places(p_kinds text[]) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  v_was_full boolean;
+begin
+  perform 1 from redrive.kind k where k.kind = any (p_kinds) and k.concurrency is not null order by k.kind for update;
+  if not found then return; end if;
+  with freed as (
+    update redrive.kind k set running = greatest(k.running - u.n, 0)
+    from (select x.kind, count(*)::integer as n from unnest(p_kinds) x(kind) group by x.kind) u
+    where k.kind = u.kind and k.concurrency is not null
+    returning k.running + u.n >= k.concurrency as was_full
+  )
+  select bool_or(was_full) into v_was_full from freed;
+  if v_was_full then perform pg_notify('redrive', 'ready * 0'); end if;
+end $$;
+
+-- Completion, the common end: rows leave for history. Answers the ids that were completed; the rest lost their lease.
+-- No "state = 'running'" here: the planner would read the lease index, dead entries and all. A token exists only
+-- while a task runs, so the token alone is the fence.
+create function redrive.complete(p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[]) returns uuid[]
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_done uuid[];
+  v_kinds text[];
+begin
+  perform pg_advisory_xact_lock_shared(72617, 1);
+  with done as (
+    delete from redrive.task t
+    where t.id = any (p_ids) and ((t.id, t.lease_token) in (select u.i, u.k from unnest(p_ids, p_tokens) u(i, k))) is true
+    returning t.*
+  ), kept as (
+    insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
+      attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
+      idempotency_key, worker_id, result)
+    select d.id, clock_timestamp(), d.created_at, d.last_attempt_at, d.lease_token, v.ms, 'completed',
+      d.attempt_count, d.max_attempts, d.replay_count, d.timeout_ms, d.priority, d.kind, d.queue, d.task_group, d.scope,
+      d.trace_id, d.idempotency_key, d.worker_id, v.result
+    from done d join unnest(p_ids, p_ms, p_results) v(id, ms, result) on v.id = d.id
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, running, completed)
+    select d.queue, d.kind, -count(*), count(*) from done d group by d.queue, d.kind
+  )
+  select array_agg(d.id), array_agg(d.kind) into v_done, v_kinds from done d;
+  if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
+  return v_done;
+end $$;
+
+-- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
+-- Each element is applied if the row is in one of its source states and the fence holds. Answers the ids moved.
+create function redrive.move(p_moves jsonb) returns uuid[]
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_moved uuid[];
+  v_kinds text[];
+  v_due timestamptz;
+  v_wake jsonb;
+begin
+  perform pg_advisory_xact_lock_shared(72617, 1);
+  with v as materialized (
+    select * from jsonb_to_recordset(p_moves) x(
+      id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
+      delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
+      message text, stack text, fingerprint text, dead text, actor text, action text, reason text)
+  ), l as materialized (
+    -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
+    select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
+  ), ok as materialized (
+    select v.*, l.state as was, l.queue, l.kind, l.attempt_count, l.replay_count, l.worker_id,
+      case
+        -- A task somebody wants cancelled is not queued again.
+        when l.cancel_requested_at is not null and l.state = 'running' and v.target in ('queued', 'delayed') then 'cancelled'
+        when v.event = 'resume' and l.next_attempt_at > v_now then 'delayed'
+        else v.target
+      end::redrive.state as final
+    from v join l on l.id = v.id
+    where l.state::text = any (v.sources) and (not v.fenced or l.lease_token = v.token)
+      and (not v.expired or l.lease_expires_at <= v_now)
+  ), retired as (
+    delete from redrive.task t using ok
+    where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final in ('completed', 'cancelled')))
+    returning t.*, ok.final, ok.ms, ok.result, ok.reason
+  ), kept as (
+    insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
+      attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
+      idempotency_key, worker_id, cancel_reason, payload, result)
+    select r.id, v_now, r.created_at, r.last_attempt_at, r.lease_token, r.ms, r.final,
+      r.attempt_count, r.max_attempts, r.replay_count, r.timeout_ms, r.priority, r.kind, r.queue, r.task_group, r.scope,
+      r.trace_id, r.idempotency_key, r.worker_id, r.reason, case when r.final = 'cancelled' then r.payload end, r.result
+    from retired r
+  ), moved as (
+    update redrive.task t set
+      state = ok.final,
+      position = case when ok.final = 'queued' then nextval('redrive.position') else t.position end,
+      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), ''),
+      next_attempt_at = case
+        when ok.event in ('pause', 'resume') and ok.final <> 'queued' then t.next_attempt_at
+        when ok.final = 'delayed' then v_now + make_interval(secs => ok.delay) end,
+      attempt_count = case ok.attempts when '-1' then t.attempt_count - 1 when 'reset' then 0 else t.attempt_count end,
+      lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
+      paused_by = case when ok.final = 'paused' then ok.actor end,
+      memo = case when ok.event = 'redrive' then null else coalesce(ok.memo, t.memo) end,
+      progress = case when ok.event in ('redrive', 'retry', 'expire') then null else t.progress end,
+      error_code = case when ok.event = 'redrive' then null else coalesce(ok.code, t.error_code) end,
+      error_reason = case when ok.event = 'redrive' then null else coalesce(ok.cause, t.error_reason) end,
+      failure_type = case when ok.event = 'redrive' then null else coalesce(ok.type, t.failure_type) end,
+      error_message = case when ok.event = 'redrive' then null else coalesce(ok.message, t.error_message) end,
+      error_stack = case when ok.event = 'redrive' then null when ok.code is null then t.error_stack else ok.stack end,
+      error_fingerprint = case when ok.event = 'redrive' then null else coalesce(ok.fingerprint, t.error_fingerprint) end,
+      failed_at = case when ok.final = 'failed' then v_now end,
+      replay_count = t.replay_count + case when ok.event = 'redrive' then 1 else 0 end,
+      last_replayed_at = case when ok.event = 'redrive' then v_now else t.last_replayed_at end,
+      last_replayed_by = case when ok.event = 'redrive' then ok.actor else t.last_replayed_by end,
+      last_replayed_reason = case when ok.event = 'redrive' then ok.reason else t.last_replayed_reason end
+    from ok
+    where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final not in ('completed', 'cancelled')))
+    returning t.*, ok.dead
+  ), tries as (
+    insert into redrive.attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type,
+      message, stack, fingerprint, worker_id)
+    select o.id, v_now, o.token, o.ms, o.attempt_count, o.replay_count, o.code, o.cause, o.type, o.message, o.stack,
+      o.fingerprint, o.worker_id
+    from ok o where o.code is not null
+  ), letters as (
+    insert into redrive.dead_letter (task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
+      task_group, scope, trace_id, payload, error_code, error_reason, failure_type, error_message, error_fingerprint)
+    select m.id, v_now, m.attempt_count, m.max_attempts, m.replay_count, m.dead, m.kind, m.queue, m.task_group, m.scope,
+      m.trace_id, m.payload, m.error_code, m.error_reason, m.failure_type, m.error_message, m.error_fingerprint
+    from moved m where m.dead is not null
+  ), causes as (
+    insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, at)
+    select o.fingerprint, count(*), min(o.code), min(o.cause), min(o.type), min(o.message), o.kind,
+      (array_agg(o.id))[1], v_now
+    from ok o where o.code is not null group by o.fingerprint, o.kind
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, delayed, running, paused, failed, completed, cancelled)
+    select x.queue, x.kind, sum(x.n) filter (where x.state = 'queued'), sum(x.n) filter (where x.state = 'delayed'),
+      sum(x.n) filter (where x.state = 'running'), sum(x.n) filter (where x.state = 'paused'),
+      sum(x.n) filter (where x.state = 'failed'), sum(x.n) filter (where x.state = 'completed'),
+      sum(x.n) filter (where x.state = 'cancelled')
+    from (
+      select o.queue, o.kind, o.was as state, -1 as n from ok o
+      union all select o.queue, o.kind, o.final, 1 from ok o
+      -- one row for each state, so that no sum is null
+      union all select distinct o.queue, o.kind, s.state, 0 from ok o cross join unnest(enum_range(null::redrive.state)) s(state)
+    ) x group by x.queue, x.kind
+  ), audited as (
+    insert into redrive.audit (at, actor, action, reason, task_id, before, after)
+    select v_now, o.actor, o.action, o.reason, o.id, jsonb_build_object('state', o.was, 'attempt_count', o.attempt_count),
+      jsonb_build_object('state', o.final)
+    from ok o where o.actor is not null
+  )
+  select (select array_agg(o.id) from ok o),
+    (select array_agg(o.kind) from ok o where o.was = 'running'),
+    (select min(m.next_attempt_at) from moved m where m.state = 'delayed'),
+    (select jsonb_object_agg(w.queue, w.position) from (
+      select m.queue, min(m.position) as position from moved m where m.state = 'queued' group by m.queue) w)
+  into v_moved, v_kinds, v_due, v_wake;
+
+  if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
+  if v_wake is not null then
+    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+  end if;
+  if v_due is not null then perform redrive.wake_due(v_due); end if;
+  return coalesce(v_moved, '{}') || redrive.revive(p_moves, v_moved);
+end $$;
+
+-- An operator's retry of a cancelled task: back from history into the live table.
+create function redrive.revive(p_moves jsonb, p_moved uuid[]) returns uuid[]
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_ids uuid[] := array(
+    select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text)
+    where x.event = 'redrive' and (p_moved is null or x.id <> all (p_moved)));
+  v_revived uuid[];
+begin
+  if cardinality(v_ids) = 0 then return '{}'; end if;
+  with old as (
+    delete from redrive.history h where h.id = any (v_ids) and h.state = 'cancelled' returning h.*
+  ), new as (
+    insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
+      task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
+      last_replayed_reason)
+    select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
+      o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
+      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason
+    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text) on x.id = o.id
+    returning task.*
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, cancelled)
+    select n.queue, n.kind, count(*), -count(*) from new n group by n.queue, n.kind
+  ), audited as (
+    insert into redrive.audit (at, actor, action, reason, task_id, before, after)
+    select v_now, x.actor, x.action, x.reason, n.id, '{"state": "cancelled"}', '{"state": "queued"}'
+    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text) on x.id = n.id
+    where x.actor is not null
+  ), woken as (
+    select redrive.wake(n.queue, min(n.position)) from new n group by n.queue
+  )
+  select array_agg(n.id), (select count(*) from woken) into v_revived from new n;
+  return coalesce(v_revived, '{}');
+end $$;
+
+-- Settle and claim in one statement and one commit. A row without a kind names a settlement that lost its lease.
+-- p_again: the answer to an earlier try was lost, so what landed then under the same token is not a loss.
+create function redrive.cycle(
+  p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[], p_moves jsonb, p_again boolean,
+  p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
+  p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[]
+) returns setof redrive.claimed language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_done uuid[];
+  v_held uuid[];
+  v_tokens uuid[];
+begin
+  if p_ids is not null then
+    v_done := redrive.complete(p_ids, p_tokens, p_ms, p_results);
+    v_held := p_ids;
+    v_tokens := p_tokens;
+  end if;
+  if p_moves is not null then
+    v_done := v_done || redrive.move(p_moves);
+    select v_held || array_agg(x.id), v_tokens || array_agg(x.token) into v_held, v_tokens
+    from jsonb_to_recordset(p_moves) x(id uuid, token uuid);
+  end if;
+  if cardinality(v_held) > coalesce(cardinality(v_done), 0) then
+    return query
+    select u.id, null::text, null::text, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
+      null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer
+    from unnest(v_held, v_tokens) u(id, token)
+    where (v_done is null or u.id <> all (v_done)) and not (p_again and redrive.landed(u.id, u.token));
+  end if;
+  if p_want > 0 then
+    return query select * from redrive.claim(p_worker, p_token, p_lease, p_want, p_queues, p_handles, p_only,
+      p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until);
+  end if;
+end $$;
+
+-- Did this token commit something already? Only asked after a lost answer.
+create function redrive.landed(p_id uuid, p_token uuid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+  select exists (select 1 from redrive.history h where h.id = p_id and h.lease_token = p_token)
+    or exists (select 1 from redrive.attempt a where a.task_id = p_id and a.lease_token = p_token)
+$$;
+
+-- Heartbeat: extends leases, stores progress. Answers the ids still held.
+create function redrive.renew(
+  p_ids uuid[], p_tokens uuid[], p_lease double precision, p_progress_ids uuid[], p_progress jsonb[]
+) returns uuid[] language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_held uuid[];
+begin
+  with held as (
+    update redrive.task t set lease_expires_at = clock_timestamp() + make_interval(secs => p_lease)
+    where t.id = any (p_ids) and ((t.id, t.lease_token) in (select u.i, u.k from unnest(p_ids, p_tokens) u(i, k))) is true
+    returning t.id
+  )
+  select array_agg(h.id) into v_held from held h;
+  if p_progress_ids is not null then
+    update redrive.task t set progress = u.progress
+    from unnest(p_progress_ids, p_progress) u(id, progress)
+    where t.id = any (p_progress_ids) and t.id = u.id and t.id = any (v_held);
+  end if;
+  return coalesce(v_held, '{}');
+end $$;

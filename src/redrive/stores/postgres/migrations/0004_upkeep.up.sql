@@ -1,0 +1,376 @@
+-- What workers do besides running tasks: beat, promote, limits and holds, schedules, money, housekeeping.
+
+-- A worker's beat. Promotes what is due, hands out duties (each to one worker of the fleet per interval), and answers
+-- which of the worker's tasks somebody wants cancelled and in how many seconds something will be due.
+-- p_from: nothing due or expired lies before it, as far as an earlier tick saw (checked_to); index entries of long
+-- promoted and settled rows may, and are not walked again.
+create function redrive.tick(
+  p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
+  p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer
+) returns table (duties text[], cancels uuid[], next_due double precision, promoted integer, checked_to timestamptz)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_from constant timestamptz := coalesce(p_from, '-infinity');
+  v_expired boolean;
+  v_wake jsonb;
+begin
+  -- A write a few times a minute is enough to be seen alive.
+  update redrive.worker w set seen_at = v_now, running = p_running, stopping = p_stopping
+  where w.id = p_worker and (w.seen_at < v_now - interval '4 s' or w.stopping <> p_stopping);
+  if not found and not exists (select 1 from redrive.worker w where w.id = p_worker) then
+    insert into redrive.worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping)
+    values (p_worker, p_host, p_pid, p_queues, p_concurrency, p_running, p_version, v_now, v_now, p_stopping)
+    on conflict do nothing;
+  end if;
+
+  if exists (select 1 from unnest(p_duties) u(name) where not exists (select 1 from redrive.duty d where d.name = u.name)) then
+    insert into redrive.duty (name, next_at) select u.name, v_now from unnest(p_duties) u(name) on conflict do nothing;
+  end if;
+  with won as (
+    select d.name from redrive.duty d where d.name = any (p_duties) and d.next_at <= v_now for update skip locked
+  ), taken as (
+    update redrive.duty d set next_at = v_now + make_interval(secs => u.every)
+    from unnest(p_duties, p_every) u(name, every)
+    where d.name = u.name and d.name = any (array(select w.name from won w))
+    returning d.name
+  )
+  select array_agg(t.name) into duties from taken t;
+  -- Do not send a worker on an errand with nothing to do.
+  v_expired := exists (
+    select 1 from redrive.task t
+    where t.state = 'running' and t.lease_expires_at <= v_now and t.lease_expires_at >= v_from);
+  if not v_expired then duties := array_remove(duties, 'recover'); end if;
+  if not exists (select 1 from redrive.total_delta) and not exists (select 1 from redrive.failure_delta) then
+    duties := array_remove(duties, 'fold');
+  end if;
+  if exists (select 1 from redrive.schedule s where s.next_at <= v_now) then duties := duties || array['cron']; end if;
+
+  with ready as (
+    update redrive.task t set state = 'queued', position = nextval('redrive.position'), next_attempt_at = null,
+      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
+    where t.ctid = any (array(
+      select d.ctid from redrive.task d
+      where d.state = 'delayed' and d.next_attempt_at <= v_now and d.next_attempt_at >= v_from
+      order by d.next_attempt_at limit p_limit for update skip locked))
+    returning t.queue, t.kind, t.position
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, delayed, queued)
+    select r.queue, r.kind, -count(*), count(*) from ready r group by r.queue, r.kind
+  )
+  select (select count(*) from ready), (select jsonb_object_agg(w.queue, w.position) from (
+    select r.queue, min(r.position) as position from ready r group by r.queue) w)
+  into promoted, v_wake;
+  if v_wake is not null then
+    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+  end if;
+  -- A minute back, for transactions that commit late; what is later still is found by a tick without p_from.
+  checked_to := case when promoted < p_limit and not v_expired then v_now - interval '1 min' end;
+
+  cancels := array(
+    select t.id from redrive.task t
+    where t.worker_id = p_worker and t.cancel_requested_at is not null and t.state = 'running');
+  next_due := extract(epoch from least(
+    (select t.next_attempt_at from redrive.task t
+      where t.state = 'delayed' and t.next_attempt_at >= v_from
+      order by t.next_attempt_at limit 1),
+    (select min(s.next_at) from redrive.schedule s where s.next_at > v_now),
+    (select min(k.next_at) from redrive.kind k where k.rate_ms is not null and k.next_at > v_now)) - clock_timestamp());
+  return next;
+end $$;
+
+-- Leases that ran out. The recovering worker decides by the state machine and moves them, fenced by these tokens.
+create function redrive.expired(p_from timestamptz, p_limit integer)
+returns table (id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text)
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+  select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id from redrive.task t
+  where t.state = 'running' and t.lease_expires_at <= clock_timestamp()
+    and t.lease_expires_at >= coalesce(p_from, '-infinity')
+  order by t.lease_expires_at limit p_limit
+$$;
+
+-- Pause or resume a queue, kind or group.
+create function redrive.set_hold(p_target text, p_name text, p_on boolean, p_actor text, p_reason text) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set lock_timeout = '10s' as $$
+declare
+  v_changed integer;
+  v_now constant timestamptz := clock_timestamp();
+begin
+  -- Waits for claims in flight and keeps new ones out until this is committed: no task starts after a pause returned.
+  perform pg_advisory_xact_lock(72617, 1);
+  if p_on then
+    insert into redrive.hold (target, name, actor, reason, at) values (p_target, p_name, p_actor, p_reason, v_now)
+    on conflict do nothing;
+    get diagnostics v_changed = row_count;
+    if p_target = 'kind' then
+      insert into redrive.kind (kind) values (p_name) on conflict do nothing;
+    end if;
+  else
+    delete from redrive.hold h where h.target = p_target and h.name = p_name;
+    get diagnostics v_changed = row_count;
+    if p_target = 'group' then
+      with back as (
+        update redrive.task t set state = 'queued', position = nextval('redrive.position'), paused_by = null
+        where t.state = 'paused' and t.task_group = p_name and t.paused_by = 'group:' || p_name
+        returning t.queue, t.kind
+      )
+      insert into redrive.total_delta (queue, kind, queued, paused)
+      select b.queue, b.kind, count(*), -count(*) from back b group by b.queue, b.kind;
+    end if;
+    perform pg_notify('redrive', 'ready * 0');
+  end if;
+  if v_changed > 0 then
+    insert into redrive.audit (at, actor, action, reason, target, before, after)
+    values (v_now, p_actor, upper(p_target) || case when p_on then '_PAUSE' else '_RESUME' end, p_reason,
+      p_target || ':' || p_name, jsonb_build_object('paused', not p_on), jsonb_build_object('paused', p_on));
+  end if;
+  return v_changed > 0;
+end $$;
+
+-- What the fleet may do with a kind. p_actor null: a worker's configuration, which never overrides an operator.
+create function redrive.set_limit(p_kind text, p_concurrency integer, p_rate_ms integer, p_actor text) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set lock_timeout = '10s' as $$
+declare
+  v_old redrive.kind;
+begin
+  select * into v_old from redrive.kind k where k.kind = p_kind;
+  if found and v_old.concurrency is not distinct from p_concurrency and v_old.rate_ms is not distinct from p_rate_ms
+    or (p_actor is null and v_old.actor is not null) then
+    return false;
+  end if;
+  -- Claims in flight finish first; the next ones see the limit. So the count below misses nobody.
+  perform pg_advisory_xact_lock(72617, 1);
+  insert into redrive.kind as k (kind, concurrency, rate_ms, actor) values (p_kind, p_concurrency, p_rate_ms, p_actor)
+  on conflict (kind) do update set concurrency = excluded.concurrency, rate_ms = excluded.rate_ms, actor = excluded.actor,
+    next_at = case when excluded.rate_ms is null then null else k.next_at end;
+  perform redrive.recount(p_kind);
+  if p_actor is not null then
+    insert into redrive.audit (at, actor, action, target, before, after)
+    values (clock_timestamp(), p_actor, 'KIND_LIMIT', 'kind:' || p_kind,
+      jsonb_build_object('concurrency', v_old.concurrency, 'rate_ms', v_old.rate_ms),
+      jsonb_build_object('concurrency', p_concurrency, 'rate_ms', p_rate_ms));
+  end if;
+  perform pg_notify('redrive', 'ready * 0');
+  return true;
+end $$;
+
+-- Count a limited kind's running tasks anew. With its row locked, whoever changes the number waits or is counted.
+create function redrive.recount(p_kind text) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_running integer;
+  v_before integer;
+begin
+  select k.running into v_before from redrive.kind k where k.kind = p_kind for update;
+  select count(*) into v_running from redrive.task t where t.state = 'running' and t.kind = p_kind;
+  update redrive.kind k set running = v_running where k.kind = p_kind and k.running <> v_running;
+  return v_running - v_before;
+end $$;
+
+-- Ask for a running task to stop; its worker is told at once.
+create function redrive.request_cancel(p_id uuid, p_actor text, p_reason text) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_worker text;
+begin
+  update redrive.task t set cancel_requested_at = coalesce(t.cancel_requested_at, clock_timestamp())
+  where t.id = p_id and t.state = 'running' returning t.worker_id into v_worker;
+  if not found then return false; end if;
+  insert into redrive.audit (at, actor, action, reason, task_id, before, after)
+  values (clock_timestamp(), p_actor, 'TASK_CANCEL_REQUEST', p_reason, p_id, '{"state": "running"}',
+    '{"state": "running", "cancel_requested": true}');
+  perform pg_notify('redrive', 'cancel ' || v_worker);
+  return true;
+end $$;
+
+-- All schedules of one application. A schedule whose definition is unchanged keeps its next run.
+create function redrive.declare_schedules(p_owner text, p_schedules jsonb) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  delete from redrive.schedule s
+  where s.owner = p_owner and not exists (
+    select 1 from jsonb_to_recordset(p_schedules) x(name text) where x.name = s.name);
+  insert into redrive.schedule as s (name, owner, kind, cron, timezone, missed, queue, payload, priority, max_attempts, next_at)
+  select x.name, p_owner, x.kind, x.cron, x.timezone, x.missed, x.queue, x.payload, x.priority, x.max_attempts, x.next_at
+  from jsonb_to_recordset(p_schedules) x(name text, kind text, cron text, timezone text, missed text, queue text,
+    payload jsonb, priority smallint, max_attempts integer, next_at timestamptz)
+  on conflict (name) do update set owner = excluded.owner, kind = excluded.kind, missed = excluded.missed,
+    queue = excluded.queue, payload = excluded.payload, priority = excluded.priority, max_attempts = excluded.max_attempts,
+    next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end,
+    cron = excluded.cron, timezone = excluded.timezone;
+end $$;
+
+-- True for exactly one caller per planned run.
+create function redrive.fire(p_name text, p_seen timestamptz, p_next timestamptz) returns boolean
+language sql set search_path = pg_catalog, pg_temp as $$
+  with fired as (
+    update redrive.schedule s set next_at = p_next, last_at = clock_timestamp()
+    where s.name = p_name and s.next_at = p_seen returning 1
+  )
+  select exists (select 1 from fired)
+$$;
+
+-- One movement of money. False when the key was posted before. The caller's entries add up to zero; so does the table.
+create function redrive.post(p_key text, p_accounts text[], p_amounts bigint[], p_note text) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if (select sum(a) from unnest(p_amounts) a) is distinct from 0 then
+    raise exception 'posting % does not add up to zero', quote_literal(p_key) using errcode = 'check_violation';
+  end if;
+  insert into redrive.posting (key, at, note) values (p_key, clock_timestamp(), p_note) on conflict do nothing;
+  if not found then return false; end if;
+  insert into redrive.account (name) select distinct a from unnest(p_accounts) a order by a on conflict do nothing;
+  -- In the order of their names: two postings over the same accounts cannot deadlock.
+  perform 1 from redrive.account c where c.name = any (p_accounts) order by c.name for update;
+  update redrive.account c set balance = c.balance + u.amount
+  from (select x.account, sum(x.amount) as amount from unnest(p_accounts, p_amounts) x(account, amount) group by x.account) u
+  where c.name = u.account;
+  insert into redrive.entry (posting, account, amount) select p_key, u.a, u.n from unnest(p_accounts, p_amounts) u(a, n);
+  return true;
+end $$;
+
+-- Fold appended deltas into totals. Readers always see total + deltas, before and after.
+create function redrive.fold() returns integer
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_totals integer;
+  v_causes integer;
+begin
+  if not pg_try_advisory_xact_lock(72617, 2) then return 0; end if;
+  with gone as (
+    delete from redrive.total_delta returning *
+  ), sums as (
+    select g.queue, g.kind, sum(g.queued) as queued, sum(g.delayed) as delayed, sum(g.running) as running,
+      sum(g.paused) as paused, sum(g.failed) as failed, sum(g.completed) as completed, sum(g.cancelled) as cancelled,
+      count(*) as n
+    from gone g group by g.queue, g.kind
+  ), folded as (
+    insert into redrive.total as t (queue, kind, queued, delayed, running, paused, failed, completed, cancelled)
+    select s.queue, s.kind, s.queued, s.delayed, s.running, s.paused, s.failed, s.completed, s.cancelled from sums s
+    on conflict (queue, kind) do update set queued = t.queued + excluded.queued, delayed = t.delayed + excluded.delayed,
+      running = t.running + excluded.running, paused = t.paused + excluded.paused, failed = t.failed + excluded.failed,
+      completed = t.completed + excluded.completed, cancelled = t.cancelled + excluded.cancelled
+  )
+  select coalesce(sum(s.n), 0) into v_totals from sums s;
+  with gone as (
+    delete from redrive.failure_delta returning *
+  ), sums as (
+    select g.fingerprint, sum(g.n) as n, min(g.code) as code, min(g.reason) as reason, min(g.failure_type) as failure_type,
+      (array_agg(g.message order by g.at desc))[1] as message, (array_agg(g.kind order by g.at desc))[1] as kind,
+      (array_agg(g.sample_task order by g.at desc))[1] as sample_task, min(g.at) as first_seen, max(g.at) as last_seen
+    from gone g group by g.fingerprint
+  ), folded as (
+    insert into redrive.failure_group as f (fingerprint, n, code, reason, failure_type, message, kind, sample_task,
+      first_seen, last_seen)
+    select s.fingerprint, s.n, s.code, s.reason, s.failure_type, s.message, s.kind, s.sample_task, s.first_seen, s.last_seen
+    from sums s
+    on conflict (fingerprint) do update set n = f.n + excluded.n, message = excluded.message, kind = excluded.kind,
+      sample_task = excluded.sample_task, last_seen = greatest(f.last_seen, excluded.last_seen)
+  )
+  select coalesce(sum(s.n), 0) into v_causes from sums s;
+  return v_totals + v_causes;
+end $$;
+
+-- Day partitions of history: makes the coming ones, drops those older than p_keep_days. security definer, because only
+-- the owner of a table may add partitions to it.
+create function redrive.partitions(p_keep_days double precision) returns integer
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
+declare
+  v_today constant date := (clock_timestamp() at time zone 'UTC')::date;
+  v_day date;
+  v_name text;
+  v_changed integer := 0;
+begin
+  if not pg_try_advisory_xact_lock(72617, 3) then return 0; end if;
+  for i in 0..3 loop
+    v_day := v_today + i;
+    v_name := 'history_' || to_char(v_day, 'YYYYMMDD');
+    if to_regclass('redrive.' || v_name) is null then
+      begin
+        execute format('create table redrive.%I partition of redrive.history for values from (%L) to (%L)', v_name,
+          v_day::timestamp at time zone 'UTC', (v_day + 1)::timestamp at time zone 'UTC');
+        v_changed := v_changed + 1;
+      exception when check_violation or lock_not_available then
+        null;  -- the default partition already holds rows of that day, or is busy: they stay there
+      end;
+    end if;
+  end loop;
+  for v_name in
+    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'redrive.history'::regclass and c.relname ~ '^history_\d{8}$'
+      and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today - ceil(p_keep_days)::integer
+  loop
+    execute format('drop table redrive.%I', v_name);
+    v_changed := v_changed + 1;
+  end loop;
+  return v_changed;
+end $$;
+
+-- Remove what is past its keep. Bounded, so that it never holds locks for long; a full batch means "call again".
+create function redrive.prune(p_history_days double precision, p_key_days double precision, p_limit integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_total integer := 0;
+  v_n integer;
+begin
+  delete from redrive.history_default h where h.ctid = any (array(
+    select d.ctid from redrive.history_default d
+    where d.finished_at < v_now - make_interval(secs => p_history_days * 86400) order by d.finished_at limit p_limit));
+  get diagnostics v_n = row_count;
+  v_total := v_total + v_n;
+  -- A key is kept as long as its task is in the live table, however old.
+  delete from redrive.idempotency_key ik where ik.key = any (array(
+    select k.key from redrive.idempotency_key k
+    where k.created_at < v_now - make_interval(secs => p_key_days * 86400)
+      and not exists (select 1 from redrive.task t where t.id = k.task_id)
+    order by k.created_at limit p_limit));
+  get diagnostics v_n = row_count;
+  v_total := v_total + v_n;
+  delete from redrive.attempt a where a.seq = any (array(
+    select x.seq from redrive.attempt x
+    where x.at < v_now - make_interval(secs => p_history_days * 86400)
+      and not exists (select 1 from redrive.task t where t.id = x.task_id)
+    order by x.at limit p_limit));
+  get diagnostics v_n = row_count;
+  v_total := v_total + v_n;
+  delete from redrive.worker w where w.seen_at < v_now - interval '1 day';
+  return v_total;
+end $$;
+
+-- Grants for the two kinds of users. A producer may enqueue, and nothing else; a worker may do everything but change
+-- the schema. Run as the schema's owner:  select redrive.grant_producer('web');  select redrive.grant_worker('worker');
+create function redrive.grant_producer(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  execute format('grant select on redrive.migration to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, '
+    'interval, text, text, text, text, uuid) to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
+    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+end $$;
+
+create function redrive.grant_worker(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  execute format('grant select, insert, update, delete on all tables in schema redrive to %I', p_role);
+  execute format('revoke insert, update, delete on redrive.migration from %I', p_role);
+  execute format('grant usage, select, update on all sequences in schema redrive to %I', p_role);
+  execute format('grant execute on all functions in schema redrive to %I', p_role);
+  execute format('revoke execute on function redrive.grant_producer(text), redrive.grant_worker(text) from %I', p_role);
+end $$;
+
+-- Nothing is open to everyone.
+revoke all on all functions in schema redrive from public;
+select redrive.partitions(36500);

@@ -1,0 +1,3 @@
+drop view redrive.v_counts;
+drop view redrive.v_failures;
+drop view redrive.v_tasks;

@@ -1,0 +1,134 @@
+"""A small pool: connections are made when needed, thrown away at the first doubt, and never reset between uses.
+
+asyncpg's own pool sends a reset after each use, a round trip the hot loop does not need: all statements here are
+functions that carry their own settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
+
+CONNECT_TIMEOUT = 10.0
+COMMAND_TIMEOUT = 20.0
+Connection = Any  # asyncpg has no types
+
+
+class Pool:
+    """At most ``size`` connections to one database."""
+
+    def __init__(self, url: str, size: int = 5) -> None:
+        self.dsn, self.pooled = _split(url)
+        self.where = _where(self.dsn)
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
+        self._slots = asyncio.Semaphore(size)
+        self._closed = False
+
+    async def connect(self, **options: Any) -> Connection:
+        """A connection of its own. Notices a transaction pooler by what it refuses, and adapts for good."""
+        try:
+            return await self._connect(**options)
+        except Exception as error:
+            if not self.pooled and is_connect_rejection_by_pooler(error):
+                self.pooled = True
+                return await self.connect(**options)
+            raise translate(error, self.where) from error
+
+    async def _connect(self, **options: Any) -> Connection:
+        settings = {"application_name": "redrive"}
+        if self.pooled:
+            options["statement_cache_size"] = 0
+        else:
+            settings["plan_cache_mode"] = "force_generic_plan"
+        connecting = asyncpg.connect(
+            self.dsn, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=settings, **options
+        )
+        return await asyncio.wait_for(connecting, CONNECT_TIMEOUT + 1)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for one use. After an error it is not trusted again."""
+        async with self._slots:
+            connection = await self._take()
+            self._busy.add(connection)
+            try:
+                yield connection
+            except BaseException as error:
+                if _survives(error):
+                    self._give(connection)
+                else:
+                    connection.terminate()
+                if isinstance(error, Exception):
+                    raise translate(error, self.where) from error
+                raise
+            else:
+                self._give(connection)
+            finally:
+                self._busy.discard(connection)
+
+    async def run(self, work: Callable[[Connection], Awaitable[Any]], *, atomic: bool = False) -> Any:
+        """Run statements on one connection. Behind a pooler everything is a transaction: between two messages
+        outside of one, the server underneath may change."""
+        async with self.connection() as connection:
+            if atomic or self.pooled:
+                async with connection.transaction():
+                    return await work(connection)
+            return await work(connection)
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                await connection.close(timeout=2)
+            except Exception:
+                connection.terminate()
+        for connection in list(self._busy):
+            connection.terminate()
+
+    async def _take(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await self.connect()
+
+    def _give(self, connection: Connection) -> None:
+        if self._closed or connection.is_closed() or connection.is_in_transaction():
+            connection.terminate()
+        else:
+            self._idle.append(connection)
+
+
+def _survives(error: BaseException) -> bool:
+    """The server answered with a refusal of this statement; the connection itself is fine."""
+    return isinstance(error, asyncpg.PostgresError) and not isinstance(
+        error, asyncpg.PostgresConnectionError | asyncpg.exceptions.OperatorInterventionError
+    )
+
+
+def _split(url: str) -> tuple[str, bool]:
+    """Take our own option ``pgbouncer=1`` out of the URL: the driver would not know it."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    pooled = any(key == "pgbouncer" and value.lower() not in ("0", "false", "no") for key, value in query)
+    rest = [(key, value) for key, value in query if key != "pgbouncer"]
+    return urlunsplit(parts._replace(query=urlencode(rest))), pooled
+
+
+def _where(dsn: str) -> str:
+    parts = urlsplit(dsn)
+    host = dict(parse_qsl(parts.query)).get("host") or parts.hostname or "localhost"
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        port = ""
+    return f"PostgreSQL database {parts.path.lstrip('/') or '(default)'!r} at {host}{port}"

@@ -1,0 +1,253 @@
+"""The PostgreSQL store: the port's verbs, each one call of a SQL function."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from redrive.errors import LeaseLost, StoreUnavailable
+from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
+from redrive.kernel.machine import Event, Held, Transition
+from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
+from redrive.kernel.task import Enqueued, NewTask
+from redrive.stores.postgres import rows
+from redrive.stores.postgres.batcher import Batcher
+from redrive.stores.postgres.listener import Listener
+from redrive.stores.postgres.migrate import PostgresMigrations
+from redrive.stores.postgres.pool import Connection, Pool
+from redrive.stores.postgres.reads import Reads
+from redrive.stores.postgres.remembered import Remembered
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+PROMOTE_LIMIT = 1000
+PRUNE_LIMIT = 5000
+ENQUEUE_PATIENCE = 10.0
+FULL_CHECK_EVERY = 60.0
+
+
+class PostgresStore(Reads):
+    """See the port, ``redrive.kernel.store.Store``, for what each method promises."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.pool = Pool(url)
+        self.migrations = PostgresMigrations(self.pool)
+        self._remembered = Remembered()
+        self._batcher = Batcher(self._enqueue_patiently)
+        self._listener: Listener | None = None
+        self._checked_to: datetime | None = None
+        self._next_full_check = 0.0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(notifies=not self.pool.pooled)
+
+    @property
+    def listening(self) -> bool:
+        return self._listener is not None and self._listener.alive
+
+    async def open(self) -> None:
+        await self.migrations.check()
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+        await self.pool.close()
+
+    def listen(self, on_wake: Callable[[Wake], None]) -> None:
+        if self._listener is None:
+            self._listener = Listener(self.pool, self._remembered)
+        self._listener.add(on_wake)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def apply(self, commit: Commit) -> Applied:
+        if commit.enqueues and not (
+            commit.transitions or commit.controls or commit.fires or commit.postings or commit.audits
+        ):
+            if commit.again or len(commit.enqueues) > 100:
+                return Applied(enqueued=await self._enqueue_patiently(commit.enqueues, again=commit.again))
+            return Applied(enqueued=await self._batcher.enqueue(commit.enqueues))
+        applied: Applied = await self.pool.run(lambda connection: _apply(connection, commit), atomic=True)
+        return applied
+
+    async def _enqueue_patiently(self, tasks: Sequence[NewTask], *, again: bool = False) -> list[Enqueued]:
+        """Enqueue, riding out a short interruption. Ids are the producer's, so a repeat cannot add a task twice."""
+        give_up = time.monotonic() + ENQUEUE_PATIENCE
+        delay = 0.05
+        while True:
+            try:
+                answers: list[Enqueued] = await self.pool.run(lambda c: _enqueue(c, tasks, again))
+                return answers
+            except StoreUnavailable:
+                if time.monotonic() + delay > give_up:
+                    raise
+            again = True
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, 1.0)
+
+    async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
+        token = uuid4()
+        args = _settlement_args(settlements, again)
+        if want is None:
+            args += ["", token, 0.0, 0, [], None, None, [], [], [], [], []]
+            found = await self._fetch("cycle", *args)
+        else:
+            started = time.monotonic()
+            segments = self._remembered.segments(want.queues, started)
+            args += [want.worker_id, token, want.lease, want.count, list(want.queues),
+                     None if want.handles is None else list(want.handles), want.only, *segments]  # fmt: skip
+            found = await self._fetch("cycle", *args)
+            self._learn(found, want.count, started)
+        cycle = Cycle()
+        for row in found:
+            if row[1] is None:
+                cycle.lost.add(row[0])
+            else:
+                cycle.claimed.append(rows.claimed(row, token))
+        return cycle
+
+    def _learn(self, found: list[Any], wanted: int, started: float) -> None:
+        now = time.monotonic()
+        positions = [(row[2], row[3], row[4], row[5]) for row in found if row[1] is not None]
+        self._remembered.learn(positions, short=len(positions) < wanted, cost=now - started, now=now)
+
+    async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
+        ids = [task_id for task_id, _ in leases]
+        tokens = [token for _, token in leases]
+        noted = list(progress) or None
+        held = await self._value("renew", ids, tokens, lease, noted, list(progress.values()) or None)
+        return set(ids) - set(held)
+
+    async def tick(self, beat: Beat) -> Tick:
+        now = time.monotonic()
+        full = now >= self._next_full_check
+        since = None if full else self._checked_to
+        found = await self._fetch(
+            "tick", beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running, beat.version,
+            beat.stopping, list(beat.duties), list(beat.duties.values()), since, PROMOTE_LIMIT,
+        )  # fmt: skip
+        row = found[0]
+        self._checked_to = row["checked_to"]
+        if full and row["checked_to"] is not None:
+            self._next_full_check = now + max(FULL_CHECK_EVERY, 20 * (time.monotonic() - now))
+        return Tick(list(row["duties"] or ()), list(row["cancels"]), row["next_due"], row["promoted"])
+
+    async def expired(self, limit: int) -> list[Held]:
+        found = await self._fetch("expired", self._checked_to, limit)
+        return [
+            Held(row["id"], row["token"], row["attempt_count"], row["max_attempts"], row["worker_id"]) for row in found
+        ]
+
+    async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
+        found = await self._fetch("due_schedules")
+        now = found[0]["now"] if found else await self._value("now")
+        return now, [rows.schedule(row) for row in found]
+
+    async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
+        match duty:
+            case "fold" | "recount":
+                return int(await self._value(duty) or 0)
+            case "partitions":
+                return int(await self._value(duty, keep["history_days"]))
+            case "prune":
+                return int(await self._value(duty, keep["history_days"], keep["key_days"], PRUNE_LIMIT))
+        return 0
+
+    @asynccontextmanager
+    async def transaction(self, settlement: Callable[[], Transition]) -> AsyncIterator[Transaction]:
+        async with self.pool.connection() as connection, connection.transaction():
+            yield connection
+            transition = settlement()
+            if transition.task_id not in await _settle(connection, [transition]):
+                raise LeaseLost(
+                    f"task {transition.task_id} is no longer held by this worker; its transaction was rolled back"
+                )
+
+    # -- plumbing --------------------------------------------------------------------------------------------------
+
+    async def _fetch(self, name: str, *args: Any) -> list[Any]:
+        found: list[Any] = await self.pool.run(lambda connection: connection.fetch(SQL[name], *args))
+        return found
+
+    async def _value(self, name: str, *args: Any) -> Any:
+        return await self.pool.run(lambda connection: connection.fetchval(SQL[name], *args))
+
+
+def _settlement_args(settlements: Sequence[Transition], again: bool) -> list[Any]:
+    done = [t for t in settlements if t.event is Event.COMPLETE]
+    rest = [t for t in settlements if t.event is not Event.COMPLETE]
+    results = [t.result for t in done] if any(t.result is not None for t in done) else None
+    columns: list[Any] = [None, None, None, None]
+    if done:
+        columns = [[t.task_id for t in done], [t.token for t in done], [t.execution_ms for t in done], results]
+    return [*columns, rows.moves(rest) if rest else None, again]
+
+
+async def _settle(connection: Connection, settlements: Sequence[Transition]) -> set[UUID]:
+    """Apply transitions on a connection whose transaction is someone else's; answers the ids that moved."""
+    ids, tokens, ms, results, moves, _ = _settlement_args(settlements, False)
+    moved: set[UUID] = set()
+    if ids:
+        moved.update(await connection.fetchval(SQL["complete"], ids, tokens, ms, results) or ())
+    if moves:
+        moved.update(await connection.fetchval(SQL["move"], moves) or ())
+    return moved
+
+
+async def _enqueue(connection: Connection, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
+    known = await connection.fetch(SQL["enqueue"], *rows.columns(tasks), again)
+    if not known:
+        return [Enqueued(task.id) for task in tasks]
+    existing = {row["id"]: row for row in known}
+    return [
+        Enqueued(existing[task.id]["existing"], False, existing[task.id]["conflict"])
+        if task.id in existing
+        else Enqueued(task.id)
+        for task in tasks
+    ]
+
+
+async def _apply(connection: Connection, commit: Commit) -> Applied:
+    """Everything of a Commit, in the caller's transaction."""
+    applied = Applied()
+    if commit.enqueues:
+        applied.enqueued = await _enqueue(connection, commit.enqueues, commit.again)
+    if commit.transitions:
+        moved = await _settle(connection, commit.transitions)
+        applied.lost = {t.task_id for t in commit.transitions} - moved
+    for control in commit.controls:
+        await _control(connection, control, applied)
+    for fire in commit.fires:
+        if await connection.fetchval(SQL["fire"], fire.name, fire.seen, fire.next_at):
+            applied.fired.add(fire.name)
+            if fire.tasks:
+                await _enqueue(connection, fire.tasks, False)
+    for posting in commit.postings:
+        accounts, amounts = zip(*posting.entries, strict=True)
+        if not await connection.fetchval(SQL["post"], posting.key, list(accounts), list(amounts), posting.note):
+            applied.repeated.add(posting.key)
+    if commit.audits:
+        await connection.execute(SQL["audit"], rows.audits(commit.audits))
+    return applied
+
+
+async def _control(connection: Connection, control: Control, applied: Applied) -> None:
+    match control:
+        case Hold(target, name, on, actor, reason):
+            if not await connection.fetchval(SQL["hold"], target.value, name, on, actor, reason):
+                applied.repeated.add(f"{target.value}:{name}")
+        case Limit(kind, concurrency, rate_ms, actor):
+            await connection.fetchval(SQL["limit"], kind, concurrency, rate_ms, actor)
+        case CancelRequest(task_id, actor, reason):
+            if not await connection.fetchval(SQL["cancel"], task_id, actor, reason):
+                applied.lost.add(task_id)
+        case Declare(owner, schedules):
+            await connection.fetchval(SQL["declare"], owner, rows.schedules(schedules))

@@ -1,0 +1,91 @@
+"""Numbered migrations: SQL files beside each store, applied in order, under a lock that the store provides."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from redrive.errors import InvalidInput, SchemaError
+
+_FILE = re.compile(r"(\d{4})_(\w+)\.(up|down)\.sql")
+
+
+@dataclass(slots=True, frozen=True)
+class Migration:
+    """One step. ``breaking``: code that does not know it must not run against a database that has it."""
+
+    version: int
+    name: str
+    up: str
+    down: str
+
+    @property
+    def breaking(self) -> bool:
+        return self.up.lstrip().lower().startswith("-- breaking")
+
+    @property
+    def label(self) -> str:
+        return f"{self.version:04d}_{self.name}"
+
+
+@cache
+def load(package: str) -> tuple[Migration, ...]:
+    """All migrations of a store, oldest first; gaps or a missing half are a packaging mistake and refused."""
+    found: dict[int, dict[str, str]] = {}
+    for entry in files(package).joinpath("migrations").iterdir():
+        match = _FILE.fullmatch(entry.name)
+        if match:
+            half = found.setdefault(int(match[1]), {"name": match[2]})
+            half[match[3]] = entry.read_text(encoding="utf-8")
+    steps = [Migration(n, f["name"], f["up"], f["down"]) for n, f in sorted(found.items())]
+    if [step.version for step in steps] != list(range(1, len(steps) + 1)):
+        raise SchemaError(f"the migrations of {package} are not numbered without gaps")
+    return tuple(steps)
+
+
+def steps_up(steps: tuple[Migration, ...], version: int, to: int | None) -> list[Migration]:
+    target = _target(steps, len(steps) if to is None else to)
+    return [step for step in steps if version < step.version <= target]
+
+
+def steps_down(steps: tuple[Migration, ...], version: int, to: int) -> list[Migration]:
+    target = _target(steps, to)
+    return [step for step in reversed(steps) if target < step.version <= version]
+
+
+def script(steps: tuple[Migration, ...], *, down: bool = False, to: int | None = None) -> str:
+    """What ``migrate`` would run on an empty (or, for ``down``, a current) database, for review."""
+    chosen = steps_down(steps, len(steps), 0 if to is None else to) if down else steps_up(steps, 0, to)
+    return "\n".join(
+        f"-- {step.label} ({'down' if down else 'up'})\n{(step.down if down else step.up).strip()}\n" for step in chosen
+    )
+
+
+def check_version(steps: tuple[Migration, ...], version: int, needs: int, where: str) -> None:
+    """Refuse a schema this code cannot work with. ``needs`` is the oldest code version the database accepts."""
+    latest = len(steps)
+    if version == 0:
+        raise SchemaError(f"{where} has no redrive schema yet", hint="run: redrive migrate")
+    if version < latest:
+        raise SchemaError(
+            f"{where} has schema version {version}, this redrive needs {latest}", hint="run: redrive migrate"
+        )
+    if needs > latest:
+        raise SchemaError(
+            f"{where} has schema version {version}, which code older than schema {needs} must not use; "
+            f"this redrive knows {latest}",
+            hint="upgrade the redrive package on this host, or migrate the database down with the newer one",
+        )
+
+
+def needs_of(steps: tuple[Migration, ...], version: int) -> int:
+    """The oldest code (by the schema version it knows) that may use a database at ``version``."""
+    return max((step.version for step in steps if step.breaking and step.version <= version), default=1)
+
+
+def _target(steps: tuple[Migration, ...], to: int) -> int:
+    if not 0 <= to <= len(steps):
+        raise InvalidInput(f"there is no schema version {to}", hint=f"versions go from 0 (nothing) to {len(steps)}")
+    return to
