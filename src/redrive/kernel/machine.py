@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -108,10 +108,11 @@ class Policy:
     """How a kind is retried."""
 
     max_attempts: int = 5
-    backoff: Backoff = Backoff()
+    backoff: Backoff = field(default_factory=Backoff)
 
 
-@dataclass(slots=True, frozen=True)
+# Not frozen: a frozen dataclass costs several microseconds to make, and one of each is made per task.
+@dataclass(slots=True)
 class Transition:
     """One decided move. A store applies it if the row is in a source state and the fence holds, else reports it lost.
 
@@ -139,7 +140,7 @@ class Transition:
         return TABLE[self.event]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Held:
     """The part of a leased task that settling depends on."""
 

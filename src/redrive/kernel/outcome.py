@@ -53,7 +53,7 @@ class Cancel(Verdict):
         super().__init__(self.reason)
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Completed:
     """The handler returned a value (JSON text, or None)."""
 

@@ -14,6 +14,7 @@ from redrive.errors import InvalidInput
 MAX_PAYLOAD_BYTES = 1024 * 1024
 PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
 MAX_DELAY_SECONDS = 10 * 366 * 86400
+MAX_ATTEMPTS = 1_000_000
 MAX_TEXT = 512
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
 
@@ -76,6 +77,7 @@ class Task:
     finished_at: datetime | None = None
     execution_ms: float | None = None
     result: Any = None
+    deduplicated: bool = False
 
     @property
     def failed(self) -> bool:
@@ -227,6 +229,15 @@ def check_int(value: object, what: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidInput(f"{what} must be a whole number from {low} to {high}, not {_shorten(value)}")
     return value
+
+
+def check_attempts(value: object) -> int:
+    return check_int(value, "max_attempts", 1, MAX_ATTEMPTS)
+
+
+def check_priority(value: object) -> int:
+    """Smaller numbers run first, within a queue."""
+    return check_int(value, "priority", PRIORITY_MIN, PRIORITY_MAX)
 
 
 def check_seconds(value: object, what: str, *, low: float = 0.0, high: float = MAX_DELAY_SECONDS) -> float:

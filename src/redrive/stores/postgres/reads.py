@@ -81,8 +81,8 @@ class Reads:
 
         now, holds, limits, workers, schedules = await self._snapshot(look)
         return Overview(
-            now[0][0], [rows.hold(r) for r in holds], [rows.limit(r) for r in limits], [rows.worker(r) for r in workers],
-            [rows.schedule(r) for r in schedules],
+            now[0][0], [rows.hold(r) for r in holds], [rows.limit(r) for r in limits],
+            [rows.worker(r) for r in workers], [rows.schedule(r) for r in schedules],
         )  # fmt: skip
 
     async def _rows(self, name: str, *args: Any) -> list[Any]:
@@ -90,9 +90,11 @@ class Reads:
         return found
 
     async def _snapshot(self, work: Any) -> Any:
-        async with self.pool.connection() as connection:
-            async with connection.transaction(isolation="repeatable_read", readonly=True):
-                return await work(connection)
+        async with (
+            self.pool.connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            return await work(connection)
 
 
 async def _find_live(connection: Any, query: Query) -> list[Any]:

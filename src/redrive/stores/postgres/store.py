@@ -84,14 +84,17 @@ class PostgresStore(Reads):
         delay = 0.05
         while True:
             try:
-                answers: list[Enqueued] = await self.pool.run(lambda c: _enqueue(c, tasks, again))
-                return answers
+                return await self._enqueue_once(tasks, again)
             except StoreUnavailable:
                 if time.monotonic() + delay > give_up:
                     raise
             again = True
             await asyncio.sleep(delay)
             delay = min(delay * 2, 1.0)
+
+    async def _enqueue_once(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
+        answers: list[Enqueued] = await self.pool.run(lambda connection: _enqueue(connection, tasks, again))
+        return answers
 
     async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
         token = uuid4()
@@ -131,8 +134,8 @@ class PostgresStore(Reads):
         full = now >= self._next_full_check
         since = None if full else self._checked_to
         found = await self._fetch(
-            "tick", beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running, beat.version,
-            beat.stopping, list(beat.duties), list(beat.duties.values()), since, PROMOTE_LIMIT,
+            "tick", beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running,
+            beat.version, beat.stopping, list(beat.duties), list(beat.duties.values()), since, PROMOTE_LIMIT,
         )  # fmt: skip
         row = found[0]
         self._checked_to = row["checked_to"]

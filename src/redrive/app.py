@@ -1,0 +1,352 @@
+"""The application: kinds, schedules, a store, and everything that is done with them."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from uuid import UUID
+
+from redrive.errors import IdempotencyConflict, InvalidInput
+from redrive.handlers import builtin
+from redrive.handlers.context import Context
+from redrive.handlers.cron import check_cron, next_after
+from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, make_handler
+from redrive.ids import new_id
+from redrive.integrations import enqueue_on
+from redrive.kernel.commit import Commit, Schedule
+from redrive.kernel.machine import Policy
+from redrive.kernel.payload import decode, encode
+from redrive.kernel.store import Store
+from redrive.kernel.task import (
+    Enqueued,
+    NewTask,
+    State,
+    Task,
+    check_attempts,
+    check_name,
+    check_priority,
+    check_seconds,
+    check_text,
+)
+from redrive.observe.logs import TaskLog, choose_style
+from redrive.ops import actions
+from redrive.settings import Options, Settings, load_settings
+from redrive.stores import make_store
+from redrive.sync import Portal, SyncApp
+from redrive.worker.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MISSED = ("coalesce", "all", "skip")
+
+
+class TaskHandler(Generic[P]):
+    """What ``@app.task`` leaves in place of the function: call it as before, or enqueue it, typed."""
+
+    def __init__(self, app: App, handler: Handler, options: Mapping[str, Any] | None = None) -> None:
+        self._app = app
+        self._options = dict(options or {})
+        self.handler = handler
+        self.kind = handler.kind
+        self.function = handler.function
+        self.__doc__ = handler.function.__doc__
+        self.__name__ = getattr(handler.function, "__name__", handler.kind)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def options(self, **options: Any) -> TaskHandler[P]:
+        """The same task with enqueue options: ``send.options(delay=60).enqueue(to="a@b.c")``."""
+        return TaskHandler(self._app, self.handler, {**self._options, **options})
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task:
+        if args:
+            raise InvalidInput(f"{self.kind}.enqueue takes its payload by name", hint="write enqueue(field=value)")
+        return await self._app.enqueue(self.kind, dict(kwargs), **self._options)
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Task:
+        if args:
+            raise InvalidInput(
+                f"{self.kind}.enqueue_sync takes its payload by name", hint="write enqueue_sync(field=value)"
+            )
+        return self._app.sync.enqueue(self.kind, dict(kwargs), **self._options)
+
+
+class App:
+    """``App()`` uses ``REDRIVE_URL``, else ``sqlite:///redrive.db`` in the working directory."""
+
+    def __init__(self, url: str | None = None, *, name: str = "default", settings: Settings | None = None) -> None:
+        self.settings = settings if settings is not None else load_settings(url=url)
+        self.url = url or self.settings.url
+        self.name = check_name(name, "app name")
+        self.registry = Registry()
+        self.schedules: dict[str, Schedule] = {}
+        self.sync = SyncApp(self, Portal())
+        self._shared: Store | None = None
+        self._stores: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = weakref.WeakKeyDictionary()
+        self._opened: weakref.WeakSet[Any] = weakref.WeakSet()
+        make_store(self.url)  # a URL that cannot work is refused here, where it was written
+        for kind, function in (
+            (builtin.HEALTH_CHECK, builtin.health_check),
+            (builtin.FAIL_ALWAYS, builtin.fail_always),
+        ):
+            self._register(kind, function, {"max_attempts": 3})
+
+    # -- declaring -------------------------------------------------------------------------------------------------
+
+    def task(
+        self, kind: str, *, queue: str = "default", max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        timeout: float | None = None, priority: int = 0, isolation: str | None = None, bulk: int | None = None,
+        payload: Any = None,
+        concurrency: int | None = None, rate_limit_ms: int | None = None,
+        deterministic: tuple[type[BaseException], ...] = (), backoff_base: float | None = None,
+        backoff_max: float | None = None,
+    ) -> _Decorator:  # fmt: skip
+        """Register a handler for a kind.
+
+        ``async def`` handlers run on the event loop, ``def`` handlers in threads, ``isolation="process"`` ones in a
+        process that is killed at its timeout. ``bulk=N`` handlers get a ``Batch`` of up to N tasks.
+        ``concurrency`` and ``rate_limit_ms`` hold for the whole fleet. ``deterministic`` lists exceptions that
+        another attempt would not cure.
+        """
+        options = {"queue": queue, "max_attempts": max_attempts, "timeout": timeout, "priority": priority,
+                   "isolation": isolation, "bulk": bulk, "payload": payload, "concurrency": concurrency,
+                   "rate_limit_ms": rate_limit_ms, "deterministic": deterministic, "backoff_base": backoff_base,
+                   "backoff_max": backoff_max}  # fmt: skip
+        return _Decorator(self, kind, options)
+
+    def declare(
+        self, kind: str, *, queue: str = "default", max_attempts: int = DEFAULT_MAX_ATTEMPTS, priority: int = 0
+    ) -> None:
+        """A kind that this application enqueues and another one handles."""
+        check_attempts(max_attempts)
+        self.registry.declare(Declared(check_name(kind, "kind"), check_name(queue, "queue"), max_attempts, priority))
+
+    def periodic(
+        self, kind: str, *, cron: str, timezone: str = "UTC", payload: Any = None, name: str | None = None,
+        missed: str = "coalesce", queue: str | None = None, priority: int | None = None,
+        max_attempts: int | None = None,
+    ) -> None:  # fmt: skip
+        """Enqueue a kind by the clock, once across the fleet.
+
+        ``missed`` says what happens to runs that fell into a time without workers: ``coalesce`` runs once for all of
+        them, ``all`` runs each, ``skip`` runs none of them (a run up to a minute late still happens).
+        """
+        if missed not in MISSED:
+            raise InvalidInput(f"missed must be one of {', '.join(MISSED)}, not {missed!r}")
+        check_cron(cron, timezone)
+        task = self._new(kind, payload, queue=queue, priority=priority, max_attempts=max_attempts)
+        label = check_name(name or kind, "schedule name")
+        if label in self.schedules:
+            raise InvalidInput(f"two schedules are named {label!r}", hint="give one of them name=…")
+        self.schedules[label] = Schedule(
+            label, kind, cron, timezone, missed, task.queue, task.payload, task.priority, task.max_attempts,
+            datetime.now(UTC),
+        )  # fmt: skip
+
+    def _register(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any]) -> Handler:
+        given = dict(options)
+        base, most = given.pop("backoff_base", None), given.pop("backoff_max", None)
+        default = self.settings.backoff
+        backoff = type(default)(default.base if base is None else base, default.maximum if most is None else most)
+        policy = Policy(given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS), backoff)
+        plain = {"queue": "default", "timeout": None, "isolation": None, "bulk": None, "payload": None, "priority": 0,
+                 "concurrency": None, "rate_limit_ms": None, "deterministic": ()}  # fmt: skip
+        handler = make_handler(kind, function, policy=policy, **{**plain, **given})
+        self.registry.add(handler)
+        return handler
+
+    # -- enqueueing ------------------------------------------------------------------------------------------------
+
+    async def enqueue(
+        self, kind: str, payload: Any = None, *, connection: Any = None, queue: str | None = None,
+        priority: int | None = None, delay: float | None = None, run_at: datetime | None = None,
+        max_attempts: int | None = None, timeout: float | None = None, group: str | None = None,
+        scope: str | None = None, trace_id: str | None = None, idempotency_key: str | None = None,
+    ) -> Task:  # fmt: skip
+        """Enqueue one task; when this returns, it is durable.
+
+        With ``connection`` (psycopg, asyncpg, sqlite3, SQLAlchemy, Django) it becomes part of that connection's
+        transaction instead: the caller's commit makes it visible, a rollback leaves nothing. A known
+        ``idempotency_key`` answers the existing task; if that one has another kind or payload,
+        ``IdempotencyConflict`` is raised.
+        """
+        new = self._new(
+            kind, payload, queue=queue, priority=priority, delay=delay, run_at=run_at, max_attempts=max_attempts,
+            timeout=timeout, group=group, scope=scope, trace_id=trace_id, idempotency_key=idempotency_key,
+        )  # fmt: skip
+        [answer] = await self._put([new], connection)
+        return await self._answer(new, answer, connection)
+
+    async def enqueue_many(
+        self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None
+    ) -> list[Task]:
+        """Enqueue many at once: all or none. Each is ``(kind, payload)`` or a dict of ``enqueue``'s arguments."""
+        new = [self._new_from(index, task) for index, task in enumerate(tasks)]
+        if not new:
+            return []
+        answers = await self._put(new, connection)
+        return [await self._answer(task, answer, connection) for task, answer in zip(new, answers, strict=True)]
+
+    async def _put(self, new: list[NewTask], connection: Any) -> list[Enqueued]:
+        if connection is None:
+            store = await self.store()
+            return (await store.apply(Commit(enqueues=new))).enqueued
+        answers = enqueue_on(connection, new)
+        return await answers if isinstance(answers, Awaitable) else answers
+
+    async def _answer(self, new: NewTask, answer: Enqueued, connection: Any) -> Task:
+        return _pending(new) if answer.created else await self._known(new, answer, connection)
+
+    async def _known(self, new: NewTask, answer: Enqueued, connection: Any) -> Task:
+        if answer.conflict:
+            raise IdempotencyConflict(new.idempotency_key or "", answer.id)
+        # Inside a caller's transaction the task may be one that only that transaction sees.
+        found = None if connection is not None else await (await self.store()).get(answer.id)
+        task = found or _pending(new)
+        task.id = answer.id
+        task.deduplicated = True
+        return task
+
+    def _new_from(self, index: int, given: Mapping[str, Any] | tuple[str, Any]) -> NewTask:
+        try:
+            if isinstance(given, tuple):
+                kind, payload = given
+                return self._new(kind, payload)
+            return self._new(**given)
+        except InvalidInput as error:
+            raise type(error)(f"task {index} of the list: {error.message}", hint=error.hint) from None
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"task {index} of the list cannot be used: {error}",
+                               hint="give (kind, payload) or a dict of enqueue's arguments") from None  # fmt: skip
+
+    def _new(
+        self, kind: str, payload: Any = None, *, queue: str | None = None, priority: int | None = None,
+        delay: float | None = None, run_at: datetime | None = None, max_attempts: int | None = None,
+        timeout: float | None = None, group: str | None = None, scope: str | None = None, trace_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> NewTask:  # fmt: skip
+        """Check everything that was given; nothing reaches the store before all of it is right."""
+        known = self.registry.find(check_name(kind, "kind")) or Declared(kind)
+        text = None if payload is None else encode(payload)
+        if isinstance(known, Handler):
+            known.payload.check(text)
+        if delay is not None and run_at is not None:
+            raise InvalidInput("give delay or run_at, not both")
+        if run_at is not None and (not isinstance(run_at, datetime) or run_at.tzinfo is None):
+            raise InvalidInput(
+                "run_at must be a datetime with a time zone", hint="for example datetime.now(UTC) + timedelta(hours=1)"
+            )
+        return NewTask(
+            new_id(), kind,
+            queue=check_name(known.queue if queue is None else queue, "queue"),
+            payload=text,
+            priority=check_priority(known.priority if priority is None else priority),
+            max_attempts=check_attempts(known.max_attempts if max_attempts is None else max_attempts),
+            delay=None if delay is None else check_seconds(delay, "delay"),
+            run_at=run_at,
+            timeout=None if timeout is None else check_seconds(timeout, "timeout", low=0.001, high=2_000_000),
+            group=check_text(group, "group"),
+            scope=check_text(scope, "scope"),
+            trace_id=check_text(trace_id, "trace_id"),
+            idempotency_key=check_text(idempotency_key, "idempotency_key"),
+        )  # fmt: skip
+
+    # -- looking and acting ----------------------------------------------------------------------------------------
+
+    async def get(self, task_id: UUID | str) -> Task | None:
+        """A task by its id, live or finished."""
+        return await (await self.store()).get(UUID(str(task_id)))
+
+    async def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
+        """Cancel a waiting task now, or ask a running one to stop."""
+        result = await actions.cancel(await self.store(), [UUID(str(task_id))], actor=actor, reason=reason)
+        actions.insist(result, "cancelled")
+
+    async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
+        """Run a failed or cancelled task again."""
+        result = await actions.retry(await self.store(), [UUID(str(task_id))], actor=actor, reason=reason)
+        actions.insist(result, "retried")
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def worker(self, store: Store, options: Options | None = None, *, log: TaskLog | None = None) -> Worker:
+        """A worker of this application on a store."""
+        chosen = options or Options(concurrency=self.settings.concurrency, sleep=self.settings.interval)
+        return Worker(
+            store, self.registry, self.settings, chosen, schedules=[self._planned(s) for s in self.schedules.values()],
+            owner=self.name, log=log or TaskLog(style=choose_style(self.settings.log_format)),
+        )  # fmt: skip
+
+    async def run_worker(self, options: Options | None = None) -> None:
+        """Run a worker in this event loop until it is cancelled or an option ends it."""
+        await self.worker(await self.store(), options).run()
+
+    def _planned(self, schedule: Schedule) -> Schedule:
+        """With its first run from now on; a schedule the store already knows keeps the run planned there."""
+        values = {name: getattr(schedule, name) for name in Schedule.__dataclass_fields__}
+        return Schedule(**{**values, "next_at": next_after(schedule.cron, schedule.timezone, datetime.now(UTC))})
+
+    # -- the store -------------------------------------------------------------------------------------------------
+
+    async def store(self) -> Store:
+        """The store of the running event loop, opened. Network stores belong to a loop; SQLite serves them all."""
+        loop = asyncio.get_running_loop()
+        if self.url.lower().startswith("sqlite"):
+            if self._shared is None:
+                self._shared = make_store(self.url)
+            store = self._shared
+        else:
+            store = self._stores.get(loop) or self._stores.setdefault(loop, make_store(self.url))
+        if store not in self._opened:
+            await store.open()
+            self._opened.add(store)
+        return store
+
+    async def close(self) -> None:
+        """Close what this event loop (and, for SQLite, the application) has open."""
+        store = self._stores.pop(asyncio.get_running_loop(), None)
+        for opened in (store, self._shared):
+            if opened is not None:
+                await opened.close()
+                self._opened.discard(opened)
+        self._shared = None
+        self.sync.close()
+
+    async def __aenter__(self) -> App:
+        await self.store()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class _Decorator:
+    """``@app.task(...)``: keeps the handler's parameters for typed enqueueing."""
+
+    def __init__(self, app: App, kind: str, options: Mapping[str, Any]) -> None:
+        self._app = app
+        self._kind = kind
+        self._options = options
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Any]) -> TaskHandler[P]: ...
+    @overload
+    def __call__(self, function: Callable[..., Any]) -> TaskHandler[...]: ...
+    def __call__(self, function: Callable[..., Any]) -> TaskHandler[Any]:
+        handler = self._app._register(self._kind, function, self._options)
+        return TaskHandler(self._app, handler)
+
+
+def _pending(new: NewTask) -> Task:
+    """A task as its producer knows it, without asking the store again."""
+    waits = bool(new.delay) or (new.run_at is not None and new.run_at > datetime.now(UTC))
+    return Task(
+        id=new.id, kind=new.kind, queue=new.queue, state=State.DELAYED if waits else State.QUEUED,
+        payload=None if new.payload is None else decode(new.payload), priority=new.priority,
+        max_attempts=new.max_attempts, group=new.group, scope=new.scope, trace_id=new.trace_id,
+        idempotency_key=new.idempotency_key, timeout=new.timeout, run_at=new.run_at,
+    )  # fmt: skip

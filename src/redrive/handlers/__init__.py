@@ -1,0 +1,1 @@
+"""Handlers: what an application declares, and what a handler gets to work with."""

@@ -1,0 +1,138 @@
+"""Kinds and their handlers."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from redrive.errors import ConfigError, InvalidInput, UnknownKind
+from redrive.handlers.signature import PayloadSpec
+from redrive.kernel.machine import Policy
+from redrive.kernel.task import check_attempts, check_int, check_name, check_seconds
+
+DEFAULT_MAX_ATTEMPTS = 5
+
+
+class Isolation(StrEnum):
+    """Where a handler runs."""
+
+    LOOP = "loop"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+@dataclass(slots=True, frozen=True)
+class Handler:
+    """One kind: its function and how it is run."""
+
+    kind: str
+    queue: str
+    policy: Policy
+    function: Callable[..., Any]
+    payload: PayloadSpec
+    isolation: Isolation
+    timeout: float | None = None
+    bulk: int | None = None
+    priority: int = 0
+    concurrency: int | None = None
+    rate_ms: int | None = None
+    deterministic: tuple[type[BaseException], ...] = ()
+
+    @property
+    def max_attempts(self) -> int:
+        return self.policy.max_attempts
+
+
+@dataclass(slots=True, frozen=True)
+class Declared:
+    """A kind that is enqueued here and handled elsewhere."""
+
+    kind: str
+    queue: str = "default"
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    priority: int = 0
+
+
+@dataclass(slots=True)
+class Registry:
+    """All kinds of an application."""
+
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    declared: dict[str, Declared] = field(default_factory=dict)
+
+    def add(self, handler: Handler) -> None:
+        known = self.handlers.get(handler.kind)
+        # The same function again is a module imported twice (as __main__ and by name), not a mistake.
+        if known is not None and _origin(known.function) != _origin(handler.function):
+            raise ConfigError(
+                f"the kind {handler.kind} has two handlers: {_origin(known.function)} and {_origin(handler.function)}"
+            )
+        self.handlers[handler.kind] = handler
+
+    def declare(self, declared: Declared) -> None:
+        self.declared[declared.kind] = declared
+
+    def find(self, kind: str) -> Handler | Declared | None:
+        """What is known about a kind that is about to be enqueued. An application without any handlers or
+        declarations is a pure producer and may enqueue everything."""
+        known = self.handlers.get(kind) or self.declared.get(kind)
+        own = [name for name in (*self.handlers, *self.declared) if not name.startswith("SYSTEM_")]
+        if known is None and own:
+            close = difflib.get_close_matches(kind, own, 1)
+            guess = f"did you mean {close[0]}? " if close else f"known kinds: {', '.join(sorted(own)[:20])}; "
+            raise UnknownKind(
+                f"this application has no kind {kind!r}",
+                hint=f"{guess}declare a kind that is handled elsewhere with app.declare({kind!r}, queue=…)",
+            )
+        return known
+
+    def queues(self) -> set[str]:
+        return {h.queue for h in self.handlers.values()} | {d.queue for d in self.declared.values()}
+
+
+def make_handler(
+    kind: str, function: Callable[..., Any], *, queue: str, policy: Policy, timeout: float | None,
+    isolation: str | None, bulk: int | None, payload: Any, priority: int, concurrency: int | None,
+    rate_limit_ms: int | None, deterministic: tuple[type[BaseException], ...],
+) -> Handler:  # fmt: skip
+    """Check everything an application said about a kind, at import time."""
+    check_name(kind, "kind")
+    check_name(queue, "queue")
+    check_attempts(policy.max_attempts)
+    if timeout is not None:
+        check_seconds(timeout, "timeout", low=0.001)
+    if bulk is not None:
+        check_int(bulk, "bulk", 1, 10_000)
+    for name, value in (("concurrency", concurrency), ("rate_limit_ms", rate_limit_ms)):
+        if value is not None:
+            check_int(value, name, 1, 86_400_000)
+    where = _isolation(kind, function, isolation, bulk)
+    return Handler(
+        kind=kind, queue=queue, policy=policy, function=function,
+        payload=PayloadSpec(kind, function, payload, bulk=bulk is not None), isolation=where, timeout=timeout,
+        bulk=bulk, priority=priority, concurrency=concurrency, rate_ms=rate_limit_ms, deterministic=deterministic,
+    )  # fmt: skip
+
+
+def _isolation(kind: str, function: Callable[..., Any], wanted: str | None, bulk: int | None) -> Isolation:
+    natural = Isolation.LOOP if inspect.iscoroutinefunction(function) else Isolation.THREAD
+    if wanted is None:
+        return natural
+    try:
+        isolation = Isolation(wanted)
+    except ValueError:
+        raise InvalidInput(f"isolation of {kind} must be 'process' or left out, not {wanted!r}") from None
+    if isolation is not Isolation.PROCESS and isolation is not natural:
+        raise InvalidInput(f"the handler of {kind} runs on the {natural}; isolation {isolation} does not fit it")
+    if isolation is Isolation.PROCESS and bulk:
+        raise InvalidInput(f"the handler of {kind} cannot be both bulk and process-isolated")
+    return isolation
+
+
+def _origin(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_qualname}" if code else repr(function)

@@ -1,0 +1,32 @@
+"""Counters and facts of one worker process, for /healthz, /readyz and tests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Health:
+    """Plain numbers, written by the worker and read by anyone in the process."""
+
+    worker_id: str = ""
+    started_at: float = 0.0
+    last_contact: float = 0.0
+    store_error: str | None = None
+    running: int = 0
+    stopping: bool = False
+    claimed: int = 0
+    completed: int = 0
+    requeued: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    late: int = 0
+    abandoned: int = 0
+    reconnects: int = 0
+    recovered: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)

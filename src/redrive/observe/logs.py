@@ -1,0 +1,139 @@
+"""Structured logs: one JSON object a line, or readable text on a terminal.
+
+Task events are written by hand-made lines in batches: the standard library's logging costs more than running a
+small task does. Everything else (the application's own records, the rest of redrive) goes through ``logging``
+with the same format to the same stream.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from redrive.kernel.task import Claimed
+
+_quote = json.encoder.encode_basestring_ascii
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def timestamp(seconds: float | None = None) -> str:
+    at = datetime.fromtimestamp(time.time() if seconds is None else seconds, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TaskLog:
+    """Lines about tasks: gathered while a batch is handled, written together by ``flush``."""
+
+    def __init__(self, stream: TextIO | None = None, style: str = "json") -> None:
+        self._stream = stream
+        self._style = style
+        self._worker = "null"
+        self._lines: list[str] = []
+        self._at = ""
+
+    def name(self, worker_id: str) -> None:
+        """Whose lines these are."""
+        self._worker = _quote(worker_id)
+
+    def begin(self) -> None:
+        """Take the time once for all lines until the next call."""
+        if self._style != "off":
+            self._at = timestamp()
+
+    def task(self, event: str, task: Claimed, ms: float | None = None, level: str = "info", **extra: Any) -> None:
+        if self._style == "json":
+            self._lines.append(self._json(event, task, ms, level, extra))
+        elif self._style == "text":
+            self._lines.append(self._text(event, task, ms, level, extra))
+
+    def flush(self) -> None:
+        if self._lines:
+            stream = self._stream or sys.stderr
+            text, self._lines = "".join(self._lines), []
+            try:
+                stream.write(text)
+                stream.flush()
+            except (OSError, ValueError):
+                # A full disk or closed pipe under the log must not stop the work.
+                self._style = "off"
+
+    def _json(self, event: str, task: Claimed, ms: float | None, level: str, extra: dict[str, Any]) -> str:
+        trace = "null" if task.trace_id is None else _quote(task.trace_id)
+        tail = "".join(f',"{name}":{_value(value)}' for name, value in extra.items())
+        duration = "" if ms is None else f',"duration_ms":{ms:.3f}'
+        return (
+            f'{{"at":"{self._at}","level":"{level}","event":"{event}","task_id":"{task.id}","kind":"{task.kind}",'
+            f'"queue":"{task.queue}","attempt":{task.attempt},"trace_id":{trace},"worker_id":{self._worker}'
+            f"{duration}{tail}}}\n"
+        )
+
+    def _text(self, event: str, task: Claimed, ms: float | None, level: str, extra: dict[str, Any]) -> str:
+        duration = "" if ms is None else f" {ms:.1f} ms"
+        mark = {"info": " ", "warning": "!", "error": "✗"}.get(level, " ")
+        tail = "".join(f"  {name}={_readable(value)}" for name, value in extra.items() if value is not None)
+        return (
+            f"{self._at[11:23]} {mark} {event:<15} {task.kind} {task.id} "
+            f"attempt {task.attempt}/{task.max_attempts}{duration}{tail}\n"
+        )
+
+
+def _value(value: Any) -> str:
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return _quote(str(value))
+
+
+def _readable(value: Any) -> str:
+    """One line without control characters: messages of failures are not trusted with the terminal."""
+    text = " ".join(str(value).split())
+    return "".join(c if c.isprintable() else "?" for c in text)[:200]
+
+
+class JsonFormatter(logging.Formatter):
+    """Standard log records in the same shape as task events."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "at": timestamp(record.created),
+            "level": record.levelname.lower(),
+            "event": getattr(record, "event", "log"),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        fields |= {k: v for k, v in vars(record).items() if k not in _STANDARD and k != "event"}
+        if record.exc_info:
+            fields["stack"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        mark = "✗" if record.levelno >= logging.ERROR else "!" if record.levelno >= logging.WARNING else " "
+        event = getattr(record, "event", record.name)
+        text = f"{timestamp(record.created)[11:23]} {mark} {event:<15} {record.getMessage()}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def choose_style(wanted: str, stream: TextIO | None = None) -> str:
+    """``auto`` is text for a person at a terminal and JSON for everything else."""
+    if wanted != "auto":
+        return wanted
+    return "text" if (stream or sys.stderr).isatty() else "json"
+
+
+def configure(style: str, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+    """Send standard logging to the stream in this style. For the command line; a library leaves logging alone."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+    if style == "off":
+        root.addHandler(logging.NullHandler())
+        return
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    root.addHandler(handler)
+    root.setLevel(level)

@@ -1,0 +1,1 @@
+"""One service behind every face: the API, the command line and the console call these functions."""

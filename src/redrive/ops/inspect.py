@@ -1,0 +1,110 @@
+"""Everything an operator can look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import InvalidInput, TaskNotFound, UnknownQueue
+from redrive.kernel.store import Count, GroupRow, Overview, Query, Store
+from redrive.kernel.task import State, Task, Timeline
+
+
+@dataclass(slots=True)
+class Stats:
+    """Exact totals, and what shapes them."""
+
+    counts: list[Count]
+    overview: Overview
+    groups: list[GroupRow]
+
+    def totals(self) -> dict[str, int]:
+        """Tasks by state, over everything."""
+        found = {state.value: 0 for state in State}
+        for count in self.counts:
+            found[count.state.value] += count.n
+        return found
+
+    def by(self, name: str) -> dict[str, dict[str, int]]:
+        """Tasks by state for each ``queue`` or ``kind``."""
+        found: dict[str, dict[str, int]] = {}
+        for count in self.counts:
+            row = found.setdefault(getattr(count, name), {state.value: 0 for state in State})
+            row[count.state.value] += count.n
+        return dict(sorted(found.items()))
+
+
+@dataclass(slots=True)
+class Page:
+    tasks: list[Task]
+    next_before: UUID | None = field(default=None)
+
+
+async def show(store: Store, task_id: UUID) -> Timeline:
+    found = await store.timeline(task_id)
+    if found is None:
+        raise TaskNotFound(f"there is no task {task_id}", hint="it may be older than the history that is kept")
+    return found
+
+
+async def list_tasks(store: Store, query: Query) -> Page:
+    """One page, newest first; ``next_before`` continues it."""
+    if not 1 <= query.limit <= 1000:
+        raise InvalidInput(f"limit must be from 1 to 1000, not {query.limit}")
+    found = await store.find(query)
+    more = len(found) == query.limit
+    return Page(found, found[-1].id if found and more else None)
+
+
+async def stats(store: Store, groups: int = 10) -> Stats:
+    return Stats(await store.counts(), await store.overview(), await store.groups(groups))
+
+
+async def known_queues(store: Store, declared: Sequence[str] = ()) -> set[str]:
+    """Queues that hold or held tasks, that a worker serves, or that the application names."""
+    overview = await store.overview()
+    served = {queue for worker in overview.workers for queue in worker.queues}
+    return {count.queue for count in await store.counts()} | served | set(declared)
+
+
+async def check_queue(store: Store, name: str, declared: Sequence[str] = ()) -> None:
+    known = await known_queues(store, declared)
+    if name not in known:
+        listed = ", ".join(sorted(known)) or "none yet"
+        raise UnknownQueue(f"no queue is named {name!r}", hint=f"known queues: {listed}")
+
+
+def parse_states(values: Sequence[str]) -> tuple[State, ...]:
+    try:
+        return tuple(State(value.strip().lower()) for value in values)
+    except ValueError:
+        wanted = ", ".join(state.value for state in State)
+        raise InvalidInput(f"{', '.join(values)!r} is not a state", hint=f"states are: {wanted}") from None
+
+
+def parse_id(value: str) -> UUID:
+    try:
+        return UUID(value)
+    except ValueError:
+        raise InvalidInput(
+            f"{value!r} is not a task id", hint="an id looks like 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
+        ) from None
+
+
+def as_dict(task: Task) -> dict[str, Any]:
+    """A task as JSON-ready values, in the field names of the API and ``--json``."""
+    fields = {name: getattr(task, name) for name in Task.__dataclass_fields__ if name != "lease_token"}
+    return {name: plain(value) for name, value in fields.items()}
+
+
+def plain(value: Any) -> Any:
+    """Datetimes and ids as text; everything JSON already knows as it is."""
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, State):
+        return value.value
+    return value

@@ -1,0 +1,158 @@
+"""Settings: environment first, then ``redrive.toml``, then defaults. Every name is listed in docs/settings.md."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from redrive.errors import ConfigError
+from redrive.kernel.backoff import Backoff
+
+DEFAULT_URL = "sqlite:///redrive.db"
+CONFIG_FILE = "redrive.toml"
+KindMap = dict[str, int]
+
+
+def _env(name: str, default: Any = ..., **limits: Any) -> Any:
+    """A field that is read from this environment variable, or from its lower-case name in redrive.toml."""
+    return Field(default, validation_alias=AliasChoices(name, name.lower()), **limits)
+
+
+class Settings(BaseSettings):
+    """What can be configured. Durations keep the unit of their name."""
+
+    model_config = SettingsConfigDict(case_sensitive=True, extra="ignore", env_ignore_empty=True, populate_by_name=True)
+
+    url: str = _env("REDRIVE_URL", DEFAULT_URL)
+    app: str | None = _env("REDRIVE_APP", None)
+    host: str = _env("REDRIVE_HOST", "127.0.0.1")
+    port: int = _env("REDRIVE_PORT", 8321, ge=0, le=65535)
+    log_format: Literal["auto", "json", "text", "off"] = _env("REDRIVE_LOG", "auto")
+    history_days: float = _env("REDRIVE_HISTORY_DAYS", 30.0, gt=0, le=36500)
+    key_days: float = _env("REDRIVE_KEY_DAYS", 30.0, gt=0, le=36500)
+
+    concurrency: int = _env("TASK_WORKER_CONCURRENCY", 1, ge=1, le=10_000)
+    worker_id: str | None = _env("TASK_WORKER_ID", None)
+    lease_ms: int = _env("TASK_WORKER_LEASE_MS", 600_000, ge=2_000)
+    heartbeat_ms: int | None = _env("TASK_WORKER_HEARTBEAT_MS", None, ge=1)
+    interval_ms: int = _env("TASK_WORKER_INTERVAL_MS", 1_500, ge=10)
+    recovery_interval_ms: int | None = _env("TASK_WORKER_RECOVERY_INTERVAL_MS", None, ge=10)
+    recovery_batch_size: int = _env("TASK_WORKER_RECOVERY_BATCH_SIZE", 50, ge=1, le=10_000)
+    backoff_base_ms: int = _env("TASK_WORKER_BACKOFF_BASE_MS", 2_000, ge=0)
+    backoff_max_ms: int = _env("TASK_WORKER_BACKOFF_MAX_MS", 60_000, ge=0)
+    timeout_ms: int = _env("TASK_WORKER_TIMEOUT_MS", 3_600_000, ge=0)
+    grace_ms: int = _env("TASK_WORKER_GRACE_MS", 30_000, ge=0)
+    unknown_kind: Literal["fail", "leave"] = _env("TASK_WORKER_UNKNOWN_KIND", "fail")
+    default_kind_concurrency: int | None = _env("TASK_WORKER_DEFAULT_KIND_CONCURRENCY", None, ge=0)
+    kind_concurrency: KindMap = _env("TASK_WORKER_KIND_CONCURRENCY", {})
+    default_kind_rate_limit_ms: int | None = _env("TASK_WORKER_DEFAULT_KIND_RATE_LIMIT_MS", None, ge=0)
+    kind_rate_limit_ms: KindMap = _env("TASK_WORKER_KIND_RATE_LIMIT_MS", {})
+
+    @field_validator("kind_concurrency", "kind_rate_limit_ms")
+    @classmethod
+    def _not_negative(cls, value: KindMap) -> KindMap:
+        for kind, number in value.items():
+            if number < 0:
+                raise ValueError(f"{kind!r} must not be negative")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        return init_settings, env_settings, _TomlSource(settings_cls)
+
+    @property
+    def lease(self) -> float:
+        return self.lease_ms / 1000
+
+    @property
+    def heartbeat(self) -> float:
+        """A third of the lease unless set; always early enough to renew in time."""
+        wanted = self.heartbeat_ms if self.heartbeat_ms is not None else self.lease_ms / 3
+        return min(max(wanted, 1000), self.lease_ms - 500) / 1000
+
+    @property
+    def interval(self) -> float:
+        return self.interval_ms / 1000
+
+    @property
+    def recovery_interval(self) -> float:
+        return (self.recovery_interval_ms or self.interval_ms) / 1000
+
+    @property
+    def backoff(self) -> Backoff:
+        return Backoff(self.backoff_base_ms / 1000, self.backoff_max_ms / 1000)
+
+
+class _TomlSource(PydanticBaseSettingsSource):
+    """``redrive.toml`` in the working directory, or the file named by ``REDRIVE_CONFIG``."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        named = os.environ.get("REDRIVE_CONFIG")
+        path = Path(named or CONFIG_FILE)
+        if not path.is_file():
+            if named:
+                raise ConfigError(f"the file named by REDRIVE_CONFIG does not exist: {path}")
+            return {}
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        known = set(Settings.model_fields) | {_name(field).lower() for field in Settings.model_fields}
+        unknown = sorted(set(found) - known)
+        if unknown:
+            raise ConfigError(f"{path} has unknown settings: {', '.join(unknown)}", hint="see docs/settings.md")
+        return found
+
+
+def load_settings(**given: Any) -> Settings:
+    """Settings with explicit values on top; None means "not given"."""
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        problems = [f"{_label(problem['loc'])}: {problem['msg']}" for problem in error.errors()]
+        raise ConfigError("settings cannot be used: " + "; ".join(problems), hint="see docs/settings.md") from None
+    except ConfigError:
+        raise
+    except Exception as error:  # pydantic-settings wraps JSON mistakes in its own error
+        raise ConfigError(
+            f"settings cannot be used: {error}", hint='maps are JSON, for example {"VIDEO_GEN": 1}'
+        ) from None
+
+
+def _name(field: str) -> str:
+    alias = Settings.model_fields[field].validation_alias
+    return str(alias.choices[0]) if isinstance(alias, AliasChoices) else field
+
+
+def _label(location: tuple[int | str, ...]) -> str:
+    first = str(location[0]) if location else "settings"
+    name = _name(first) if first in Settings.model_fields else first
+    return ".".join([name, *map(str, location[1:])])
+
+
+class Options(BaseModel):
+    """What one worker process was told on its command line (T16); everything else comes from Settings."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queues: tuple[str, ...] = ("default",)
+    concurrency: int = Field(default=1, ge=1, le=10_000)
+    sleep: float = Field(default=1.5, gt=0)
+    tries: int | None = Field(default=None, ge=1)
+    timeout: float | None = Field(default=None, ge=0)
+    max_time: float | None = Field(default=None, gt=0)
+    max_jobs: int | None = Field(default=None, ge=1)
+    once: bool = False
+    stop_when_empty: bool = False

@@ -1,0 +1,1 @@
+"""The worker: claim many, run many, settle many."""

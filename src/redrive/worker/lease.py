@@ -1,0 +1,115 @@
+"""Leases and deadlines of what runs here: renew in time, stop what is overdue, give up on what will not stop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from redrive.errors import RedriveError
+from redrive.worker.run import Run
+
+if TYPE_CHECKING:
+    from redrive.worker.worker import Worker
+
+PROGRESS_EVERY = 1.0
+STOP_GRACE = 5.0
+LOOK_AT_LEAST_EVERY = 1.0
+LOOK_AT_MOST_EVERY = 0.02
+
+
+class LeaseKeeper:
+    """One coroutine over all runs of a worker: cheaper than a timer for each."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._look_at = 0.0
+        self._changed = asyncio.Event()
+        self._progress_at = 0.0
+        self._grace_ends: float | None = None
+
+    def watch(self, run: Run) -> None:
+        """A new run: make sure the next look is not after its deadline."""
+        if run.deadline is not None and run.deadline < self._look_at:
+            self._look_at = run.deadline
+            self._changed.set()
+
+    def begin_grace(self) -> None:
+        if self._grace_ends is not None:
+            return
+        self._grace_ends = time.monotonic() + self._worker.settings.grace_ms / 1000
+        self._look_at = 0.0
+        self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            now = time.monotonic()
+            self._enforce(now)
+            await self._renew(now)
+            self._look_at = self._next_look(time.monotonic())
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(max(self._look_at - time.monotonic(), LOOK_AT_MOST_EVERY)):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    def _enforce(self, now: float) -> None:
+        for run in list(self._worker.runs.values()):
+            if run.settled:
+                continue
+            if run.stop is None:
+                if run.deadline is not None and now >= run.deadline:
+                    run.ask_to_stop("timeout")
+                elif self._grace_ends is not None and now >= self._grace_ends:
+                    run.ask_to_stop("shutdown")
+            elif now - run.stopped_at >= STOP_GRACE:
+                self._worker.abandon(run)
+
+    async def _renew(self, now: float) -> None:
+        heartbeat = self._worker.settings.heartbeat
+        due = [run for run in self._worker.runs.values() if now - run.renewed_at >= heartbeat and not run.abandoned]
+        noted: list[Run] = []
+        if now - self._progress_at >= PROGRESS_EVERY:
+            noted = [run for run in self._worker.runs.values() if run.progress is not None and not run.settled]
+        if not due and not noted:
+            return
+        self._progress_at = now
+        runs = {run.task.id: run for run in (*due, *noted)}
+        progress = {run.task.id: run.progress for run in noted if run.progress is not None}
+        for run in noted:
+            run.progress = None
+        try:
+            lost = await self._worker.store.renew(
+                [(run.task.id, run.task.token) for run in runs.values()], self._worker.settings.lease, progress
+            )
+        except RedriveError as error:
+            self._failed(error, noted, progress)
+            return
+        self._worker.outage.over()
+        for task_id, run in runs.items():
+            if task_id in lost:
+                run.ask_to_stop("lost")
+            else:
+                run.renewed_at = now
+
+    def _failed(self, error: RedriveError, noted: list[Run], progress: dict[UUID, str]) -> None:
+        """No answer: keep the progress, and stop what can no longer be sure of its lease."""
+        self._worker.outage.begin(error)
+        now = time.monotonic()
+        for run in noted:
+            if run.progress is None:
+                run.progress = progress[run.task.id]
+        for run in self._worker.runs.values():
+            if now - run.renewed_at >= self._worker.settings.lease:
+                run.ask_to_stop("lease ran out while the store was unreachable")
+
+    def _next_look(self, now: float) -> float:
+        soonest = now + LOOK_AT_LEAST_EVERY
+        for run in self._worker.runs.values():
+            if run.deadline is not None and run.stop is None and run.deadline < soonest:
+                soonest = run.deadline
+        if self._grace_ends is not None:
+            soonest = min(soonest, max(self._grace_ends, now + 0.05))
+        return soonest

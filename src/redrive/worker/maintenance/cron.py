@@ -1,0 +1,61 @@
+"""Periodic tasks: fired once across the fleet, also for what was missed."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from redrive.handlers.cron import next_after
+from redrive.ids import new_id
+from redrive.kernel.commit import Commit, Fire
+from redrive.kernel.store import ScheduleRow
+from redrive.kernel.task import NewTask
+
+if TYPE_CHECKING:
+    from redrive.worker.worker import Worker
+
+logger = logging.getLogger("redrive.maintenance")
+MAX_CATCH_UP = 1000
+
+
+async def fire_schedules(worker: Worker) -> None:
+    now, due = await worker.store.due_schedules()
+    for row in due:
+        times, following = planned(row, now)
+        tasks = tuple(_task(row, at) for at in times)
+        applied = await worker.store.apply(Commit(fires=[Fire(row.name, row.next_at, following, tasks)]))
+        if row.name in applied.fired:
+            logger.info(
+                "schedule %s fired %d task(s)", row.name, len(tasks),
+                extra={"event": "schedule.fired", "schedule": row.name, "tasks": len(tasks), "worker_id": worker.id},
+            )  # fmt: skip
+
+
+def planned(row: ScheduleRow, now: datetime) -> tuple[list[datetime], datetime]:
+    """The runs that are due by ``now`` under the schedule's policy, and the next one after."""
+    times = [row.next_at]
+    following = next_after(row.cron, row.timezone, row.next_at)
+    while following <= now and len(times) < MAX_CATCH_UP:
+        times.append(following)
+        following = next_after(row.cron, row.timezone, following)
+    if following <= now:
+        # Too many were missed to list: the rest is skipped, and said so by the gap in the tasks' scope.
+        following = next_after(row.cron, row.timezone, now)
+    match row.missed:
+        case "all":
+            return times, following
+        case "skip":
+            late = (now - times[-1]).total_seconds() > 60
+            return ([] if late else times[-1:]), following
+        case _:
+            return times[-1:], following
+
+
+def _task(row: ScheduleRow, at: datetime) -> NewTask:
+    # The key makes a planned run one task for good, whoever fires it and however often.
+    key = f"schedule:{row.name}:{at.isoformat()}"
+    return NewTask(
+        new_id(), row.kind, row.queue, row.payload, priority=row.priority, max_attempts=row.max_attempts,
+        idempotency_key=key, scope=f"schedule:{row.name}",
+    )  # fmt: skip

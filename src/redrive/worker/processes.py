@@ -1,0 +1,197 @@
+"""Processes for handlers that must be killable: CPU-bound work, native code that hangs or crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, NoReturn
+from uuid import UUID
+
+from redrive.errors import ConfigError, RedriveError
+from redrive.handlers.context import Context
+from redrive.handlers.registry import Handler
+from redrive.kernel.failure import failure_of
+from redrive.kernel.outcome import Failed, Verdict
+from redrive.kernel.task import Claimed
+
+
+class ProcessDied(RuntimeError):
+    """The child ended without an answer: killed by the kernel, crashed in native code, or called ``os._exit``."""
+
+
+@dataclass(slots=True)
+class _Child:
+    process: BaseProcess
+    pipe: Connection
+
+
+@dataclass(slots=True, frozen=True)
+class Job:
+    """What a child needs to run one attempt: everything here is pickled."""
+
+    module: str
+    name: str
+    task: Claimed
+    arguments: dict[str, Any]
+    worker_id: str
+
+
+class ProcessPool:
+    """Children are started when needed, reused, and replaced when killed."""
+
+    def __init__(self, on_progress: Callable[[UUID, str], None]) -> None:
+        # spawn: a forked copy of a process with threads and sockets is not a safe place to run code.
+        self._start = multiprocessing.get_context("spawn")
+        self._idle: list[_Child] = []
+        self._on_progress = on_progress
+
+    async def run(self, handler: Handler, task: Claimed, arguments: dict[str, Any], worker_id: str) -> Any:
+        """Run one attempt; cancelling this coroutine kills the child."""
+        module, name = _address(handler)
+        child = self._idle.pop() if self._idle else await asyncio.to_thread(self._spawn)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        reader = threading.Thread(
+            target=self._read, args=(child, loop, answer), name=f"redrive-process-{child.process.pid}", daemon=True
+        )
+        try:
+            child.pipe.send(Job(module, name, task, arguments, worker_id))
+            reader.start()
+            outcome = await answer
+        except asyncio.CancelledError:
+            _kill(child)
+            raise
+        except (ProcessDied, OSError):
+            _kill(child)
+            raise ProcessDied(_epitaph(child)) from None
+        self._idle.append(child)
+        return outcome
+
+    def close(self) -> None:
+        while self._idle:
+            child = self._idle.pop()
+            with contextlib.suppress(OSError):
+                child.pipe.close()  # end of file: the child leaves by itself
+            child.process.join(1)
+            _kill(child)
+
+    def _spawn(self) -> _Child:
+        ours, theirs = self._start.Pipe()
+        process = self._start.Process(target=serve, args=(theirs,), name="redrive-handler", daemon=True)
+        process.start()
+        theirs.close()
+        return _Child(process, ours)
+
+    def _read(self, child: _Child, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
+        def post(call: Callable[..., Any], *args: Any) -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(call, *args)
+
+        def finish(value: Any, error: BaseException | None) -> None:
+            if not answer.done():
+                answer.set_exception(error) if error else answer.set_result(value)
+
+        while True:
+            try:
+                what, value = child.pipe.recv()
+            except (EOFError, OSError, pickle.UnpicklingError):
+                post(finish, None, ProcessDied())
+                return
+            if what == "progress":
+                post(self._on_progress, *value)
+            else:
+                post(finish, value, None)
+                return
+
+
+def _kill(child: _Child) -> None:
+    if child.process.is_alive():
+        child.process.kill()
+    child.process.join(5)
+    with contextlib.suppress(OSError):
+        child.pipe.close()
+
+
+def _epitaph(child: _Child) -> str:
+    code = child.process.exitcode
+    if code is not None and code < 0:
+        return f"the handler's process was ended by {signal.Signals(-code).name}"
+    return f"the handler's process ended with exit code {code} and no answer"
+
+
+def _address(handler: Handler) -> tuple[str, str]:
+    """Where a child finds the function. Only what can be imported can run in another process."""
+    function = handler.function
+    if "<locals>" in function.__qualname__:
+        raise ConfigError(f"the handler of {handler.kind} is defined inside a function and cannot run in a process")
+    return function.__module__, function.__qualname__
+
+
+# -- in the child ---------------------------------------------------------------------------------------------------
+
+
+class _ChildRuntime:
+    """The handler's side of ``ctx`` in a child: progress goes up the pipe."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def note_progress(self, task_id: UUID, progress: str) -> None:
+        self._pipe.send(("progress", (task_id, progress)))
+
+    def transaction(self, *_: Any) -> NoReturn:
+        raise RedriveError("ctx.transaction() is not available in a process-isolated handler")
+
+    @property
+    def loop(self) -> NoReturn:
+        raise RedriveError("a process-isolated handler has no event loop of the worker")
+
+
+def serve(pipe: Connection) -> None:
+    """The life of a child: one job after the other until the pipe closes."""
+    # The terminal's Ctrl-C reaches every process of the group; the worker decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        try:
+            job = pipe.recv()
+        except (EOFError, OSError):
+            os._exit(0)
+        try:
+            pipe.send(("done", _run(job, pipe)))
+        except (BrokenPipeError, OSError):
+            os._exit(0)
+
+
+def _run(job: Job, pipe: Connection) -> Any:
+    try:
+        function = _resolve(job.module, job.name)
+        context = Context(job.task, _ChildRuntime(pipe), job.worker_id)
+        value = function(context, **job.arguments)
+        if asyncio.iscoroutine(value):
+            value = asyncio.run(value)
+        pickle.dumps(value)
+        return value
+    except Verdict as verdict:
+        return verdict
+    except BaseException as error:
+        # Classified here, where the traceback is; exceptions themselves often cannot be pickled.
+        return Failed(failure_of(error))
+
+
+def _resolve(module: str, name: str) -> Callable[..., Any]:
+    found: Any = sys.modules.get("__mp_main__") if module == "__main__" else importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    # The decorated name is the task object; its function is what runs.
+    return getattr(found, "function", found)  # type: ignore[no-any-return]

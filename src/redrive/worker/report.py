@@ -1,0 +1,84 @@
+"""What a worker says about its tasks: one log line and one counter per event."""
+
+from __future__ import annotations
+
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.task import Claimed
+from redrive.observe.health import Health
+from redrive.observe.logs import TaskLog
+from redrive.worker.run import Run
+
+EVENTS = {
+    Event.COMPLETE: "task.completed",
+    Event.RETRY: "task.requeued",
+    Event.SNOOZE: "task.requeued",
+    Event.RELEASE: "task.requeued",
+    Event.FAIL: "task.failed",
+    Event.ABORT: "task.cancelled",
+}
+
+
+class Report:
+    """Lines gather until ``flush``, so that a batch is written at once."""
+
+    def __init__(self, log: TaskLog, health: Health) -> None:
+        self.log = log
+        self.health = health
+        self.begin = log.begin
+        self.flush = log.flush
+
+    def claimed(self, task: Claimed) -> None:
+        self.health.claimed += 1
+        self.log.task("task.claimed", task)
+
+    def lost(self, task: Claimed, transition: Transition) -> None:
+        self.health.lost += 1
+        self.log.task(
+            "task.lease_lost", task, transition.execution_ms, "warning", outcome=transition.event.value,
+            note="the outcome was refused: the lease is no longer held",
+        )  # fmt: skip
+
+    def landed(self, task: Claimed, transition: Transition) -> None:
+        event = EVENTS[transition.event]
+        self._count(event)
+        cause = transition.failure
+        if cause is not None:
+            requeued = event == "task.requeued"
+            self.log.task(
+                event, task, transition.execution_ms, "warning" if requeued else "error", error_code=cause.code,
+                error_reason=cause.reason, message=cause.message, fingerprint=cause.fingerprint,
+                retry_in=round(transition.delay, 3) if requeued else None, dead=transition.dead,
+            )  # fmt: skip
+        elif event == "task.requeued":
+            self.log.task(event, task, transition.execution_ms, reason=transition.reason or transition.event.value)
+        else:
+            self.log.task(event, task, transition.execution_ms)
+
+    def late(self, run: Run, outcome: object) -> None:
+        """An answer that no longer counts: the run was given up, or its own transaction completed it."""
+        when = "it was given up" if run.abandoned else "its transaction had completed the task"
+        self.health.late += 1
+        self._now(
+            "task.late", run, "warning", outcome=type(outcome).__name__.lower(), note=f"the handler ended after {when}"
+        )
+
+    def abandoned(self, run: Run) -> None:
+        self.health.abandoned += 1
+        note = "the handler ignores being stopped; its result will be refused"
+        self._now("task.abandoned", run, "error", reason=run.stop, note=note)
+
+    def _now(self, event: str, run: Run, level: str, **extra: object) -> None:
+        self.begin()
+        self.log.task(event, run.task, run.ms, level, **extra)
+        self.flush()
+
+    def _count(self, event: str) -> None:
+        match event:
+            case "task.completed":
+                self.health.completed += 1
+            case "task.requeued":
+                self.health.requeued += 1
+            case "task.failed":
+                self.health.failed += 1
+            case _:
+                self.health.cancelled += 1

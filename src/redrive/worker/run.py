@@ -1,0 +1,172 @@
+"""One attempt: resolve, validate, run, and say what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from redrive.errors import ErrorCode, InvalidInput, PayloadInvalid, RedriveError
+from redrive.handlers.bulk import Batch, Item, answers
+from redrive.handlers.context import Context
+from redrive.handlers.registry import Handler, Isolation
+from redrive.kernel.failure import FailureType, failure, failure_of
+from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, Outcome, Released, Verdict
+from redrive.kernel.payload import encode
+from redrive.kernel.task import Claimed
+from redrive.worker.processes import ProcessDied, ProcessPool
+from redrive.worker.threads import ThreadPool
+
+
+class Run:
+    """One leased task in this worker's hands, from claim to settle."""
+
+    __slots__ = ("abandoned", "context", "deadline", "future", "handler", "mates", "progress", "renewed_at", "settled",
+                 "slot", "started", "stop", "stopped_at", "task", "timeout")  # fmt: skip
+
+    def __init__(self, task: Claimed, handler: Handler | None, context: Context, timeout: float | None) -> None:
+        now = time.monotonic()
+        self.task = task
+        self.handler = handler
+        self.context = context
+        self.timeout = timeout
+        self.started = now
+        self.renewed_at = now
+        self.deadline = now + timeout if timeout else None
+        self.future: asyncio.Future[Any] | None = None
+        self.mates: list[Run] = [self]
+        self.progress: str | None = None
+        self.stop: str | None = None
+        self.stopped_at = 0.0
+        self.settled = False
+        self.slot = True
+        self.abandoned = False
+
+    @property
+    def ms(self) -> float:
+        return (time.monotonic() - self.started) * 1000
+
+    def ask_to_stop(self, why: str) -> None:
+        """Tell the handler to stop: sets ``ctx.cancelled``, cancels what can be. The first reason stays."""
+        if self.stop is not None or self.settled:
+            return
+        self.stop = why
+        self.stopped_at = time.monotonic()
+        self.context._cancelled = True
+        # A thread cannot be interrupted: it is left to notice, and abandoned if it does not. A bulk call is
+        # stopped as a whole only when none of its tasks is wanted any more.
+        interruptible = self.handler is not None and self.handler.isolation is not Isolation.THREAD
+        if self.future is not None and interruptible and all(m.stop is not None or m.settled for m in self.mates):
+            self.future.cancel()
+
+
+class Runner:
+    """Runs attempts where their handler belongs."""
+
+    def __init__(self, threads: ThreadPool, processes: ProcessPool, worker_id: str) -> None:
+        self._threads = threads
+        self._processes = processes
+        self._worker_id = worker_id
+
+    async def run(self, run: Run) -> Outcome:
+        """The whole attempt as a value. Never raises, except when the worker itself is being torn down."""
+        handler = run.handler
+        if handler is None:
+            return _unsupported(run.task)
+        try:
+            arguments = handler.payload.arguments(run.task.payload)
+        except RedriveError as error:
+            return _bad_payload(error)
+        try:
+            value = await self._call(handler, run, arguments)
+        except BaseException as error:
+            return self._raised(run, error, handler)
+        return outcome_of(value, handler)
+
+    async def run_bulk(self, runs: list[Run]) -> list[Outcome]:
+        """One call for many tasks. A payload that does not fit fails alone."""
+        handler = runs[0].handler
+        assert handler is not None
+        outcomes: dict[int, Outcome] = {}
+        items: list[tuple[int, Item]] = []
+        for index, run in enumerate(runs):
+            try:
+                items.append((index, Item(run.context, handler.payload.whole(run.task.payload))))
+            except RedriveError as error:
+                outcomes[index] = _bad_payload(error)
+        batch = Batch([item for _, item in items])
+        returned: Any = None
+        raised: BaseException | None = None
+        if items:
+            try:
+                returned = await self._call_bulk(handler, batch)
+            except BaseException as error:
+                raised = error
+        for (index, item), answer in zip(items, answers(batch, returned, raised), strict=True):
+            if raised is None or item.answered:
+                outcomes[index] = outcome_of(answer, handler)
+            else:
+                outcomes[index] = self._raised(runs[index], raised, handler)
+        return [outcomes[index] for index in range(len(runs))]
+
+    async def _call(self, handler: Handler, run: Run, arguments: dict[str, Any]) -> Any:
+        if handler.isolation is Isolation.LOOP:
+            return await handler.function(run.context, **arguments)
+        if handler.isolation is Isolation.THREAD:
+            return await self._threads.submit(lambda: handler.function(run.context, **arguments))
+        return await self._processes.run(handler, run.task, arguments, self._worker_id)
+
+    async def _call_bulk(self, handler: Handler, batch: Batch) -> Any:
+        if handler.isolation is Isolation.LOOP:
+            return await handler.function(batch)
+        return await self._threads.submit(lambda: handler.function(batch))
+
+    def _raised(self, run: Run, error: BaseException, handler: Handler) -> Outcome:
+        if run.stop is not None and isinstance(error, asyncio.CancelledError):
+            return stopped(run)
+        if isinstance(error, Verdict):
+            return outcome_of(error, handler)
+        if isinstance(error, ProcessDied):
+            return Failed(failure(ErrorCode.EXECUTION_FAILED, "process_died", str(error), where=run.task.kind))
+        return Failed(failure_of(error, deterministic=handler.deterministic))
+
+
+def outcome_of(value: Any, handler: Handler) -> Outcome:
+    """What a handler returned or raised on purpose, as an outcome."""
+    if isinstance(value, Verdict):
+        return value  # type: ignore[return-value]
+    if isinstance(value, Failed):
+        return value
+    if isinstance(value, BaseException):
+        return Failed(failure_of(value, deterministic=handler.deterministic))
+    if value is None:
+        return Completed()
+    try:
+        return Completed(encode(value, "the handler's result"))
+    except PayloadInvalid as error:
+        # The work is done: retrying it for a result that cannot be stored would do it twice.
+        return Completed(encode({"error": "RESULT_NOT_STORED", "message": error.message[:500]}))
+
+
+def stopped(run: Run) -> Outcome:
+    """What a stopped attempt becomes, by the reason it was stopped for."""
+    match run.stop:
+        case "timeout":
+            message = f"the handler did not finish within its timeout of {run.timeout:g} s"
+            return Failed(
+                failure(ErrorCode.EXECUTION_FAILED, "timeout", message, type=FailureType.TIMEOUT, where=run.task.kind)
+            )
+        case "cancel":
+            return Cancel("cancelled while it was running")
+        case _:
+            return Released(run.stop or "stopped")
+
+
+def _unsupported(task: Claimed) -> Outcome:
+    return Fail(ErrorCode.PAYLOAD_UNSUPPORTED, f"no handler is registered for kind {task.kind}")
+
+
+def _bad_payload(error: RedriveError) -> Outcome:
+    code = error.code if isinstance(error, InvalidInput) else ErrorCode.PAYLOAD_INVALID.value
+    cause = failure(code, "bad_payload", error.message, type=FailureType.PARAM_ERROR, retryable=False)
+    return Failed(cause)
