@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -294,17 +295,20 @@ class App:
 
     async def store(self) -> Store:
         """The store of the running event loop, opened. Network stores belong to a loop; SQLite serves them all."""
-        loop = asyncio.get_running_loop()
-        if self.url.lower().startswith("sqlite"):
-            if self._shared is None:
-                self._shared = make_store(self.url)
-            store = self._shared
-        else:
-            store = self._stores.get(loop) or self._stores.setdefault(loop, make_store(self.url))
+        store = self.bound_store()
         if store not in self._opened:
             await store.open()
             self._opened.add(store)
         return store
+
+    def bound_store(self) -> Store:
+        """The same, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
+        if self.url.lower().startswith("sqlite"):
+            if self._shared is None:
+                self._shared = make_store(self.url)
+            return self._shared
+        loop = asyncio.get_running_loop()
+        return self._stores.get(loop) or self._stores.setdefault(loop, make_store(self.url))
 
     async def close(self) -> None:
         """Close what this event loop (and, for SQLite, the application) has open."""
@@ -337,7 +341,9 @@ class _Decorator:
     @overload
     def __call__(self, function: Callable[..., Any]) -> TaskHandler[...]: ...
     def __call__(self, function: Callable[..., Any]) -> TaskHandler[Any]:
-        handler = self._app._register(self._kind, function, self._options)
+        # The names visible at the definition: annotations may be text (from __future__ import annotations).
+        visible = sys._getframe(1).f_locals
+        handler = self._app._register(self._kind, function, {**self._options, "names": visible})
         return TaskHandler(self._app, handler)
 
 

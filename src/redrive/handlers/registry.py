@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -97,7 +97,7 @@ class Registry:
 def make_handler(
     kind: str, function: Callable[..., Any], *, queue: str, policy: Policy, timeout: float | None,
     isolation: str | None, bulk: int | None, payload: Any, priority: int, concurrency: int | None,
-    rate_limit_ms: int | None, deterministic: tuple[type[BaseException], ...],
+    rate_limit_ms: int | None, deterministic: tuple[type[BaseException], ...], names: Mapping[str, Any] | None = None,
 ) -> Handler:  # fmt: skip
     """Check everything an application said about a kind, at import time."""
     check_name(kind, "kind")
@@ -113,7 +113,7 @@ def make_handler(
     where = _isolation(kind, function, isolation, bulk)
     return Handler(
         kind=kind, queue=queue, policy=policy, function=function,
-        payload=PayloadSpec(kind, function, payload, bulk=bulk is not None), isolation=where, timeout=timeout,
+        payload=PayloadSpec(kind, function, payload, bulk=bulk is not None, names=names), isolation=where, timeout=timeout,
         bulk=bulk, priority=priority, concurrency=concurrency, rate_ms=rate_limit_ms, deterministic=deterministic,
     )  # fmt: skip
 

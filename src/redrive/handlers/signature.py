@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
@@ -19,7 +19,10 @@ class PayloadSpec:
     ``payload``, takes the payload whole.
     """
 
-    def __init__(self, kind: str, function: Callable[..., Any], whole: Any = None, *, bulk: bool = False) -> None:
+    def __init__(
+        self, kind: str, function: Callable[..., Any], whole: Any = None, *, bulk: bool = False,
+        names: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         self.kind = kind
         self._whole_name: str | None = None
         self._model: type[BaseModel] | None = None
@@ -29,7 +32,7 @@ class PayloadSpec:
             self._adapter = TypeAdapter(whole if whole is not None else Any)
             self.required = whole is not None
             return
-        parameters = _parameters(kind, function)
+        parameters = _parameters(kind, function, names or {})
         self._single = parameters[0] if len(parameters) == 1 else None
         single = self._single
         if single is not None and (whole is not None or single.name == "payload" or _is_model(single.annotation)):
@@ -86,12 +89,15 @@ class PayloadSpec:
         return f"{self.kind} takes: {', '.join(fields) or 'no fields'}"
 
 
-def _parameters(kind: str, function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _parameters(kind: str, function: Callable[..., Any], names: Mapping[str, Any]) -> list[inspect.Parameter]:
+    """All but the context. ``names`` are those visible where the handler is defined, for annotations kept as text."""
     try:
-        signature = inspect.signature(function, eval_str=True)
-    except NameError:
-        # A handler defined inside a function cannot resolve annotations by name; take what is known.
-        signature = inspect.signature(function)
+        signature = inspect.signature(function, locals=dict(names), eval_str=True)
+    except NameError as error:
+        raise ConfigError(
+            f"an annotation of the handler of {kind} cannot be resolved: {error}",
+            hint="import or define the type where the handler is defined, at the latest right before it",
+        ) from None
     parameters = list(signature.parameters.values())
     if not parameters or parameters[0].kind not in (
         inspect.Parameter.POSITIONAL_ONLY,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import InvalidInput, TaskNotFound, UnknownQueue
+from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
 from redrive.kernel.store import Count, GroupRow, Overview, Query, Store
 from redrive.kernel.task import State, Task, Timeline
 
@@ -63,10 +63,17 @@ async def stats(store: Store, groups: int = 10) -> Stats:
 
 
 async def known_queues(store: Store, declared: Sequence[str] = ()) -> set[str]:
-    """Queues that hold or held tasks, that a worker serves, or that the application names."""
+    """Queues that hold or held tasks, that a worker serves, that are paused, or that the application names."""
     overview = await store.overview()
     served = {queue for worker in overview.workers for queue in worker.queues}
-    return {count.queue for count in await store.counts()} | served | set(declared)
+    return {count.queue for count in await store.counts()} | served | _held(overview, "queue") | set(declared)
+
+
+async def known_kinds(store: Store, declared: Sequence[str] = ()) -> set[str]:
+    """Kinds that have or had tasks, limits or pauses, or that the application names."""
+    overview = await store.overview()
+    limited = {limit.kind for limit in overview.limits}
+    return {count.kind for count in await store.counts()} | limited | _held(overview, "kind") | set(declared)
 
 
 async def check_queue(store: Store, name: str, declared: Sequence[str] = ()) -> None:
@@ -74,6 +81,17 @@ async def check_queue(store: Store, name: str, declared: Sequence[str] = ()) -> 
     if name not in known:
         listed = ", ".join(sorted(known)) or "none yet"
         raise UnknownQueue(f"no queue is named {name!r}", hint=f"known queues: {listed}")
+
+
+async def check_kind(store: Store, name: str, declared: Sequence[str] = ()) -> None:
+    known = await known_kinds(store, declared)
+    if name not in known:
+        listed = ", ".join(sorted(known)) or "none yet"
+        raise UnknownKind(f"no kind is named {name!r}", hint=f"known kinds: {listed}")
+
+
+def _held(overview: Overview, target: str) -> set[str]:
+    return {hold.name for hold in overview.holds if hold.target == target}
 
 
 def parse_states(values: Sequence[str]) -> tuple[State, ...]:

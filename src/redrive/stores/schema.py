@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -55,11 +56,18 @@ def steps_down(steps: tuple[Migration, ...], version: int, to: int) -> list[Migr
     return [step for step in reversed(steps) if target < step.version <= version]
 
 
-def script(steps: tuple[Migration, ...], *, down: bool = False, to: int | None = None) -> str:
-    """What ``migrate`` would run on an empty (or, for ``down``, a current) database, for review."""
+def script(
+    steps: tuple[Migration, ...], *, down: bool = False, to: int | None = None, record: Callable[[Migration], str] | None = None
+) -> str:
+    """What ``migrate`` would run on an empty (or, for ``down``, a current) database, for review or to be run by hand.
+
+    ``record`` gives the statement that notes a step as done, or as undone.
+    """
     chosen = steps_down(steps, len(steps), 0 if to is None else to) if down else steps_up(steps, 0, to)
     return "\n".join(
-        f"-- {step.label} ({'down' if down else 'up'})\n{(step.down if down else step.up).strip()}\n" for step in chosen
+        f"-- {step.label} ({'down' if down else 'up'})\n{(step.down if down else step.up).strip()}\n"
+        + (f"{record(step)}\n" if record else "")
+        for step in chosen
     )
 
 

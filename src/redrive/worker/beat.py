@@ -77,13 +77,13 @@ class Beater:
         try:
             tick = await worker.store.tick(self._message(DUTIES(worker.settings)))
         except (StoreUnavailable, StoreUnusable) as error:
-            self._due_at = time.monotonic() + max(worker.outage.begin(error), 0.2)
+            self._due_at = time.monotonic() + max(worker.outage.begin(error, "beat"), 0.2)
             return
         except RedriveError as error:
             logger.error("the store refused the beat: %s", error, extra={"event": "worker.beat_refused"})
             self._due_at = time.monotonic() + 5
             return
-        worker.outage.over()
+        worker.outage.over("beat")
         self._take(tick)
 
     def _take(self, tick: Tick) -> None:

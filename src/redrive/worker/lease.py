@@ -74,6 +74,8 @@ class LeaseKeeper:
         if now - self._progress_at >= PROGRESS_EVERY:
             noted = [run for run in self._worker.runs.values() if run.progress is not None and not run.settled]
         if not due and not noted:
+            # Nothing left to renew: whatever failed before does not matter any more.
+            self._worker.outage.forget("lease")
             return
         self._progress_at = now
         runs = {run.task.id: run for run in (*due, *noted)}
@@ -87,7 +89,7 @@ class LeaseKeeper:
         except RedriveError as error:
             self._failed(error, noted, progress)
             return
-        self._worker.outage.over()
+        self._worker.outage.over("lease")
         for task_id, run in runs.items():
             if task_id in lost:
                 run.ask_to_stop("lost")
@@ -96,7 +98,7 @@ class LeaseKeeper:
 
     def _failed(self, error: RedriveError, noted: list[Run], progress: dict[UUID, str]) -> None:
         """No answer: keep the progress, and stop what can no longer be sure of its lease."""
-        self._worker.outage.begin(error)
+        self._worker.outage.begin(error, "lease")
         now = time.monotonic()
         for run in noted:
             if run.progress is None:

@@ -77,6 +77,8 @@ class Runner:
             arguments = handler.payload.arguments(run.task.payload)
         except RedriveError as error:
             return _bad_payload(error)
+        except Exception as error:  # a validator of the application's own that raises what it should not
+            return self._raised(run, error, handler)
         try:
             value = await self._call(handler, run, arguments)
         except BaseException as error:
@@ -94,6 +96,8 @@ class Runner:
                 items.append((index, Item(run.context, handler.payload.whole(run.task.payload))))
             except RedriveError as error:
                 outcomes[index] = _bad_payload(error)
+            except Exception as error:
+                outcomes[index] = self._raised(run, error, handler)
         batch = Batch([item for _, item in items])
         returned: Any = None
         raised: BaseException | None = None

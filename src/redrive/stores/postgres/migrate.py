@@ -73,7 +73,9 @@ class PostgresMigrations:
                 await connection.fetchval("select redrive.grant_worker($1)", worker)
 
     def sql(self, *, down: bool = False, to: int | None = None) -> str:
-        return (LOCK + ";\n" + BOOTSTRAP if not down else "") + schema.script(STEPS, down=down, to=to)
+        """The steps as one script, for psql: one transaction, under the same lock, and noted like steps run by us."""
+        steps = schema.script(STEPS, down=down, to=to, record=_forget if down else _note)
+        return f"begin;\n{LOCK};\n{'' if down else BOOTSTRAP}{steps}commit;\n"
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[tuple[Any, int]]:
@@ -85,6 +87,15 @@ class PostgresMigrations:
                 await connection.execute(BOOTSTRAP)
             version = await connection.fetchval("select coalesce(max(version), 0) from redrive.migration")
             yield connection, version
+
+
+def _note(step: schema.Migration) -> str:
+    needs = schema.needs_of(STEPS, step.version)
+    return f"insert into redrive.migration (version, name, needs) values ({step.version}, '{step.name}', {needs});"  # noqa: S608
+
+
+def _forget(step: schema.Migration) -> str:
+    return f"delete from redrive.migration where version = {step.version};"  # noqa: S608
 
 
 async def _applied(connection: Any) -> list[Any]:

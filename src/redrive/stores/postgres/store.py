@@ -166,13 +166,24 @@ class PostgresStore(Reads):
 
     @asynccontextmanager
     async def transaction(self, settlement: Callable[[], Transition]) -> AsyncIterator[Transaction]:
-        async with self.pool.connection() as connection, connection.transaction():
-            yield connection
-            transition = settlement()
-            if transition.task_id not in await _settle(connection, [transition]):
-                raise LeaseLost(
-                    f"task {transition.task_id} is no longer held by this worker; its transaction was rolled back"
-                )
+        raised: Exception | None = None
+        try:
+            async with self.pool.connection() as connection, connection.transaction():
+                try:
+                    yield connection
+                except Exception as error:
+                    raised = error
+                    raise
+                transition = settlement()
+                if transition.task_id not in await _settle(connection, [transition]):
+                    raise LeaseLost(
+                        f"task {transition.task_id} is no longer held by this worker; its transaction was rolled back"
+                    )
+        except Exception:
+            # What the handler raised is the handler's: it must not come out as an error of the store.
+            if raised is not None:
+                raise raised from None
+            raise
 
     # -- plumbing --------------------------------------------------------------------------------------------------
 
@@ -185,6 +196,8 @@ class PostgresStore(Reads):
 
 
 def _settlement_args(settlements: Sequence[Transition], again: bool) -> list[Any]:
+    # One verdict per lease: an element given twice (an operator's list of ids may) counts once.
+    settlements = list({(t.task_id, t.token): t for t in reversed(settlements)}.values())[::-1]
     done = [t for t in settlements if t.event is Event.COMPLETE]
     rest = [t for t in settlements if t.event is not Event.COMPLETE]
     results = [t.result for t in done] if any(t.result is not None for t in done) else None

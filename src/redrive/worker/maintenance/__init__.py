@@ -32,8 +32,8 @@ async def perform(worker: Worker, duty: str) -> None:
                 await fire_schedules(worker)
             case _:
                 await upkeep(worker, duty)
-    except (StoreUnavailable, StoreUnusable) as error:
-        worker.outage.begin(error)
+    except (StoreUnavailable, StoreUnusable):
+        pass  # the beat meets the same trouble, and says so
     except RedriveError as error:
         logger.error("%s failed: %s", duty, error, extra={"event": "maintenance.failed", "duty": duty})
     except Exception:

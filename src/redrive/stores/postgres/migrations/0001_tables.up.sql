@@ -17,6 +17,7 @@ create table redrive.task (
   next_attempt_at      timestamptz,
   last_attempt_at      timestamptz,
   lease_token          uuid,
+  settled_token        uuid,                       -- whose settlement last sent it back to wait
   lease_expires_at     timestamptz,
   cancel_requested_at  timestamptz,
   failed_at            timestamptz,

@@ -86,8 +86,9 @@ begin
       order by s.ord, s.priority, s.position limit p_want)
     union all select s.at, s.verdict from sorted s where s.verdict <> 'run'
   ), locked as (
+    -- "is true" keeps the planner off the ready index, which it would read from end to end for these few rows.
     select t.ctid as at from redrive.task t
-    where t.ctid = any (array(select c.at from chosen c)) and t.state = 'queued' for update skip locked
+    where t.ctid = any (array(select c.at from chosen c)) and (t.state = 'queued') is true for update skip locked
   )
   select array_agg(l.at) filter (where c.verdict = 'run'), array_agg(l.at) filter (where c.verdict = 'away'),
     array_agg(l.at) filter (where c.verdict = 'held')
@@ -245,7 +246,7 @@ begin
     select d.id, clock_timestamp(), d.created_at, d.last_attempt_at, d.lease_token, v.ms, 'completed',
       d.attempt_count, d.max_attempts, d.replay_count, d.timeout_ms, d.priority, d.kind, d.queue, d.task_group, d.scope,
       d.trace_id, d.idempotency_key, d.worker_id, v.result
-    from done d join unnest(p_ids, p_ms, p_results) v(id, ms, result) on v.id = d.id
+    from done d join unnest(p_ids, p_tokens, p_ms, p_results) v(id, token, ms, result) on v.id = d.id and v.token = d.lease_token
   ), tally as (
     insert into redrive.total_delta (queue, kind, running, completed)
     select d.queue, d.kind, -count(*), count(*) from done d group by d.queue, d.kind
@@ -291,12 +292,12 @@ begin
   ), retired as (
     delete from redrive.task t using ok
     where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final in ('completed', 'cancelled')))
-    returning t.*, ok.final, ok.ms, ok.result, ok.reason
+    returning t.*, ok.event, ok.final, ok.ms, ok.result, ok.reason
   ), kept as (
     insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
       attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
       idempotency_key, worker_id, cancel_reason, payload, result)
-    select r.id, v_now, r.created_at, r.last_attempt_at, r.lease_token, r.ms, r.final,
+    select r.id, v_now, r.created_at, r.last_attempt_at, case when r.event <> 'expire' then r.lease_token end, r.ms, r.final,
       r.attempt_count, r.max_attempts, r.replay_count, r.timeout_ms, r.priority, r.kind, r.queue, r.task_group, r.scope,
       r.trace_id, r.idempotency_key, r.worker_id, r.reason, case when r.final = 'cancelled' then r.payload end, r.result
     from retired r
@@ -310,6 +311,7 @@ begin
         when ok.final = 'delayed' then v_now + make_interval(secs => ok.delay) end,
       attempt_count = case ok.attempts when '-1' then t.attempt_count - 1 when 'reset' then 0 else t.attempt_count end,
       lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
+      settled_token = case when ok.fenced and ok.event <> 'expire' then ok.token else t.settled_token end,
       paused_by = case when ok.final = 'paused' then ok.actor end,
       memo = case when ok.event = 'redrive' then null else coalesce(ok.memo, t.memo) end,
       progress = case when ok.event in ('redrive', 'retry', 'expire') then null else t.progress end,
@@ -330,7 +332,7 @@ begin
   ), tries as (
     insert into redrive.attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type,
       message, stack, fingerprint, worker_id)
-    select o.id, v_now, o.token, o.ms, o.attempt_count, o.replay_count, o.code, o.cause, o.type, o.message, o.stack,
+    select o.id, v_now, case when o.event <> 'expire' then o.token end, o.ms, o.attempt_count, o.replay_count, o.code, o.cause, o.type, o.message, o.stack,
       o.fingerprint, o.worker_id
     from ok o where o.code is not null
   ), letters as (
@@ -451,11 +453,13 @@ begin
   end if;
 end $$;
 
--- Did this token commit something already? Only asked after a lost answer.
+-- Did this token's holder commit something already? Only asked after a lost answer. What recovery did with an expired
+-- lease is kept without its token: it is not what the holder asked for.
 create function redrive.landed(p_id uuid, p_token uuid) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
   select exists (select 1 from redrive.history h where h.id = p_id and h.lease_token = p_token)
     or exists (select 1 from redrive.attempt a where a.task_id = p_id and a.lease_token = p_token)
+    or exists (select 1 from redrive.task t where t.id = p_id and t.settled_token = p_token)
 $$;
 
 -- Heartbeat: extends leases, stores progress. Answers the ids still held.

@@ -48,13 +48,16 @@ begin
   end if;
   if exists (select 1 from redrive.schedule s where s.next_at <= v_now) then duties := duties || array['cron']; end if;
 
-  with ready as (
-    update redrive.task t set state = 'queued', position = nextval('redrive.position'), next_attempt_at = null,
+  with due as materialized (
+    select d.ctid as at from redrive.task d
+    where d.state = 'delayed' and d.next_attempt_at <= v_now and d.next_attempt_at >= v_from
+    order by d.next_attempt_at limit p_limit for update skip locked
+  ), ready as (
+    -- Numbered in the order they were due.
+    update redrive.task t set state = 'queued', position = r.position, next_attempt_at = null,
       lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
-    where t.ctid = any (array(
-      select d.ctid from redrive.task d
-      where d.state = 'delayed' and d.next_attempt_at <= v_now and d.next_attempt_at >= v_from
-      order by d.next_attempt_at limit p_limit for update skip locked))
+    from (select d.at, nextval('redrive.position') as position from due d) r
+    where t.ctid = r.at
     returning t.queue, t.kind, t.position
   ), tally as (
     insert into redrive.total_delta (queue, kind, delayed, queued)
@@ -71,7 +74,7 @@ begin
 
   cancels := array(
     select t.id from redrive.task t
-    where t.worker_id = p_worker and t.cancel_requested_at is not null and t.state = 'running');
+    where t.worker_id = p_worker and t.cancel_requested_at is not null and (t.state = 'running') is true);
   next_due := extract(epoch from least(
     (select t.next_attempt_at from redrive.task t
       where t.state = 'delayed' and t.next_attempt_at >= v_from
@@ -180,7 +183,7 @@ declare
   v_worker text;
 begin
   update redrive.task t set cancel_requested_at = coalesce(t.cancel_requested_at, clock_timestamp())
-  where t.id = p_id and t.state = 'running' returning t.worker_id into v_worker;
+  where t.id = p_id and (t.state = 'running') is true returning t.worker_id into v_worker;
   if not found then return false; end if;
   insert into redrive.audit (at, actor, action, reason, task_id, before, after)
   values (clock_timestamp(), p_actor, 'TASK_CANCEL_REQUEST', p_reason, p_id, '{"state": "running"}',

@@ -1,0 +1,1 @@
+"""Throughput of this checkout."""

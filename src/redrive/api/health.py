@@ -1,0 +1,66 @@
+"""Alive and ready (D2)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from redrive.app import App
+from redrive.errors import RedriveError
+from redrive.version import __version__
+from redrive.worker.worker import Worker
+
+STORE_TIMEOUT = 2.0
+FRESH_AT_LEAST = 15.0
+
+
+def alive(worker: Worker | None) -> dict[str, Any]:
+    """The process answers; what its worker did so far."""
+    if worker is None:
+        return {"status": "ok", "version": __version__, "worker": None}
+    facts = worker.health.as_dict()
+    started = facts.pop("started_at")
+    return {
+        "status": "stopping" if worker.stopping else "ok",
+        "version": __version__,
+        "worker_id": facts.pop("worker_id"),
+        "uptime_seconds": round(time.time() - started, 3) if started else 0.0,
+        "running": len(worker.runs),
+        "queues": list(worker.options.queues),
+        "concurrency": worker.options.concurrency,
+        "counters": {name: value for name, value in facts.items() if type(value) is int and name != "running"},
+    }
+
+
+async def unready(app: App, worker: Worker | None) -> list[str]:
+    """Why this process should get no work right now; empty when it is ready."""
+    reasons = [await _store_problem(app)]
+    if worker is not None:
+        reasons += [_stopping(worker), _stale(app, worker)]
+    return [reason for reason in reasons if reason is not None]
+
+
+async def _store_problem(app: App) -> str | None:
+    """A real question to the store, small and with little patience."""
+    try:
+        async with asyncio.timeout(STORE_TIMEOUT):
+            status = await (await app.store()).migrations.status()
+    except TimeoutError:
+        return f"the store did not answer within {STORE_TIMEOUT:g} s"
+    except RedriveError as error:
+        return error.message
+    return f"the schema is at version {status.version} of {status.latest}" if status.pending else None
+
+
+def _stopping(worker: Worker) -> str | None:
+    return "the worker is stopping" if worker.stopping else None
+
+
+def _stale(app: App, worker: Worker) -> str | None:
+    if not worker.health.last_contact:
+        return "the worker has not reached the store yet"
+    age = time.time() - worker.health.last_contact
+    if age <= max(FRESH_AT_LEAST, 5 * app.settings.interval):
+        return None
+    return f"the worker last reached the store {age:.0f} s ago: {worker.health.store_error or 'no error was seen'}"

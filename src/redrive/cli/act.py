@@ -1,0 +1,56 @@
+"""``redrive retry`` and ``redrive cancel``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import typer
+
+from redrive.cli import output
+from redrive.cli.options import AppName, By, Ids, Json, Reason, Url, actor
+from redrive.cli.session import with_store
+from redrive.errors import InvalidTransition, RedriveError, TaskNotFound
+from redrive.ops import actions, inspect
+
+
+def retry(
+    ids: Ids, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+) -> None:
+    """Run failed or cancelled tasks again, with fresh attempts."""
+    _act(actions.retry, "retried", ids, reason, by, url, app, json)
+
+
+def cancel(
+    ids: Ids, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+) -> None:
+    """Cancel waiting tasks now, and ask running ones to stop."""
+    _act(actions.cancel, "cancelled", ids, reason, by, url, app, json)
+
+
+def _act(
+    action: Callable[..., Awaitable[actions.Result]], verb: str, ids: list[str], reason: str | None, by: str | None,
+    url: str | None, app: str | None, json: bool,
+) -> None:  # fmt: skip
+    wanted = [inspect.parse_id(value) for value in ids]
+    result = with_store(url, app, lambda _, store: action(store, wanted, actor=actor(by), reason=reason))
+    report(result, verb, json)
+
+
+def report(result: actions.Result, verb: str, json: bool) -> None:
+    """What was done and what was not; anything left undone makes the command fail."""
+    if json:
+        skipped = {str(task_id): why for task_id, why in result.skipped.items()}
+        output.emit({"done": result.done, "requested": result.requested, "skipped": skipped})
+    else:
+        output.say(*(f"{task_id}  {verb}" for task_id in result.done))
+        output.say(*(f"{task_id}  running; asked to stop" for task_id in result.requested))
+    for task_id, why in result.skipped.items():
+        output.report(_refusal(f"task {task_id}", verb, why), json)
+    if result.skipped:
+        raise typer.Exit(1)
+
+
+def _refusal(what: str, verb: str, why: str) -> RedriveError:
+    if why == "not found":
+        return TaskNotFound(f"there is no {what}", hint="it may be older than the history that is kept")
+    return InvalidTransition(f"{what} cannot be {verb}: {why}")

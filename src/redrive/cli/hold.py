@@ -1,0 +1,73 @@
+"""``redrive pause`` and ``redrive resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from redrive.app import App
+from redrive.cli import output
+from redrive.cli.act import report
+from redrive.cli.options import AppName, By, Json, Reason, Url, actor
+from redrive.cli.session import with_store
+from redrive.kernel.store import Store
+from redrive.ops import actions, inspect
+
+MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Single tasks.", show_default=False)]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A whole queue.")]
+Kind = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="All tasks of a kind.")]
+Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="All tasks of a group.")]
+Force = Annotated[bool, typer.Option("--force", help="Also a queue or kind that nobody has used yet.")]
+
+
+def pause(
+    ids: MaybeIds = None, queue: Queue = None, kind: Kind = None, group: Group = None, reason: Reason = None,
+    by: By = None, force: Force = False, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Stop claiming tasks of a queue, kind or group, or single waiting tasks. What runs goes on."""
+    _hold(True, ids or [], {"queue": queue, "kind": kind, "group": group}, reason, by, force, url, app, json)
+
+
+def resume(
+    ids: MaybeIds = None, queue: Queue = None, kind: Kind = None, group: Group = None, reason: Reason = None,
+    by: By = None, force: Force = False, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Let a paused queue, kind, group or task run again."""
+    _hold(False, ids or [], {"queue": queue, "kind": kind, "group": group}, reason, by, force, url, app, json)
+
+
+def _hold(
+    on: bool, ids: Sequence[str], targets: dict[str, str | None], reason: str | None, by: str | None, force: bool,
+    url: str | None, app: str | None, json: bool,
+) -> None:  # fmt: skip
+    named = [(target, name) for target, name in targets.items() if name is not None]
+    if len(named) + bool(ids) != 1:
+        raise typer.BadParameter("say what: --queue NAME, --kind NAME, --group NAME, or task ids; one of them")
+    if ids:
+        wanted = [inspect.parse_id(value) for value in ids]
+        action = actions.pause_tasks if on else actions.resume_tasks
+        result = with_store(url, app, lambda _, store: action(store, wanted, actor=actor(by), reason=reason))
+        report(result, "paused" if on else "resumed", json)
+        return
+    [(target, name)] = named
+
+    async def work(application: App, store: Store) -> bool:
+        if not force:
+            await _check(application, store, target, name)
+        return await actions.hold(store, target, name, actor=actor(by), reason=reason, on=on)
+
+    changed = with_store(url, app, work)
+    if json:
+        output.emit({"target": target, "name": name, "paused": on, "changed": changed})
+        return
+    done, already = ("paused", "was already paused") if on else ("resumed", "was not paused")
+    output.say(f"{target} {name} {done if changed else already}")
+
+
+async def _check(app: App, store: Store, target: str, name: str) -> None:
+    if target == "queue":
+        await inspect.check_queue(store, name, sorted(app.registry.queues()))
+    if target == "kind":
+        await inspect.check_kind(store, name, [*app.registry.handlers, *app.registry.declared])

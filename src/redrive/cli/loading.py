@@ -1,0 +1,81 @@
+"""Finding the application a command is about."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from redrive.app import App
+from redrive.errors import ConfigError, RedriveError
+from redrive.settings import load_settings
+from redrive.stores import make_store
+
+
+@dataclass(slots=True)
+class Loaded:
+    """An application and where it came from; without ``module`` it has only the built-in kinds."""
+
+    app: App
+    spec: str | None = None
+    module: ModuleType | None = None
+
+
+def load(url: str | None, spec: str | None) -> Loaded:
+    """The application of ``--app`` or ``REDRIVE_APP``, else a bare one, on the store of ``--url`` if given."""
+    wanted = spec or load_settings().app
+    if wanted is None:
+        return Loaded(App(url))
+    loaded = _import(wanted)
+    if url is not None:
+        make_store(url)  # refuses what cannot work, before anything else happens
+        loaded.app.url = url
+    return loaded
+
+
+def _import(spec: str) -> Loaded:
+    name, _, attribute = spec.partition(":")
+    attribute = attribute or "app"
+    if name.endswith(".py") or "/" in name:
+        dotted = name.removesuffix(".py").strip("./").replace("/", ".")
+        raise ConfigError(f"--app names a file: {name}", hint=f"name the module: --app {dotted}:{attribute}")
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(f"{spec!r} is not module:app", hint="for example --app mypackage.tasks:app")
+    module = _module(name)
+    found = getattr(module, attribute, None)
+    if isinstance(found, App):
+        return Loaded(found, f"{name}:{attribute}", module)
+    apps = [f"--app {name}:{known}" for known, value in vars(module).items() if isinstance(value, App)]
+    hint = f"it has: {', '.join(apps)}" if apps else f"{name} has no redrive App; make one: app = App()"
+    if found is None and not hasattr(module, attribute):
+        raise ConfigError(f"the module {name} has no attribute {attribute!r}", hint=hint)
+    raise ConfigError(f"{name}:{attribute} is a {type(found).__name__}, not a redrive App", hint=hint)
+
+
+def _module(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except RedriveError as error:
+        raise type(error)(f"{name} cannot be used: {error.message}", hint=error.hint) from None
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"there is no module {name!r} (looked in {here} and the installed packages)",
+                hint="start the command in the project's directory, or install the project",
+            ) from None
+        raise _broken(name, error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: BaseException) -> ConfigError:
+    last = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames[1:] else ""
+    return ConfigError(f"importing {name} failed: {last}{where}", hint=f"python -c 'import {name}' shows all of it")

@@ -1,0 +1,90 @@
+"""The command line: what it offers, and what its exit codes mean."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+import typer
+
+from redrive.cli import act, enqueue, hold, listing, migrate, output, show, stats, up, version, work
+from redrive.errors import RedriveError, StoreUnavailable
+
+OK, REFUSED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
+EPILOG = (
+    "Exit codes: 0 done · 1 refused or failed (the message says why) · 2 wrong usage · 3 the store cannot be reached. "
+    "With --json, stdout is one JSON document and errors are JSON on stderr."
+)
+# Typer brings its own copy of click or uses the installed one, by version: reach the base class through a public name.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+cli = typer.Typer(
+    name="redrive",
+    help="Durable background tasks whose failures can be found, explained and replayed.",
+    epilog=EPILOG,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_COMMANDS: dict[str, dict[str, Any]] = {
+    "Run": {"up": up.up, "work": work.work, "migrate": migrate.migrate},
+    "Look": {"list": listing.list_tasks, "show": show.show, "stats": stats.stats, "version": version.version},
+    "Act": {"enqueue": enqueue.enqueue, "retry": act.retry, "cancel": act.cancel, "pause": hold.pause,
+            "resume": hold.resume},
+}  # fmt: skip
+
+for _panel, _group in _COMMANDS.items():
+    for _name, _function in _group.items():
+        cli.command(_name, rich_help_panel=_panel, epilog=EPILOG)(_function)
+
+
+@cli.callback(invoke_without_command=True)
+def _bare(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        sys.stdout.write(context.get_help().rstrip() + "\n")
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or pipe that cannot show a character gets a substitute, not a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One command; answers its exit code."""
+    as_json = "--json" in arguments
+    try:
+        code = typer.main.get_command(cli).main(list(arguments), prog_name="redrive", standalone_mode=False)
+        sys.stdout.flush()
+    except StoreUnavailable as error:
+        output.report(error, as_json)
+        return UNAVAILABLE
+    except RedriveError as error:
+        output.report(error, as_json)
+        return REFUSED
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget(sys.stdout)
+        return OK
+    except UsageError as error:
+        return _misused(error, as_json)
+    return code if isinstance(code, int) else OK
+
+
+def _misused(error: Any, as_json: bool) -> int:
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "redrive"
+    problem = RedriveError(error.format_message(), hint=f"see: {path} --help")
+    problem.code = "USAGE"
+    output.report(problem, as_json)
+    return USAGE
+
+
+def _forget(stream: TextIO) -> None:
+    """The reader of our output is gone (``redrive list | head``): nothing more to say, also not at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,40 @@
+"""Options that several commands share, worded once."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import Annotated
+
+import typer
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The store: sqlite:///file.db or postgresql://… (else REDRIVE_URL, else the app's).",
+    ),
+]
+AppName = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE:APP", help="The application, imported from here (else REDRIVE_APP)."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who acts, for the audit log (else REDRIVE_ACTOR, else the OS user)."),
+]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Task ids.")]
+
+
+def actor(by: str | None) -> str:
+    """Who is answerable for what this command does."""
+    named = by or os.environ.get("REDRIVE_ACTOR")
+    if named:
+        return named
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return f"uid-{os.getuid()}"

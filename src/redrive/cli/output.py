@@ -1,0 +1,140 @@
+"""What commands print. Everything that comes from tasks is data: never markup, never a terminal sequence."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from redrive.errors import RedriveError
+from redrive.ops.inspect import plain
+
+# Sequences that a terminal obeys: CSI, OSC and other strings up to their end, two-byte escapes; 8-bit forms too.
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
+WIDE = 10_000
+
+
+def clean(value: object, *, lines: bool = False) -> str:
+    """Text for a terminal: one line unless ``lines``, without anything that is not a visible character."""
+    text = _SEQUENCE.sub("", str(value))
+    kept = "\n\t" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else " " if c.isspace() else "\ufffd" for c in text)
+
+
+def shorten(value: object, most: int) -> str:
+    text = " ".join(clean(value).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def json_text(value: Any) -> str:
+    """A payload or result for people: readable, and as harmless as the rest."""
+    return clean(json.dumps(value, ensure_ascii=False, indent=2), lines=True)
+
+
+def progress(value: Any) -> str:
+    """What a handler said about how far it is."""
+    if isinstance(value, dict) and set(value) == {"done", "total", "note"}:
+        of = "" if value["total"] is None else f"/{value['total']}"
+        note = "" if value["note"] is None else f" {value['note']}"
+        return shorten(f"{value['done']}{of}{note}", 60)
+    return shorten(f"{value:.0%}" if isinstance(value, float) and 0 <= value <= 1 else value, 60)
+
+
+def emit(document: Any) -> None:
+    """The one JSON document of ``--json``. ASCII only: no character in it can reach a terminal as a command."""
+    sys.stdout.write(json.dumps(document, indent=2, default=_jsonable) + "\n")
+
+
+def _jsonable(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    simple = plain(value)
+    return simple if simple is not value else str(value)
+
+
+def console() -> Console:
+    """Plain and as wide as needed when piped; colours and the terminal's width otherwise."""
+    tty = sys.stdout.isatty()
+    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False, width=None if tty else WIDE)
+
+
+def say(*lines: str | Text) -> None:
+    out = console()
+    for line in lines:
+        out.print(Text(clean(line, lines=True)) if isinstance(line, str) else line, soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """Columns without lines. A column named with ``#`` holds numbers; ids are folded at worst, never cut."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        number = name.startswith("#")
+        grid.add_column(name.lstrip("#"), justify="right" if number else "left", overflow="fold",
+                        no_wrap=number or name in ("id", "state", "attempts"))  # fmt: skip
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
+    out = console()
+    with out.capture() as captured:
+        out.print(grid)
+    heading = [Text(title, style="bold underline")] if title else []
+    say(*heading)
+    # Padding behind the last column is only noise, in a pipe or in a terminal.
+    sys.stdout.write("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
+
+
+def state(name: str) -> Text:
+    return Text(name, style=STATE_STYLE.get(name, ""))
+
+
+def when(moment: datetime | None) -> str:
+    return "" if moment is None else moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
+
+
+def ago(moment: datetime | None, now: datetime | None = None) -> str:
+    """A short age, or how long until, as ``3m`` or ``in 2h``."""
+    if moment is None:
+        return ""
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    short = _short(timedelta(seconds=abs(seconds)))
+    return short if seconds > -1 else f"in {short}"
+
+
+def _short(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size * 2:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def shown_url(url: str) -> str:
+    """A store's URL without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:…@{parts.netloc.rpartition('@')[2]}"))
+
+
+def report(error: RedriveError, as_json: bool = False) -> None:
+    """An error, on stderr, for whoever reads it."""
+    if as_json:
+        body = {"code": error.code, "message": error.message, "hint": error.hint}
+        sys.stderr.write(json.dumps({"error": body}) + "\n")
+        return
+    sys.stderr.write(f"error: {clean(error.message, lines=True)}\n")
+    if error.hint:
+        sys.stderr.write(f"→ {clean(error.hint, lines=True)}\n")

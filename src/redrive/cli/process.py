@@ -1,0 +1,111 @@
+"""The process of ``redrive up``: worker and HTTP side by side, and what it says about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import socket
+import sys
+
+from redrive.api import make_api
+from redrive.cli import output
+from redrive.cli.loading import Loaded
+from redrive.cli.serve import LOOPBACK_NAMES, address, bind, make_server
+from redrive.cli.work import leave_unknown_kinds, run_worker
+from redrive.errors import ConfigError
+from redrive.settings import DEFAULT_URL, Options
+from redrive.stores import make_store
+from redrive.version import __version__
+from redrive.worker.worker import Worker
+
+BUILT_IN = ("SYSTEM_HEALTH_CHECK", "SYSTEM_FAIL_ALWAYS")
+
+
+def run(loaded: Loaded, options: Options, host: str, port: int, *, demo: bool, json: bool) -> None:
+    with bind(host, port) as listening:
+        asyncio.run(_up(loaded, options, listening, demo, json))
+
+
+async def _up(loaded: Loaded, options: Options, listening: socket.socket, demo: bool, json: bool) -> None:
+    app = loaded.app
+    migrated = await _migrate(app.url)
+    try:
+        store = await app.store()
+        await leave_unknown_kinds(loaded, store, options.queues)
+        worker = app.worker(store, options)
+        if demo:
+            await _demo(loaded)
+        _announce(loaded, worker, listening, migrated, json)
+        await _serve(loaded, worker, listening)
+    finally:
+        await app.close()
+
+
+async def _migrate(url: str) -> list[str]:
+    store = make_store(url)
+    try:
+        return await store.migrations.up()
+    finally:
+        await store.close()
+
+
+async def _serve(loaded: Loaded, worker: Worker, listening: socket.socket) -> None:
+    """HTTP answers until the worker has ended, so that health can be read while it finishes."""
+    server = make_server(make_api(loaded.app, worker, hosts=LOOPBACK_NAMES))
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    serving.add_done_callback(lambda _: worker.stop())
+    try:
+        await run_worker(worker, output.shown_url(loaded.app.url))
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def _demo(loaded: Loaded) -> None:
+    demo = getattr(loaded.module, "demo", None)
+    if demo is None:
+        raise ConfigError("--demo needs an application whose module has a coroutine demo()")
+    await demo()
+
+
+def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated: list[str], json: bool) -> None:
+    app, http = loaded.app, address(listening)
+    if json:
+        output.emit({
+            "http": http, "store": output.shown_url(app.url), "app": loaded.spec, "worker_id": worker.id,
+            "queues": list(worker.options.queues), "concurrency": worker.options.concurrency, "pid": os.getpid(),
+            "migrated": migrated,
+        })  # fmt: skip
+    else:
+        kinds = sorted(kind for kind in app.registry.handlers if not kind.startswith("SYSTEM_"))
+        output.say(
+            f"redrive {__version__} is up",
+            f"  http    {http}/healthz",
+            f"  store   {output.shown_url(app.url)}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
+            f"  app     {loaded.spec}: {', '.join(kinds)}"
+            if loaded.spec
+            else "  app     none; only the built-in kinds run",
+            f"  worker  {worker.id}: {worker.options.concurrency} at once from {', '.join(worker.options.queues)}",
+            "",
+            "Try, in another terminal:",
+            *(f"  {line}" for line in _hints(loaded, kinds)),
+            "Ctrl-C stops it.",
+            "",
+        )
+    sys.stdout.flush()
+
+
+def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
+    """Commands that work as they are printed."""
+    command = "./dev redrive" if os.environ.get("REDRIVE_DEV") == "1" else "redrive"
+    url = loaded.app.url
+    secret = output.shown_url(url) != url
+    where = "" if url == DEFAULT_URL or secret else f" --url {shlex.quote(url)}"
+    which = f" --app {loaded.spec}" if loaded.spec else ""
+    first = ["export REDRIVE_URL=…  # as here; it has a password, so it is not shown"] if secret else []
+    tries = getattr(loaded.module, "TRY", None) or kinds[:1] or BUILT_IN
+    enqueues = [f"{command} enqueue{where}{which} {example}" for example in tries]
+    looks = [f"{command} {rest}{where}" for rest in ("stats", "list", "list --state failed")]
+    acts = [f"{command} show{where} ID", f"""{command} retry{where} ID --reason "fixed the cause\""""]
+    return [*first, *looks, *enqueues, *acts]

@@ -1,0 +1,71 @@
+"""The HTTP face inside a process that has other things to do: no signal handlers, no access log of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from redrive.errors import ConfigError
+
+GRACE_SECONDS = 2
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Server(uvicorn.Server):
+    """Stopped by ``should_exit`` only: signals belong to the worker beside it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def make_server(api: FastAPI) -> Server:
+    config = uvicorn.Config(
+        api,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    return Server(config)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, or an error that says which address and what to do."""
+    check_loopback(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} on {host} is taken, perhaps by another redrive up",
+                hint=f"choose another: --port {port % 65535 + 1} (or REDRIVE_PORT; 0 takes any free port)",
+            ) from None
+        raise ConfigError(f"{host} port {port} cannot be used: {error.strerror or error}") from None
+
+
+def check_loopback(host: str) -> None:
+    if host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ConfigError(
+            f"serving on {host} is refused: without access tokens, anyone who reaches it could act on tasks",
+            hint="serve on 127.0.0.1 and reach it through an SSH tunnel or a proxy that checks who calls",
+        )
+
+
+def address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

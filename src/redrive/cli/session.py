@@ -1,0 +1,57 @@
+"""One command's use of a store: opened, used, closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from redrive.app import App
+from redrive.cli.loading import Loaded, load
+from redrive.errors import ConfigError, StoreError
+from redrive.kernel.store import Store
+from redrive.settings import DEFAULT_URL
+
+T = TypeVar("T")
+
+
+def with_store(
+    url: str | None, spec: str | None, work: Callable[[App, Store], Awaitable[T]], *, creates: bool = False
+) -> T:
+    """Run ``work`` on the opened store. Only a command that ``creates`` may bring a SQLite file into being."""
+    loaded = load(url, spec)
+    refuse_memory(loaded)
+    if not creates:
+        _insist_on_file(loaded.app.url)
+
+    async def use() -> T:
+        try:
+            return await work(loaded.app, await loaded.app.store())
+        finally:
+            await loaded.app.close()
+
+    return asyncio.run(use())
+
+
+def refuse_memory(loaded: Loaded) -> None:
+    if _sqlite_path(loaded.app.url) == ":memory:":
+        raise ConfigError("a database in memory lives only as long as this command", hint="use sqlite:///redrive.db")
+
+
+def _insist_on_file(url: str) -> None:
+    """Looking for tasks in the wrong directory is a mistake to point out, not a reason to make an empty database."""
+    path = _sqlite_path(url)
+    if path is not None and not Path(path).exists():
+        default = " (the default; REDRIVE_URL is not set)" if url == DEFAULT_URL else ""
+        raise StoreError(
+            f"there is no SQLite file at {path}{default}", hint="name another with --url, or start with: redrive up"
+        )
+
+
+def _sqlite_path(url: str) -> str | None:
+    if not url.lower().startswith("sqlite:"):
+        return None
+    from redrive.stores.sqlite.url import parse
+
+    return parse(url).path

@@ -1,0 +1,117 @@
+"""``redrive stats``: exact totals, and what shapes them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from redrive.cli import output
+from redrive.cli.options import AppName, Json, Url
+from redrive.cli.session import with_store
+from redrive.kernel.task import State
+from redrive.ops import inspect
+from redrive.ops.inspect import Stats
+
+_STATES = [state.value for state in State]
+
+
+def stats(
+    groups: Annotated[int, typer.Option("--groups", min=1, max=1000, help="How many failure groups to show.")] = 10,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Totals by queue and kind, pauses, limits, workers, failure groups, schedules."""
+    found = with_store(url, app, lambda _, store: inspect.stats(store, groups))
+    if json:
+        output.emit(_document(found))
+        return
+    _totals(found)
+    now = found.overview.now
+    _holds(found, now)
+    _limits(found)
+    _workers(found, now)
+    _groups(found, now)
+    _schedules(found, now)
+
+
+def _document(found: Stats) -> dict[str, Any]:
+    overview = found.overview
+    return {
+        "now": overview.now, "totals": found.totals(), "queues": found.by("queue"), "kinds": found.by("kind"),
+        "counts": [asdict(count) for count in found.counts], "holds": [asdict(row) for row in overview.holds],
+        "limits": [asdict(row) for row in overview.limits], "workers": [asdict(row) for row in overview.workers],
+        "failure_groups": [asdict(row) for row in found.groups],
+        "schedules": [asdict(row) for row in overview.schedules],
+    }  # fmt: skip
+
+
+def _totals(found: Stats) -> None:
+    rows: dict[tuple[str, str], dict[str, int]] = {}
+    for count in found.counts:
+        rows.setdefault((count.queue, count.kind), {})[count.state.value] = count.n
+    if not any(any(row.values()) for row in rows.values()):
+        output.say("no tasks yet")
+        return
+    body: list[list[object]] = [
+        [queue, kind, *(row.get(state) or "·" for state in _STATES)] for (queue, kind), row in sorted(rows.items())
+    ]
+    if len(body) > 1:
+        body.append(["all", "", *(n or "·" for n in found.totals().values())])
+    output.table(["queue", "kind", *(f"#{state}" for state in _STATES)], body)
+
+
+def _section(title: str, columns: list[str], rows: list[list[object]]) -> None:
+    if rows:
+        output.say("")
+        output.table(columns, rows, title=title)
+
+
+def _holds(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [hold.target, hold.name, hold.actor, output.ago(hold.at, now), hold.reason or ""]
+        for hold in found.overview.holds
+    ]
+    _section("paused", ["what", "name", "by", "since", "reason"], rows)
+
+
+def _limits(found: Stats) -> None:
+    rows: list[list[object]] = [
+        [
+            row.kind,
+            row.concurrency or "-",
+            f"{row.rate_ms} ms" if row.rate_ms else "-",
+            row.running,
+            row.actor or "settings",
+        ]
+        for row in found.overview.limits
+        if row.concurrency or row.rate_ms
+    ]
+    _section("limits", ["kind", "#at once", "#apart", "#running", "set by"], rows)
+
+
+def _workers(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [row.id, ",".join(row.queues), f"{row.running}/{row.concurrency}", output.ago(row.started_at, now),
+         output.ago(row.seen_at, now), "stopped" if row.stopping else ""]
+        for row in found.overview.workers
+    ]  # fmt: skip
+    _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
+
+
+def _groups(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [row.fingerprint, row.count, row.kind, row.code, row.reason, output.ago(row.last_seen, now),
+         output.shorten(row.message, 80)]
+        for row in found.groups
+    ]  # fmt: skip
+    _section("failures by cause", ["fingerprint", "#count", "kind", "code", "reason", "last", "message"], rows)
+
+
+def _schedules(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [row.name, row.kind, row.cron, row.timezone, output.ago(row.next_at, now), output.ago(row.last_at, now) or "-"]
+        for row in found.overview.schedules
+    ]
+    _section("schedules", ["name", "kind", "cron", "zone", "next", "last"], rows)

@@ -1,0 +1,44 @@
+"""``redrive up``: migrate, then worker and HTTP in one process."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli.loading import load
+from redrive.cli.options import AppName, Json, Url
+from redrive.cli.work import make_options
+from redrive.observe.logs import choose_style, configure
+
+CONCURRENCY = 10
+Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="N", min=0, max=65535, help="Else REDRIVE_PORT, else 8321; 0 takes any free one."),
+]
+Host = Annotated[
+    str | None,
+    typer.Option("--host", metavar="ADDRESS", help="A loopback address (else REDRIVE_HOST, else 127.0.0.1)."),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option("--concurrency", metavar="N", min=1, max=10_000,
+                 help="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10)."),
+]  # fmt: skip
+Demo = Annotated[bool, typer.Option("--demo", help="Let the app's module enqueue its demo tasks, once.")]
+
+
+def up(
+    port: Port = None, host: Host = None, concurrency: Concurrency = None, demo: Demo = False,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Everything in one process: brings the store up to date, runs a worker, serves HTTP."""
+    loaded = load(url, app)
+    settings = loaded.app.settings
+    configure(choose_style(settings.log_format))
+    given = {"concurrency": concurrency or max(settings.concurrency, CONCURRENCY)}
+    options = make_options(loaded.app, [], given)
+    # Only here: importing the web framework takes longer than most commands take to run.
+    from redrive.cli.process import run
+
+    run(loaded, options, host or settings.host, settings.port if port is None else port, demo=demo, json=json)

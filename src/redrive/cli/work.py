@@ -1,0 +1,188 @@
+"""``redrive work``: a worker, or several under a supervisor (T16)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from redrive.app import App
+from redrive.cli import output
+from redrive.cli.loading import Loaded, load
+from redrive.cli.options import AppName, Json, Url
+from redrive.cli.session import refuse_memory
+from redrive.cli.signals import stopping
+from redrive.errors import ConfigError, InvalidInput, StoreUnavailable
+from redrive.kernel.store import Store
+from redrive.kernel.task import State, check_name, check_text
+from redrive.observe.logs import choose_style, configure
+from redrive.settings import Options
+from redrive.worker.supervisor import Supervisor
+from redrive.worker.worker import Worker
+
+logger = logging.getLogger("redrive.cli")
+WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
+
+
+Queues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", metavar="A,B", help="Queues, the first drained first; else all of the app's."),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option("--concurrency", metavar="N", min=1, max=10_000,
+                 help="Tasks at once (else TASK_WORKER_CONCURRENCY, else 1)."),
+]  # fmt: skip
+Processes = Annotated[
+    int, typer.Option("--processes", metavar="N", min=1, max=512, help="Worker processes, restarted when they crash.")
+]
+Sleep = Annotated[
+    float | None,
+    typer.Option("--sleep", metavar="SECONDS", help="Look again after so long (else TASK_WORKER_INTERVAL_MS)."),
+]
+Tries = Annotated[
+    int | None,
+    typer.Option("--tries", metavar="N", min=1, help="Fail tasks after so many attempts, if they allow more."),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="For kinds without a timeout of their own; 0 is none."),
+]
+MaxTime = Annotated[float | None, typer.Option("--max-time", metavar="SECONDS", help="Stop after so long.")]
+MaxJobs = Annotated[int | None, typer.Option("--max-jobs", metavar="N", min=1, help="Stop after so many tasks.")]
+Once = Annotated[bool, typer.Option("--once", help="Run at most one task.")]
+WhenEmpty = Annotated[bool, typer.Option("--stop-when-empty", help="Stop when nothing can run now.")]
+WorkerId = Annotated[
+    str | None,
+    typer.Option("--id", metavar="NAME", help="The worker's name (else TASK_WORKER_ID, else generated)."),
+]
+
+
+def work(
+    queue: Queues = None, concurrency: Concurrency = None, processes: Processes = 1, sleep: Sleep = None,
+    tries: Tries = None, timeout: Timeout = None, max_time: MaxTime = None, max_jobs: MaxJobs = None,
+    once: Once = False, stop_when_empty: WhenEmpty = False, worker_id: WorkerId = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
+    loaded = load(url, app)
+    refuse_memory(loaded)
+    given = {"concurrency": concurrency, "sleep": sleep, "tries": tries, "timeout": timeout, "max_time": max_time,
+             "max_jobs": max_jobs, "once": once, "stop_when_empty": stop_when_empty}  # fmt: skip
+    options = make_options(loaded.app, queue or [], given)
+    if worker_id is not None:
+        update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
+    configure(choose_style(loaded.app.settings.log_format))
+    if processes > 1:
+        code, summary = asyncio.run(_supervise(loaded, options, processes, url))
+    else:
+        code, summary = asyncio.run(_work(loaded, options))
+    if json:
+        output.emit(summary)
+    raise typer.Exit(code)
+
+
+def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Options:
+    """The worker's options: what was given, else the settings; without queues, all that the app handles."""
+    names = [name.strip() for listed in queues for name in listed.split(",") if name.strip()]
+    if queues and not names:
+        raise InvalidInput("--queue names no queue", hint="for example --queue high,default")
+    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(names)) or handled_queues(app)
+    values = {"concurrency": app.settings.concurrency, "sleep": app.settings.interval}
+    try:
+        return Options(queues=chosen, **(values | {name: value for name, value in given.items() if value is not None}))
+    except ValidationError as error:
+        problems = "; ".join(f"--{str(p['loc'][0]).replace('_', '-')}: {p['msg']}" for p in error.errors())
+        raise InvalidInput(f"these options cannot be used: {problems}") from None
+
+
+def handled_queues(app: App) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(["default", *sorted(handler.queue for handler in app.registry.handlers.values())]))
+
+
+def update_settings(app: App, **values: Any) -> None:
+    app.settings = app.settings.model_copy(update=values)
+
+
+async def leave_unknown_kinds(loaded: Loaded, store: Store, queues: Sequence[str]) -> None:
+    """A worker without an application: refused where it could only harm, and otherwise harmless."""
+    if loaded.module is not None:
+        return
+    counts = await store.counts()
+    kinds = {count.kind for count in counts if count.state in WAITING and count.n and count.queue in queues}
+    foreign = sorted(kind for kind in kinds if not kind.startswith("SYSTEM_"))
+    if foreign:
+        raise ConfigError(
+            f"tasks are waiting that only an application can run: {', '.join(foreign)}",
+            hint="name the application: --app module:app (or REDRIVE_APP)",
+        )
+    update_settings(loaded.app, unknown_kind="leave")
+    logger.warning(
+        "no application was named (--app module:app): only the built-in SYSTEM_ kinds run here",
+        extra={"event": "worker.no_app"},
+    )
+
+
+async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
+    app = loaded.app
+    store = app.bound_store()
+    try:
+        if loaded.module is None:
+            await leave_unknown_kinds(loaded, await app.store(), options.queues)
+        worker = app.worker(store, options)
+        await run_worker(worker, output.shown_url(app.url))
+        return 0, {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
+    finally:
+        await app.close()
+
+
+async def run_worker(worker: Worker, where: str) -> None:
+    """A worker from its first log line to its last, under signals."""
+    options = worker.options
+    logger.info(
+        "%s takes %s from %s, %d at once", worker.id, ",".join(options.queues), where, options.concurrency,
+        extra={"event": "worker.started", "worker_id": worker.id, "queues": list(options.queues),
+               "concurrency": options.concurrency},
+    )  # fmt: skip
+    with stopping(worker.stop):
+        await worker.run()
+    health = worker.health
+    logger.info(
+        "%s stopped: %d completed, %d requeued, %d failed", worker.id, health.completed, health.requeued, health.failed,
+        extra={"event": "worker.stopped", "worker_id": worker.id},
+    )  # fmt: skip
+
+
+async def _supervise(loaded: Loaded, options: Options, processes: int, url: str | None) -> tuple[int, dict[str, Any]]:
+    app = loaded.app
+    with suppress(StoreUnavailable):  # children wait for their store; a wrong schema is better said once, here
+        await leave_unknown_kinds(loaded, await app.store(), options.queues)
+    await app.close()
+    supervisor = Supervisor([_command(loaded, options, number, url) for number in range(1, processes + 1)])
+    logger.info("starting %d worker processes", processes, extra={"event": "supervisor.started"})
+    with stopping(supervisor.stop, force=lambda: supervisor.signal(signal.SIGTERM)):
+        codes = await supervisor.run()
+    logger.info("all worker processes ended", extra={"event": "supervisor.stopped"})
+    return max(codes), {"processes": processes, "exit_codes": codes, "restarts": supervisor.restarts}
+
+
+def _command(loaded: Loaded, options: Options, number: int, url: str | None) -> list[str]:
+    """The command line of one child: this one's options, spelled out."""
+    command = [sys.executable, "-m", "redrive.cli", "work", "--queue", ",".join(options.queues)]
+    for name in ("concurrency", "sleep", "tries", "timeout", "max_time", "max_jobs"):
+        value = getattr(options, name)
+        if value is not None:
+            command += [f"--{name.replace('_', '-')}", str(value)]
+    command += ["--once"] if options.once else []
+    command += ["--stop-when-empty"] if options.stop_when_empty else []
+    named = loaded.app.settings.worker_id
+    command += ["--id", f"{named}-{number}"] if named else []
+    command += ["--url", url] if url else []
+    return command + (["--app", loaded.spec] if loaded.spec else [])

@@ -1,0 +1,1 @@
+"""Applications to look at, run and copy from."""

@@ -1,0 +1,70 @@
+"""Joining the caller's own database transaction.
+
+Every family of connections reduces to "run this SQL with these parameters and give me the rows". Nothing here commits,
+rolls back or closes what is the caller's, and no library is imported that the caller does not already use: a
+connection is recognised by the names of its classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from redrive.errors import InvalidInput
+from redrive.integrations import asyncpg, django, own, psycopg, sqlalchemy, sqlite
+from redrive.kernel.task import Enqueued, NewTask
+
+__all__ = ["SUPPORTED", "enqueue_on"]
+
+Answers = list[Enqueued] | Awaitable[list[Enqueued]]
+
+# (top-level package, class) of a connection or of one of its bases → how to enqueue on it.
+FAMILIES: Mapping[tuple[str, str], Callable[[Any, Sequence[NewTask]], Answers]] = {
+    ("psycopg", "Connection"): psycopg.on_connection,
+    ("psycopg", "Cursor"): lambda cursor, tasks: psycopg.on_connection(cursor.connection, tasks),
+    ("psycopg", "AsyncConnection"): psycopg.on_async_connection,
+    ("psycopg", "AsyncCursor"): lambda cursor, tasks: psycopg.on_async_connection(cursor.connection, tasks),
+    ("asyncpg", "Connection"): asyncpg.on_connection,
+    ("asyncpg", "PoolConnectionProxy"): asyncpg.on_connection,
+    ("sqlite3", "Connection"): sqlite.on_connection,
+    ("sqlite3", "Cursor"): lambda cursor, tasks: sqlite.on_connection(cursor.connection, tasks),
+    ("aiosqlite", "Connection"): sqlite.on_aiosqlite,
+    ("sqlalchemy", "Connection"): sqlalchemy.on_connection,
+    ("sqlalchemy", "Session"): sqlalchemy.on_session,
+    ("sqlalchemy", "scoped_session"): lambda scoped, tasks: sqlalchemy.on_session(scoped(), tasks),
+    ("sqlalchemy", "AsyncConnection"): sqlalchemy.on_async_connection,
+    ("sqlalchemy", "AsyncSession"): sqlalchemy.on_async_session,
+    ("sqlalchemy", "async_scoped_session"): lambda scoped, tasks: sqlalchemy.on_async_session(scoped(), tasks),
+    ("django", "BaseDatabaseWrapper"): django.on_connection,
+    ("django", "ConnectionProxy"): django.on_connection,
+    ("redrive", "SqliteTransaction"): own.on_transaction,
+    ("redrive", "_Blocking"): lambda blocking, tasks: own.on_blocking(blocking, tasks, enqueue_on),
+}
+
+SUPPORTED = (
+    "psycopg 3 Connection or AsyncConnection, asyncpg Connection, sqlite3 Connection, aiosqlite Connection, "
+    "SQLAlchemy 2 Session, AsyncSession, Connection or AsyncConnection, django.db.connection, "
+    "or what `with ctx.transaction() as tx` gives"
+)
+
+
+def enqueue_on(connection: Any, tasks: Sequence[NewTask]) -> Answers:
+    """Enqueue inside the transaction of ``connection``.
+
+    A blocking connection is answered at once, in the calling thread; an asynchronous one with an awaitable, which has
+    done nothing before it is awaited.
+    """
+    for name in _names(connection):
+        if name in FAMILIES:
+            return FAMILIES[name](connection, tasks)
+    kind = type(connection)
+    raise InvalidInput(
+        f"connection={kind.__module__}.{kind.__qualname__} is not a connection that redrive can enqueue on",
+        hint=f"use one of: {SUPPORTED}",
+    )
+
+
+def _names(connection: Any) -> Iterator[tuple[str, str]]:
+    # A proxy (tracing, werkzeug's locals) shows in __class__ what it stands for.
+    for kind in (*type(connection).__mro__, *connection.__class__.__mro__):
+        yield kind.__module__.partition(".")[0], kind.__name__

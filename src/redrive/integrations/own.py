@@ -1,0 +1,22 @@
+"""What ``ctx.transaction()`` gives, where it is not a driver's connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redrive.integrations import sqlite
+from redrive.integrations.waiting import before_the_first_statement
+from redrive.kernel.task import Enqueued, NewTask
+from redrive.stores.sqlite.transaction import SqliteTransaction
+
+
+async def on_transaction(transaction: SqliteTransaction, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    await before_the_first_statement()
+    return await transaction.step(lambda session: sqlite.on_connection(session.connection, tasks, session.now))
+
+
+def on_blocking(blocking: Any, tasks: Sequence[NewTask], enqueue_on: Callable[..., Any]) -> list[Enqueued]:
+    """In a ``def`` handler: the transaction lives on the worker's loop, this thread waits for it."""
+    answers: list[Enqueued] = blocking._wait(enqueue_on(blocking._transaction, tasks))
+    return answers

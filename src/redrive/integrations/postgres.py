@@ -1,0 +1,70 @@
+"""Enqueueing on PostgreSQL through anybody's driver: one call of ``redrive.enqueue``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import SchemaError, StoreError
+from redrive.integrations.causes import causes
+from redrive.kernel.task import Enqueued, NewTask
+from redrive.stores.postgres import rows
+from redrive.stores.sql import statements
+
+NUMBERED = statements("redrive.integrations", "postgres.sql")["enqueue"]
+FORMAT = re.sub(r"\$\d+", "%s", NUMBERED)
+
+# invalid_schema_name, undefined_function, undefined_table, undefined_column
+_SCHEMA = ("3F000", "42883", "42P01", "42703")
+_PRIVILEGE = "42501"
+
+
+def params(tasks: Sequence[NewTask]) -> tuple[Any, ...]:
+    """Arrays of text and numbers only: callers teach their connections other ways to send UUIDs, JSON and times."""
+    return tuple(column and [_plain(value) for value in column] for column in rows.columns(tasks))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+    return value
+
+
+def answers(tasks: Sequence[NewTask], known: Iterable[Sequence[Any]]) -> list[Enqueued]:
+    """``known`` are the rows of ``redrive.enqueue``: only tasks whose key already named another one."""
+    existing = {id: Enqueued(UUID(other), created=False, conflict=conflict) for id, other, conflict in known}
+    return [existing.get(str(task.id)) or Enqueued(task.id) for task in tasks]
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Say what to do when redrive's schema is missing or out of bounds; all other errors are the caller's own."""
+    try:
+        yield
+    except Exception as error:
+        refusal = _refusal(error)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def _refusal(error: Exception) -> StoreError | None:
+    for cause in causes(error):
+        state = getattr(cause, "sqlstate", None)
+        if state in _SCHEMA:
+            return SchemaError(
+                f"this connection's database has no usable redrive schema: {cause}",
+                hint="connect to the database that redrive's URL names, or run there: redrive migrate",
+            )
+        if state == _PRIVILEGE:
+            return StoreError(
+                f"this connection's role may not enqueue: {cause}", hint="run: redrive migrate --grant-producer ROLE"
+            )
+    return None

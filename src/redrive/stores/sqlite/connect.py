@@ -1,0 +1,94 @@
+"""Opening the file: checks that name what is wrong, and the settings every connection has."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from redrive.errors import ConfigError, StoreUnusable
+from redrive.stores.sqlite.errors import is_busy
+from redrive.stores.sqlite.url import Location
+
+OLDEST = (3, 37, 0)
+PATIENCE = 10.0
+T = TypeVar("T")
+
+# journal_size_limit: a log that grew under a long reader is cut back; autocheckpoint: 16 MB between two, since a
+# batch of a thousand tasks already writes about a quarter of that.
+_SETTINGS = """
+pragma foreign_keys = on;
+pragma temp_store = memory;
+pragma journal_size_limit = 67108864;
+pragma wal_autocheckpoint = 4000;
+pragma cache_size = -65536;
+"""
+
+
+def connect(location: Location) -> sqlite3.Connection:
+    """A connection that never waits inside SQLite: waiting is ours (``patiently``)."""
+    _check(location)
+    connection = sqlite3.connect(location.path, timeout=0, isolation_level=None, cached_statements=512)
+    try:
+        patiently(lambda: _prepare(connection, location))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def patiently(work: Callable[[], T], patience: float = PATIENCE) -> T:
+    """Repeat what another process's lock keeps from happening, for a while."""
+    give_up = time.monotonic() + patience
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > give_up:
+                raise
+        # Uneven steps, so that two waiting processes do not keep meeting.
+        time.sleep(random.uniform(0.0003, 0.002))  # noqa: S311
+
+
+def undo(connection: sqlite3.Connection) -> None:
+    """Leave no transaction open, whatever state a failure left behind."""
+    if connection.in_transaction:
+        try:
+            connection.execute("rollback")
+        except sqlite3.Error:  # SQLite rolled back by itself, or the connection is about to be replaced
+            return
+
+
+def _prepare(connection: sqlite3.Connection, location: Location) -> None:
+    connection.executescript(_SETTINGS)
+    connection.execute(
+        "pragma synchronous = normal" if location.synchronous == "normal" else "pragma synchronous = full"
+    )
+    if location.memory:
+        return
+    mode = connection.execute("pragma journal_mode").fetchone()[0]
+    if mode != "wal":
+        mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
+    if mode != "wal":
+        raise StoreUnusable(
+            f"{location.where} cannot use a write-ahead log (its journal mode stays {mode!r})",
+            hint="put the file on a local disk: network file systems do not have the shared memory it needs",
+        )
+
+
+def _check(location: Location) -> None:
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise ConfigError(
+            f"this Python has SQLite {sqlite3.sqlite_version}, redrive needs {'.'.join(map(str, OLDEST))}",
+            hint="use a newer Python build or system SQLite library",
+        )
+    if location.memory:
+        return
+    path = Path(location.path)
+    if path.is_dir():
+        raise ConfigError(f"{path} is a directory, not a database file", hint=f"name a file in it: {path}/redrive.db")
+    if not path.parent.is_dir():
+        raise ConfigError(f"the directory of {path} does not exist", hint=f"mkdir -p {path.parent}")

@@ -1,0 +1,183 @@
+"""What operators, applications and features change besides tasks: holds, limits, schedules, money, audit."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from redrive.kernel.commit import (
+    Applied,
+    Audit,
+    CancelRequest,
+    Commit,
+    Control,
+    Declare,
+    Fire,
+    Hold,
+    Limit,
+    Posting,
+    Target,
+)
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.clock import to_micros
+from redrive.stores.sqlite.enqueue import enqueue
+from redrive.stores.sqlite.moves import add_audits
+from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.settle import settle
+
+SQL = statements("redrive.stores.sqlite", "control.sql")
+
+
+def apply(session: Session, commit: Commit) -> Applied:
+    """Everything of a Commit, in the caller's transaction."""
+    applied = Applied()
+    if commit.enqueues:
+        applied.enqueued = enqueue(session, commit.enqueues, again=commit.again)
+    if commit.transitions:
+        applied.lost = settle(session, commit.transitions)
+    for control in commit.controls:
+        _control(session, control, applied)
+    for fire in commit.fires:
+        if _fire(session, fire):
+            applied.fired.add(fire.name)
+    for posting in commit.postings:
+        if not _post(session, posting):
+            applied.repeated.add(posting.key)
+    add_audits(session, [_audit(audit) for audit in commit.audits])
+    return applied
+
+
+def _control(session: Session, control: Control, applied: Applied) -> None:
+    match control:
+        case Hold():
+            if not _hold(session, control):
+                applied.repeated.add(f"{control.target.value}:{control.name}")
+        case Limit():
+            _limit(session, control)
+        case CancelRequest():
+            if not _request_cancel(session, control):
+                applied.lost.add(control.task_id)
+        case Declare():
+            _declare(session, control)
+
+
+def _hold(session: Session, hold: Hold) -> bool:
+    """Pause or resume a queue, kind or group; False when it was so already."""
+    target, name = hold.target.value, hold.name
+    if hold.on:
+        changed = session.run(SQL["hold_on"], target, name, hold.actor, hold.reason, session.now)
+        if hold.target is Target.KIND:
+            session.run(SQL["lane"], name)
+    else:
+        changed = session.run(SQL["hold_off"], target, name)
+        if hold.target is Target.GROUP:
+            _let_go(session, name)
+        session.news.anything = True
+    if changed:
+        action = target.upper() + ("_PAUSE" if hold.on else "_RESUME")
+        before, after = dumps({"paused": not hold.on}), dumps({"paused": hold.on})
+        add_audits(session, [[hold.actor, action, hold.reason, None, None, f"{target}:{name}", before, after]])
+    return changed > 0
+
+
+def _let_go(session: Session, group: str) -> None:
+    rows = session.rows(SQL["held_back"], group, f"group:{group}")
+    if rows:
+        first = session.positions(len(rows))
+        session.run(SQL["let_go"], first, dumps([row[0] for row in rows]))
+    for _, queue, kind in rows:
+        session.tally.move(queue, kind, "paused", "queued")
+
+
+def _limit(session: Session, limit: Limit) -> bool:
+    """``actor`` None: a worker's configuration, which never overrides an operator."""
+    old = session.row(SQL["limit"], limit.kind)
+    concurrency, rate_ms, actor = old or (None, None, None)
+    same = old is not None and (concurrency, rate_ms) == (limit.concurrency, limit.rate_ms)
+    if same or (limit.actor is None and actor is not None):
+        return False
+    session.run(SQL["limit_set"], limit.kind, limit.concurrency, limit.rate_ms, limit.actor)
+    recount(session, limit.kind)
+    if limit.actor is not None:
+        before = dumps({"concurrency": concurrency, "rate_ms": rate_ms})
+        after = dumps({"concurrency": limit.concurrency, "rate_ms": limit.rate_ms})
+        add_audits(session, [[limit.actor, "KIND_LIMIT", None, None, None, f"kind:{limit.kind}", before, after]])
+    session.news.anything = True
+    return True
+
+
+def recount(session: Session, kind: str) -> int:
+    """Count a kind's running tasks anew."""
+    ((running,),) = session.rows(SQL["count_running"], kind)
+    session.run(SQL["set_running"], running, kind, running)
+    return int(running)
+
+
+def recount_limited(session: Session) -> int:
+    """Count all limited kinds anew; answers by how much the counters were wrong."""
+    return sum(abs(recount(session, kind) - before) for kind, before in session.rows(SQL["limited"]))
+
+
+def _request_cancel(session: Session, request: CancelRequest) -> bool:
+    if not session.run(SQL["request_cancel"], session.now, str(request.task_id)):
+        return False
+    before, after = dumps({"state": "running"}), dumps({"state": "running", "cancel_requested": True})
+    add_audits(session, [[
+        request.actor, "TASK_CANCEL_REQUEST", request.reason, str(request.task_id), None, None, before, after,
+    ]])  # fmt: skip
+    session.news.cancel = True
+    return True
+
+
+def _declare(session: Session, declare: Declare) -> None:
+    session.run(SQL["undeclare"], declare.owner, dumps([s.name for s in declare.schedules]))
+    rows = [
+        [
+            s.name,
+            s.kind,
+            s.cron,
+            s.timezone,
+            s.missed,
+            s.queue,
+            s.payload,
+            s.priority,
+            s.max_attempts,
+            to_micros(s.next_at),
+        ]
+        for s in declare.schedules
+    ]
+    if rows:
+        session.run(SQL["declare"], declare.owner, dumps(rows))
+
+
+def _fire(session: Session, fire: Fire) -> bool:
+    """True for exactly one caller per planned run, whose tasks are enqueued with it."""
+    if not session.run(SQL["fire"], to_micros(fire.next_at), session.now, fire.name, to_micros(fire.seen)):
+        return False
+    if fire.tasks:
+        enqueue(session, fire.tasks)
+    return True
+
+
+def _post(session: Session, posting: Posting) -> bool:
+    """One movement of money; False when the key was posted before."""
+    if not session.run(SQL["posting"], posting.key, session.now, posting.note):
+        return False
+    sums: Counter[str] = Counter()
+    for account, amount in posting.entries:
+        sums[account] += amount
+    changes = dumps(list(sums.items()))
+    session.run(SQL["accounts"], changes)
+    session.run(SQL["balances"], changes)
+    session.run(SQL["entries"], posting.key, dumps(posting.entries))
+    return True
+
+
+def _audit(audit: Audit) -> list[object]:
+    task_id = None if audit.task_id is None else str(audit.task_id)
+    return [
+        audit.actor, audit.action, audit.reason, task_id, audit.batch_id, None, _json(audit.before), _json(audit.after),
+    ]  # fmt: skip
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else dumps(value)

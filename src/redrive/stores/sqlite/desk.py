@@ -1,0 +1,176 @@
+"""A thread that owns one connection and serves requests that come from any event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from redrive.stores.sqlite.clock import micros
+from redrive.stores.sqlite.connect import connect, patiently, undo
+from redrive.stores.sqlite.errors import breaks_connection, translate
+from redrive.stores.sqlite.session import Session
+from redrive.stores.sqlite.url import Location
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Work for the thread, and the future that its caller waits on."""
+
+    work: Callable[[Session], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+@dataclass(slots=True)
+class Answer:
+    request: Request
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Desk:
+    """Started by the first request, stopped by ``close``; may be started again after that."""
+
+    def __init__(self, name: str, location: Location, clock: Callable[[], float]) -> None:
+        self.location = location
+        self._name = name
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Locked: nothing new. A bare lock, because waiting on it with a timeout costs half of what a Condition does,
+        # and the writer does so all day.
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._waiting: deque[Request] = deque()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._connection: sqlite3.Connection | None = None
+
+    async def run(self, work: Callable[[Session], T]) -> T:
+        """Have ``work`` done by the thread. A caller that is cancelled while it is being done changes nothing."""
+        loop = asyncio.get_running_loop()
+        request = Request(work, loop, loop.create_future())
+        self.submit(request)
+        value: T = await request.future
+        return value
+
+    def submit(self, request: Request) -> None:
+        with self._lock:
+            self._waiting.append(request)
+            if self._thread is None:
+                self._closing = False
+                self._thread = threading.Thread(target=self._main, name=self._name, daemon=True)
+                self._thread.start()
+        self.ring()
+
+    def ring(self) -> None:
+        """Have the thread look up from its wait."""
+        with suppress(RuntimeError):  # it has been rung already
+            self._bell.release()
+
+    async def close(self) -> None:
+        """Serve what waits, close the connection, end the thread."""
+        with self._lock:
+            thread = self._thread
+            self._closing = True
+        self.ring()
+        if thread is not None:
+            await asyncio.to_thread(thread.join)
+
+    # -- in the thread ---------------------------------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        return self._closing
+
+    def _main(self) -> None:
+        while True:
+            while self._attend():
+                self._serve()
+            self._disconnect()
+            with self._lock:
+                # Who came while the connection was being closed is still served.
+                if not self._waiting:
+                    self._thread = None
+                    return
+
+    def _attend(self) -> bool:
+        """Wait for requests; False when there is none and the desk closes."""
+        while not self._waiting:
+            if self._closing:
+                return False
+            self._rest()
+        return True
+
+    def _rest(self) -> None:
+        self._bell.acquire()
+
+    def _serve(self) -> None:
+        """Readers answer one by one, each request seeing one snapshot."""
+        request = self._take(1)[0]
+        try:
+            connection = self.connected()
+            patiently(lambda: connection.execute("begin"))
+            try:
+                answer = Answer(request, patiently(lambda: request.work(self.session(connection))))
+            finally:
+                undo(connection)
+        except BaseException as error:
+            answer = Answer(request, error=self.refuse(error))
+        deliver([answer])
+
+    def _take(self, most: int) -> list[Request]:
+        with self._lock:
+            return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+
+    def session(self, connection: sqlite3.Connection) -> Session:
+        return Session(connection, micros(self._clock()))
+
+    def connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect(self.location)
+        return self._connection
+
+    def refuse(self, error: BaseException) -> BaseException:
+        """The error as the caller hears it. A connection that is in doubt is not used again."""
+        if breaks_connection(error) and not self.location.memory:
+            self._disconnect()
+        return translate(error, self.location.where)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:  # it is being thrown away because it is broken, or recovery does the rest
+                return
+
+
+def deliver(answers: Sequence[Answer]) -> None:
+    """Answer everybody, with one wake-up per event loop."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        by_loop[answer.request.loop].append(answer)
+    for loop, theirs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, theirs)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            continue
+
+
+def _resolve(answers: Sequence[Answer]) -> None:
+    for answer in answers:
+        future = answer.request.future
+        if future.done():
+            continue
+        if answer.error is not None:
+            future.set_exception(answer.error)
+        else:
+            future.set_result(answer.value)

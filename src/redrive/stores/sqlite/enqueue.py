@@ -1,0 +1,131 @@
+"""Enqueueing, as plain statements: usable on any connection, inside the caller's own transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from redrive.kernel.task import Enqueued, NewTask, State, check_name
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.clock import micros, to_micros
+from redrive.stores.sqlite.session import Execute, News, Session, Tally, dumps, take_positions
+
+SQL = statements("redrive.stores.sqlite", "enqueue.sql")
+# Rows per INSERT. Few sizes, so that each statement is prepared once and found in the cache from then on.
+_SIZES = (100, 10, 1)
+_INSERTS = {n: SQL["insert"] + " " + ", ".join([SQL["values"]] * n) for n in _SIZES}
+
+
+def enqueue_on(connection: sqlite3.Connection, tasks: Sequence[NewTask], now_us: int) -> list[Enqueued]:
+    """Enqueue on somebody's connection: it commits or rolls back with their transaction."""
+    cursor = connection.cursor()
+    # Whatever shape the owner of the connection likes its rows in.
+    cursor.row_factory = None
+    return enqueue_with(lambda sql, args: cursor.execute(sql, args).fetchall(), tasks, now_us)
+
+
+def enqueue_with(execute: Execute, tasks: Sequence[NewTask], now_us: int) -> list[Enqueued]:
+    """The same through any driver: ``execute(sql, args)`` answers the rows, placeholders are ``?``."""
+    tally = Tally()
+    answers = add_tasks(execute, tasks, now_us, tally, News())
+    tally.flush(execute)
+    return answers
+
+
+def enqueue(session: Session, tasks: Sequence[NewTask], *, again: bool = False) -> list[Enqueued]:
+    def execute(sql: str, args: tuple[Any, ...]) -> list[Any]:
+        return session.connection.execute(sql, args).fetchall()
+
+    return add_tasks(execute, tasks, session.now, session.tally, session.news, again=again)
+
+
+def add_tasks(
+    execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, news: News, *, again: bool = False
+) -> list[Enqueued]:
+    """``again``: the same ids may have landed before; those count as created."""
+    for name in {task.kind for task in tasks}:
+        check_name(name, "kind")
+    for name in {task.queue for task in tasks}:
+        check_name(name, "queue")
+    existing = _claim_keys(execute, tasks, now)
+    skip = set(existing)
+    if again:
+        ids = dumps([str(task.id) for task in tasks])
+        skip.update(UUID(row[0]) for row in execute(SQL["landed"], (ids, ids)))
+    new = [task for task in tasks if task.id not in skip] if skip else tasks
+    if new:
+        _insert(execute, new, now, tally, news)
+    if not existing:
+        return [Enqueued(task.id) for task in tasks]
+    return [existing.get(task.id) or Enqueued(task.id) for task in tasks]
+
+
+def digest(task: NewTask) -> str:
+    """What a repeated key is compared by: kind and payload, whatever the order of the payload's keys."""
+    text = "" if task.payload is None else json.dumps(json.loads(task.payload), sort_keys=True)
+    return hashlib.sha256((task.kind + text).encode()).hexdigest()
+
+
+def _claim_keys(execute: Execute, tasks: Sequence[NewTask], now: int) -> dict[UUID, Enqueued]:
+    """Answers for the tasks whose key already names another one."""
+    keyed = [(task, digest(task)) for task in tasks if task.idempotency_key is not None]
+    if not keyed:
+        return {}
+    # The first of several with the same key is the one that is made: the insert leaves the later ones out.
+    execute(SQL["keys_new"], (dumps([[task.idempotency_key, str(task.id), sha, now] for task, sha in keyed]),))
+    keys = dumps([task.idempotency_key for task, _ in keyed])
+    known = {row[0]: (UUID(row[1]), row[2]) for row in execute(SQL["keys"], (keys,))}
+    answers = {}
+    for task, sha in keyed:
+        owner, theirs = known[task.idempotency_key]
+        if owner != task.id:
+            answers[task.id] = Enqueued(owner, created=False, conflict=theirs != sha)
+    return answers
+
+
+def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, news: News) -> None:
+    kinds = dumps(list({task.kind for task in tasks}))
+    lanes = {row[0] for row in execute(SQL["lanes"], (kinds,))}
+    position = take_positions(execute, len(tasks))
+    values: list[Any] = []
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for task in tasks:
+        due = _due(task, now)
+        waits = due is not None and due > now
+        state = State.DELAYED.value if waits else State.QUEUED.value
+        values += (
+            str(task.id), now, 0 if waits else position, due, due if waits else None, state, task.max_attempts,
+            None if task.timeout is None else round(task.timeout * 1000), task.priority, task.kind, task.queue,
+            task.kind if task.kind in lanes else "", task.group, task.scope, task.trace_id, task.idempotency_key,
+            task.payload,
+        )  # fmt: skip
+        position += 1
+        counts[task.queue, task.kind, state] += 1
+        if due is not None and waits:
+            news.due_at(due, now)
+    _insert_rows(execute, values, len(tasks))
+    for (queue, kind, state), n in counts.items():
+        tally.add(queue, kind, state, n)
+        if state == State.QUEUED:
+            news.queues.add(queue)
+
+
+def _insert_rows(execute: Execute, values: list[Any], left: int) -> None:
+    width = len(values) // left
+    start = 0
+    for size in _SIZES:
+        while left >= size:
+            end = start + size * width
+            execute(_INSERTS[size], tuple(values[start:end]))
+            start, left = end, left - size
+
+
+def _due(task: NewTask, now: int) -> int | None:
+    if task.run_at is not None:
+        return to_micros(task.run_at)
+    return None if task.delay is None else now + micros(task.delay)

@@ -1,0 +1,269 @@
+-- Tables of redrive. Times are microseconds since 1970-01-01 UTC, by the store's clock; ids are canonical UUID text.
+-- strict: a value of the wrong type is refused instead of kept.
+
+-- Where a row stands in its queue. Taken anew each time a row becomes ready, so that rows always join at the tail.
+create table position (
+  one    integer primary key check (one = 1),
+  value  integer not null
+) strict;
+insert into position (one, value) values (1, 0);
+
+-- Live tasks: queued, delayed, running, paused, failed. Wide columns last: narrow ones are read without them.
+create table task (
+  id                   text primary key not null,
+  created_at           integer not null,
+  position             integer not null default 0,
+  run_at               integer,
+  next_attempt_at      integer,
+  last_attempt_at      integer,
+  lease_token          text,
+  settled_token        text,                       -- whose settlement last sent it back to wait
+  lease_expires_at     integer,
+  cancel_requested_at  integer,
+  failed_at            integer,
+  last_replayed_at     integer,
+  state                text not null,
+  attempt_count        integer not null default 0,
+  max_attempts         integer not null,
+  replay_count         integer not null default 0,
+  timeout_ms           integer,
+  priority             integer not null default 0,
+  kind                 text not null,
+  queue                text not null,
+  lane                 text not null default '',   -- '' = the queue's open lane, else the kind whose own lane it is in
+  task_group           text,
+  scope                text,
+  trace_id             text,
+  idempotency_key      text,
+  worker_id            text,
+  paused_by            text,
+  error_code           text,
+  error_reason         text,
+  failure_type         text,
+  error_fingerprint    text,
+  last_replayed_by     text,
+  last_replayed_reason text,
+  payload              text,
+  progress             text,
+  memo                 text,                       -- what a snoozed handler wants back
+  error_message        text,
+  error_stack          text,
+  constraint task_state_live check (state in ('queued', 'delayed', 'running', 'paused', 'failed')),
+  -- A token exists exactly while the task runs: this is what makes it a fence.
+  constraint task_token_while_running check ((state = 'running') = (lease_token is not null)),
+  constraint task_attempts_in_bounds check (attempt_count between 0 and max_attempts)
+) strict;
+
+create index task_ready on task (queue, lane, priority, position) where state = 'queued';
+create index task_due on task (next_attempt_at) where state = 'delayed';
+create index task_lease on task (lease_expires_at) where state = 'running';
+create index task_failed on task (id) where state = 'failed';
+create index task_paused_group on task (task_group) where state = 'paused';
+create index task_cancel on task (worker_id) where cancel_requested_at is not null;
+create index task_scope on task (scope, id) where scope is not null;
+create index task_trace on task (trace_id, id) where trace_id is not null;
+
+-- Completed and cancelled tasks. Slim: no payload for completed ones; cancelled ones keep theirs, they can be retried.
+create table history (
+  id               text not null,
+  finished_at      integer not null,
+  created_at       integer not null,
+  last_attempt_at  integer,
+  lease_token      text,
+  execution_ms     real,
+  state            text not null,
+  attempt_count    integer not null,
+  max_attempts     integer not null,
+  replay_count     integer not null,
+  timeout_ms       integer,
+  priority         integer not null,
+  kind             text not null,
+  queue            text not null,
+  task_group       text,
+  scope            text,
+  trace_id         text,
+  idempotency_key  text,
+  worker_id        text,
+  cancel_reason    text,
+  payload          text,
+  result           text
+) strict;
+create index history_id on history (id);
+create index history_finished on history (finished_at);
+
+-- Every failed attempt.
+create table attempt (
+  seq           integer primary key autoincrement,
+  task_id       text not null,
+  at            integer not null,
+  lease_token   text,
+  execution_ms  real,
+  attempt       integer not null,
+  replay        integer not null,
+  code          text not null,
+  reason        text not null,
+  failure_type  text not null,
+  message       text not null,
+  stack         text,
+  fingerprint   text not null,
+  worker_id     text
+) strict;
+create index attempt_task on attempt (task_id, seq);
+create index attempt_at on attempt (at);
+
+-- One record for each terminal failure; it survives the task's later retry.
+create table dead_letter (
+  seq                integer primary key autoincrement,
+  id                 text not null unique,
+  task_id            text not null,
+  dead_at            integer not null,
+  attempt_count      integer not null,
+  max_attempts       integer not null,
+  replay_count       integer not null,
+  reason             text not null,
+  kind               text not null,
+  queue              text not null,
+  task_group         text,
+  scope              text,
+  trace_id           text,
+  payload            text,
+  error_code         text not null,
+  error_reason       text not null,
+  failure_type       text not null,
+  error_message      text not null,
+  error_fingerprint  text not null
+) strict;
+create index dead_letter_task on dead_letter (task_id);
+create index dead_letter_kind on dead_letter (kind, seq);
+create index dead_letter_code on dead_letter (error_code, seq);
+create index dead_letter_fingerprint on dead_letter (error_fingerprint, seq);
+create index dead_letter_scope on dead_letter (scope, seq) where scope is not null;
+create index dead_letter_trace on dead_letter (trace_id, seq) where trace_id is not null;
+
+-- Failures by cause.
+create table failure_group (
+  fingerprint   text primary key not null,
+  n             integer not null,
+  code          text not null,
+  reason        text not null,
+  failure_type  text not null,
+  message       text not null,
+  kind          text not null,
+  sample_task   text not null,
+  first_seen    integer not null,
+  last_seen     integer not null
+) strict;
+create index failure_group_seen on failure_group (last_seen);
+
+-- Exact totals, changed in the same transaction as the tasks: there is one writer, so nobody waits for a counter row.
+create table total (
+  queue      text not null,
+  kind       text not null,
+  queued     integer not null default 0,
+  delayed    integer not null default 0,
+  running    integer not null default 0,
+  paused     integer not null default 0,
+  failed     integer not null default 0,
+  completed  integer not null default 0,
+  cancelled  integer not null default 0,
+  primary key (queue, kind)
+) strict, without rowid;
+
+-- A key names one task, also after that task is finished.
+create table idempotency_key (
+  key         text primary key not null,
+  task_id     text not null,
+  digest      text not null,
+  created_at  integer not null
+) strict;
+create index idempotency_key_created on idempotency_key (created_at);
+
+-- Kinds with a lane of their own: limited, paused at some time, bulk, or set aside for workers that handle them.
+-- "running" counts only while "concurrency" is set.
+create table kind (
+  kind         text primary key not null,
+  concurrency  integer check (concurrency > 0),
+  rate_ms      integer check (rate_ms > 0),
+  running      integer not null default 0,
+  next_at      integer,
+  actor        text
+) strict, without rowid;
+
+create table hold (
+  target  text not null check (target in ('queue', 'kind', 'group')),
+  name    text not null,
+  actor   text not null,
+  reason  text,
+  at      integer not null,
+  primary key (target, name)
+) strict, without rowid;
+
+create table schedule (
+  name          text primary key not null,
+  owner         text not null,
+  kind          text not null,
+  cron          text not null,
+  timezone      text not null,
+  missed        text not null,
+  queue         text not null,
+  payload       text,
+  priority      integer not null,
+  max_attempts  integer not null,
+  next_at       integer not null,
+  last_at       integer
+) strict;
+
+create table worker (
+  id           text primary key not null,
+  host         text not null,
+  pid          integer not null,
+  queues       text not null,                      -- a JSON array
+  concurrency  integer not null,
+  running      integer not null,
+  version      text not null,
+  started_at   integer not null,
+  seen_at      integer not null,
+  stopping     integer not null
+) strict;
+
+-- Housekeeping that the fleet does once per interval, whoever comes first.
+create table duty (
+  name     text primary key not null,
+  next_at  integer not null
+) strict;
+
+create table audit (
+  id        integer primary key autoincrement,
+  at        integer not null,
+  actor     text not null,
+  action    text not null,
+  reason    text,
+  task_id   text,
+  batch_id  text,
+  target    text,
+  before    text,
+  after     text
+) strict;
+create index audit_task on audit (task_id, id) where task_id is not null;
+create index audit_action on audit (action, id);
+create index audit_actor on audit (actor, id);
+create index audit_at on audit (at);
+
+-- Money. Accounts named "system:..." are the other side of the world and may go below zero; all others may not.
+create table account (
+  name     text primary key not null,
+  balance  integer not null default 0,
+  constraint account_never_negative check (balance >= 0 or name like 'system:%')
+) strict;
+create table posting (
+  key   text primary key not null,
+  at    integer not null,
+  note  text
+) strict;
+create table entry (
+  posting  text not null references posting,
+  account  text not null references account,
+  amount   integer not null
+) strict;
+create index entry_account on entry (account);
+create index entry_posting on entry (posting);

@@ -1,0 +1,191 @@
+"""Every transition but completion: requeue, fail, cancel, pause, resume, retry by an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from redrive.kernel.machine import Attempts, Event, Transition
+from redrive.kernel.task import HISTORY, State
+from redrive.stores.postgres.rows import ACTIONS
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.claim import free_places
+from redrive.stores.sqlite.clock import micros
+from redrive.stores.sqlite.session import Row, Session, dumps
+
+SQL = statements("redrive.stores.sqlite", "settle.sql")
+
+
+@dataclass(slots=True)
+class Live:
+    """What a transition depends on, as the row has it now."""
+
+    id: str
+    state: str
+    token: str | None
+    expires_at: int | None
+    cancel_at: int | None
+    next_attempt_at: int | None
+    queue: str
+    kind: str
+    attempt_count: int
+    replay_count: int
+    worker_id: str | None
+
+
+@dataclass(slots=True)
+class Move:
+    """A transition that applies, and the state it really leads to."""
+
+    t: Transition
+    row: Live
+    final: State
+    next_attempt_at: int | None = None
+
+
+def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
+    """Apply each transition whose row is in a source state and whose fence holds; answers the ids moved."""
+    wanted = dumps([str(t.task_id) for t in transitions])
+    live = {row[0]: Live(*row) for row in session.rows(SQL["look"], wanted)}
+    moves: list[Move] = []
+    for t in transitions:
+        row = live.get(str(t.task_id))
+        if row is not None and _applies(t, row, session.now):
+            # Taken out: a second transition of the same task meets a row that has already moved.
+            del live[row.id]
+            moves.append(_decide(t, row, session.now))
+    if moves:
+        _apply(session, moves)
+    moved = {m.t.task_id for m in moves}
+    return moved | _revive(session, [t for t in transitions if t.event is Event.REDRIVE and t.task_id not in moved])
+
+
+def _applies(t: Transition, row: Live, now: int) -> bool:
+    rule = t.rule
+    if row.state not in rule.sources or (rule.fenced and (t.token is None or row.token != str(t.token))):
+        return False
+    return not t.expired or (row.expires_at is not None and row.expires_at <= now)
+
+
+def _decide(t: Transition, row: Live, now: int) -> Move:
+    final = t.to
+    if row.cancel_at is not None and row.state == State.RUNNING and final in (State.QUEUED, State.DELAYED):
+        final = State.CANCELLED  # a task somebody wants cancelled is not queued again
+    elif t.event is Event.RESUME and row.next_attempt_at is not None and row.next_attempt_at > now:
+        final = State.DELAYED
+    if t.event in (Event.PAUSE, Event.RESUME) and final is not State.QUEUED:
+        return Move(t, row, final, row.next_attempt_at)
+    return Move(t, row, final, now + micros(t.delay) if final is State.DELAYED else None)
+
+
+def _apply(session: Session, moves: Sequence[Move]) -> None:
+    gone = [m for m in moves if m.final in HISTORY]
+    kept = [m for m in moves if m.final not in HISTORY]
+    if gone:
+        rows = [[m.row.id, m.final, m.t.execution_ms, m.t.reason, m.t.result, m.t.event] for m in gone]
+        session.run(SQL["retire"], session.now, dumps(rows))
+        session.run(SQL["delete"], dumps([m.row.id for m in gone]))
+    if kept:
+        _keep(session, kept)
+    _record_failures(session, [m for m in moves if m.t.failure is not None])
+    dead = [[m.row.id, str(uuid4()), m.t.dead] for m in kept if m.t.dead is not None]
+    if dead:
+        session.run(SQL["dead_letters"], session.now, dumps(dead))
+    add_audits(session, [_audit(m) for m in moves if m.t.actor is not None])
+    for m in moves:
+        session.tally.move(m.row.queue, m.row.kind, m.row.state, m.final)
+    free_places(session, (m.row.kind for m in moves if m.row.state == State.RUNNING))
+
+
+def _keep(session: Session, kept: Sequence[Move]) -> None:
+    ready = sum(m.final is State.QUEUED for m in kept)
+    position = session.positions(ready) if ready else 0
+    values: list[list[Any]] = []
+    for m in kept:
+        queued = m.final is State.QUEUED
+        values.append([
+            m.row.id, m.t.event, m.final, position if queued else None, m.next_attempt_at, _attempts(m),
+            m.t.actor if m.final is State.PAUSED else None, m.t.memo, m.t.actor, m.t.reason,
+            session.now, _holder(m.t), *_failure(m.t),
+        ])  # fmt: skip
+        if queued:
+            position += 1
+            session.news.queues.add(m.row.queue)
+        elif m.final is State.DELAYED and m.next_attempt_at is not None:
+            session.news.due_at(m.next_attempt_at, session.now)
+    session.run(SQL["move"], dumps(values))
+
+
+def _attempts(m: Move) -> int:
+    match m.t.rule.attempts:
+        case Attempts.GIVE_BACK:
+            return m.row.attempt_count - 1
+        case Attempts.RESET:
+            return 0
+    return m.row.attempt_count
+
+
+def _holder(t: Transition) -> str | None:
+    """The token under which a holder settled. Recovery's doing is kept without one: the holder did not ask for it."""
+    return str(t.token) if t.token is not None and t.rule.fenced and t.event is not Event.EXPIRE else None
+
+
+def _failure(t: Transition) -> list[Any]:
+    f = t.failure
+    return [] if f is None else [f.code, f.reason, f.type, f.message, f.stack, f.fingerprint]
+
+
+def _record_failures(session: Session, failed: Sequence[Move]) -> None:
+    """Each failed attempt, and a count for its cause."""
+    if not failed:
+        return
+    attempts = []
+    causes: dict[str, list[Any]] = {}
+    for m in failed:
+        row, t, f = m.row, m.t, m.t.failure
+        assert f is not None
+        attempts.append([
+            row.id, _holder(t), t.execution_ms, row.attempt_count, row.replay_count, *_failure(t), row.worker_id,
+        ])  # fmt: skip
+        fresh = [f.fingerprint, 0, f.code, f.reason, f.type, f.message, row.kind, row.id, session.now]
+        causes.setdefault(f.fingerprint, fresh)[1] += 1
+    session.run(SQL["attempts"], session.now, dumps(attempts))
+    session.run(SQL["causes"], dumps(list(causes.values())))
+
+
+def _audit(m: Move) -> list[Any]:
+    before = dumps({"state": m.row.state, "attempt_count": m.row.attempt_count})
+    return _audit_row(m.t, before, dumps({"state": m.final}))
+
+
+def _audit_row(t: Transition, before: str, after: str) -> list[Any]:
+    return [t.actor, ACTIONS.get(t.event), t.reason, str(t.task_id), None, None, before, after]
+
+
+def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:
+    """Rows of: actor, action, reason, task id, batch id, target, before, after (the last two as JSON text)."""
+    if rows:
+        session.run(SQL["audit"], session.now, dumps(rows))
+
+
+def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
+    """An operator's retry of a cancelled task: back from history into the live table."""
+    asked = {str(t.task_id): t for t in transitions}
+    if not asked:
+        return set()
+    rows: list[Row] = session.rows(SQL["cancelled"], dumps(list(asked)))
+    if not rows:
+        return set()
+    position = session.positions(len(rows))
+    chosen = [asked[row[0]] for row in rows]
+    values = [[str(t.task_id), position + nth, t.actor, t.reason] for nth, t in enumerate(chosen)]
+    session.run(SQL["revive"], session.now, dumps(values))
+    session.run(SQL["revived"], dumps([row[0] for row in rows]))
+    for _, queue, kind in rows:
+        session.tally.move(queue, kind, "cancelled", "queued")
+        session.news.queues.add(queue)
+    before, after = dumps({"state": "cancelled"}), dumps({"state": "queued"})
+    add_audits(session, [_audit_row(t, before, after) for t in chosen if t.actor is not None])
+    return {t.task_id for t in chosen}

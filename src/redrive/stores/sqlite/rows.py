@@ -1,0 +1,77 @@
+"""Rows of SQLite as the stores' common row mapping expects them: ids, times and lists in their own types."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+from uuid import UUID
+
+from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
+from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
+from redrive.stores.postgres import rows as common
+from redrive.stores.sqlite.clock import to_datetime
+
+_TIMES = frozenset({
+    "created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "cancel_requested_at",
+    "failed_at", "last_replayed_at", "finished_at", "at", "dead_at", "first_seen", "last_seen", "next_at", "last_at",
+    "started_at", "seen_at",
+})  # fmt: skip
+_IDS = frozenset({"task_id", "sample_task", "lease_token"})
+
+
+def task(row: sqlite3.Row) -> Task:
+    values = _typed(row)
+    values["id"] = UUID(values["id"])
+    values["state_name"] = values["state"]
+    return common.task(values)
+
+
+def attempt(row: sqlite3.Row) -> Attempt:
+    return common.attempt(_typed(row))
+
+
+def dead_letter(row: sqlite3.Row) -> DeadLetter:
+    values = _typed(row)
+    values["id"] = UUID(values["id"])
+    return common.dead_letter(values)
+
+
+def audit(row: sqlite3.Row) -> AuditRow:
+    return common.audit(_typed(row))
+
+
+def group(row: sqlite3.Row) -> GroupRow:
+    return common.group(_typed(row))
+
+
+def hold(row: sqlite3.Row) -> HoldRow:
+    return common.hold(_typed(row))
+
+
+def limit(row: sqlite3.Row) -> LimitRow:
+    return common.limit(_typed(row))
+
+
+def schedule(row: sqlite3.Row) -> ScheduleRow:
+    return common.schedule(_typed(row))
+
+
+def worker(row: sqlite3.Row) -> WorkerRow:
+    values = _typed(row)
+    values["queues"] = json.loads(values["queues"])
+    values["stopping"] = bool(values["stopping"])
+    return common.worker(values)
+
+
+def _typed(row: sqlite3.Row) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name in row.keys():  # noqa: SIM118 - a Row iterates over its values
+        value = row[name]
+        if value is not None:
+            if name in _TIMES:
+                value = to_datetime(value)
+            elif name in _IDS:
+                value = UUID(value)
+        values[name] = value
+    return values

@@ -1,0 +1,115 @@
+"""What one request works with: the connection, the time, and what has to follow from it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from redrive.kernel.store import Wake
+from redrive.kernel.task import State
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.sqlite", "session.sql")
+DUE_SOON = 5_000_000
+_COLUMN = {state.value: index for index, state in enumerate(State)}
+
+Row = tuple[Any, ...]
+Execute = Callable[[str, tuple[Any, ...]], Iterable[Any]]
+
+
+class Tally:
+    """Changes of the totals, gathered and written once per transaction."""
+
+    __slots__ = ("_changes",)
+
+    def __init__(self) -> None:
+        self._changes: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(_COLUMN))
+
+    def add(self, queue: str, kind: str, state: str, n: int = 1) -> None:
+        self._changes[queue, kind][_COLUMN[state]] += n
+
+    def move(self, queue: str, kind: str, source: str, target: str, n: int = 1) -> None:
+        change = self._changes[queue, kind]
+        change[_COLUMN[source]] -= n
+        change[_COLUMN[target]] += n
+
+    def merge(self, other: Tally) -> None:
+        for key, change in other._changes.items():
+            mine = self._changes[key]
+            for index, n in enumerate(change):
+                mine[index] += n
+
+    def flush(self, execute: Execute) -> None:
+        rows = [[*key, *change] for key, change in self._changes.items() if any(change)]
+        self._changes.clear()
+        if rows:
+            execute(SQL["totals"], (dumps(rows),))
+
+
+@dataclass(slots=True)
+class News:
+    """Why somebody should look, sent once the transaction is committed."""
+
+    queues: set[str] = field(default_factory=set)
+    due: int | None = None
+    cancel: bool = False
+    anything: bool = False
+
+    def due_at(self, at: int, now: int) -> None:
+        """Workers look at the clock at least every few seconds; only what is due sooner needs a hint."""
+        if at - now < DUE_SOON:
+            self.due = at if self.due is None else min(self.due, at)
+
+    def merge(self, other: News) -> None:
+        self.queues |= other.queues
+        self.cancel |= other.cancel
+        self.anything |= other.anything
+        if other.due is not None:
+            self.due = other.due if self.due is None else min(self.due, other.due)
+
+    def wakes(self, now: int) -> list[Wake]:
+        found = [Wake()] if self.anything else [Wake(queue=queue) for queue in self.queues]
+        if self.due is not None:
+            found.append(Wake(due_in=max(self.due - now, 0) / 1_000_000))
+        if self.cancel:
+            found.append(Wake(cancel=True))
+        return found
+
+
+@dataclass(slots=True)
+class Session:
+    """``now`` is the store's clock, in microseconds, read when the request's turn came."""
+
+    connection: sqlite3.Connection
+    now: int
+    tally: Tally = field(default_factory=Tally)
+    news: News = field(default_factory=News)
+
+    def rows(self, sql: str, *args: Any) -> list[Row]:
+        return self.connection.execute(sql, args).fetchall()
+
+    def row(self, sql: str, *args: Any) -> Row | None:
+        found: Row | None = self.connection.execute(sql, args).fetchone()
+        return found
+
+    def run(self, sql: str, *args: Any) -> int:
+        """Execute, and answer how many rows changed."""
+        return self.connection.execute(sql, args).rowcount
+
+    def positions(self, count: int) -> int:
+        """The first of ``count`` places at the tail."""
+        return take_positions(lambda sql, args: self.connection.execute(sql, args).fetchall(), count)
+
+
+def take_positions(execute: Execute, count: int) -> int:
+    ((last,),) = execute(SQL["take_positions"], (count,))
+    return int(last) - count + 1
+
+
+def dumps(value: Any) -> str:
+    """JSON for ``json_each``. Not ASCII-only: text that is not valid is then refused where it is bound."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

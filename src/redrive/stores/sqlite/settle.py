@@ -1,0 +1,71 @@
+"""Settling: completions, which are most of it, and every other transition of the state machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from redrive.kernel.machine import Event, Transition
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.claim import free_places
+from redrive.stores.sqlite.clock import micros
+from redrive.stores.sqlite.moves import move
+from redrive.stores.sqlite.session import Session, dumps
+
+SQL = statements("redrive.stores.sqlite", "settle.sql")
+
+
+def settle(session: Session, transitions: Sequence[Transition], *, again: bool = False) -> set[UUID]:
+    """Apply transitions; answers the ids of those that lost their lease or met another state.
+
+    ``again``: the answer to an earlier try was lost, so what landed then under the same token is not a loss.
+    """
+    if len({t.task_id.int for t in transitions}) < len(transitions):
+        # One verdict per lease: an element given twice (an operator's list of ids may) counts once, the first.
+        transitions = list({(t.task_id, t.token): t for t in reversed(transitions)}.values())[::-1]
+    done = [t for t in transitions if t.event is Event.COMPLETE]
+    rest = [t for t in transitions if t.event is not Event.COMPLETE] if len(done) < len(transitions) else []
+    moved = _complete(session, done) if done else set()
+    if rest:
+        moved |= {str(task_id) for task_id in move(session, rest)}
+    if len(moved) == len(transitions):
+        return set()
+    lost = {t.task_id for t in transitions if str(t.task_id) not in moved}
+    if lost and again:
+        lost -= _landed(session, [t for t in transitions if t.task_id in lost])
+    return lost
+
+
+def _complete(session: Session, done: Sequence[Transition]) -> set[str]:
+    tokens = {t.token: str(t.token) for t in done}
+    values = [[str(t.task_id), tokens[t.token], t.execution_ms, t.result] for t in done]
+    rows = session.rows(SQL["complete"], session.now, dumps(values))
+    if not rows:
+        return set()
+    moved = [row[0] for row in rows]
+    session.run(SQL["delete"], dumps(moved))
+    ended = Counter((queue, kind) for _, queue, kind in rows)
+    for (queue, kind), n in ended.items():
+        session.tally.move(queue, kind, "running", "completed", n)
+    free_places(session, [row[2] for row in rows])
+    return set(moved)
+
+
+def _landed(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
+    pairs = dumps([[str(t.task_id), str(t.token)] for t in transitions])
+    return {UUID(row[0]) for row in session.rows(SQL["landed"], pairs)}
+
+
+def renew(
+    session: Session, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
+) -> set[UUID]:
+    """Extend leases and keep progress, fenced by token; answers the ids no longer held."""
+    pairs = dumps([[str(task_id), str(token)] for task_id, token in leases])
+    rows = session.rows(SQL["renew"], session.now + micros(lease), pairs)
+    held = {UUID(row[0]) for row in rows}
+    noted: list[Any] = [[str(task_id), text] for task_id, text in progress.items() if task_id in held]
+    if noted:
+        session.run(SQL["progress"], dumps(noted))
+    return {task_id for task_id, _ in leases} - held

@@ -1,0 +1,120 @@
+"""The SQLite store: the port's verbs, each one request to the writing or the reading thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+from redrive.errors import LeaseLost
+from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.machine import Transition
+from redrive.kernel.store import Beat, Capabilities, Cycle, Tick, Wake, Want
+from redrive.stores.sqlite import control, tick
+from redrive.stores.sqlite.claim import claim
+from redrive.stores.sqlite.desk import Desk
+from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
+from redrive.stores.sqlite.migrate import SqliteMigrations
+from redrive.stores.sqlite.reads import Reads
+from redrive.stores.sqlite.session import Session
+from redrive.stores.sqlite.settle import renew, settle
+from redrive.stores.sqlite.transaction import SqliteTransaction, inside, transaction
+from redrive.stores.sqlite.url import parse
+from redrive.stores.sqlite.wakes import Hub
+from redrive.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteStore(Reads):
+    """See the port, ``redrive.kernel.store.Store``, for what each method promises.
+
+    May be used from several event loops and threads at once. ``clock`` is the time by which everything is
+    decided; tests replace it.
+    """
+
+    capabilities = Capabilities()
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.location = parse(url)
+        self.clock: Callable[[], float] = time.time
+        self._hub = Hub()
+        self._writer = Writer(self.location, self._now, self._hub)
+        self._reader = Desk("redrive-sqlite-read", self.location, self._now)
+        self.migrations = SqliteMigrations(self._writer)
+
+    @property
+    def listening(self) -> bool:
+        return self._hub.listening
+
+    async def open(self) -> None:
+        """An embedded database brings itself up to date; one that is too new is refused."""
+        await self.migrations.up()
+        await self.migrations.check()
+
+    async def close(self) -> None:
+        self._hub.clear()
+        # The writer last: whoever closes last leaves one clean file behind.
+        await self._reader.close()
+        await self._writer.close()
+
+    def listen(self, on_wake: Callable[[Wake], None]) -> None:
+        self._hub.add(on_wake)
+        self._writer.ring()
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def apply(self, commit: Commit) -> Applied:
+        others = commit.transitions or commit.controls or commit.fires or commit.postings or commit.audits
+        if others or commit.again or not commit.enqueues:
+            return await self._writer.run(lambda session: control.apply(session, commit))
+        return Applied(enqueued=await self._writer.enqueue(commit.enqueues))
+
+    async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
+        def work(session: Session) -> Cycle:
+            lost = settle(session, settlements, again=again) if settlements else set()
+            return Cycle(claim(session, want) if want is not None and want.count > 0 else [], lost)
+
+        return await self._writer.run(work)
+
+    async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
+        return await self._writer.run(lambda session: renew(session, leases, lease, progress))
+
+    async def tick(self, beat: Beat) -> Tick:
+        return await self._writer.run(lambda session: tick.tick(session, beat))
+
+    async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
+        match duty:
+            case "prune":
+                return await self._writer.run(lambda session: tick.prune(session, keep))
+            case "recount":
+                return await self._writer.run(control.recount_limited)
+        return 0
+
+    def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[SqliteTransaction]:
+        """While it is open every other writer waits: do slow work before it, not inside it."""
+        return transaction(self._writer, lambda: partial(_settle_or_raise, transition=settlement()))
+
+    # -- plumbing --------------------------------------------------------------------------------------------------
+
+    async def read(self, look: Callable[[Session], T]) -> T:
+        if not self.location.memory:
+            return await self._reader.run(look)
+        # A database in memory has one connection; a look from inside a transaction uses that transaction.
+        current = inside(self._writer)
+        return await (self._writer.run(look) if current is None else current.step(look))
+
+    def _now(self) -> float:
+        return self.clock()
+
+
+def _settle_or_raise(session: Session, transition: Transition) -> None:
+    if settle(session, [transition]):
+        raise LeaseLost(f"task {transition.task_id} is no longer held by this worker; its transaction was rolled back")
+
+
+__all__ = ["SqliteStore", "SqliteTransaction", "enqueue_on", "enqueue_with"]

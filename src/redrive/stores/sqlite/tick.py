@@ -1,0 +1,81 @@
+"""A worker's beat, and the store's housekeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from redrive.kernel.machine import Held
+from redrive.kernel.store import Beat, Tick
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.clock import DAY, micros
+from redrive.stores.sqlite.session import Session, dumps
+
+SQL = statements("redrive.stores.sqlite", "tick.sql")
+SEEN_EVERY = 4_000_000
+PROMOTE_LIMIT = 1000
+PRUNE_LIMIT = 5000
+# Totals are kept directly and history is one table: nothing to fold, nothing to partition.
+_NOTHING_TO_DO = ("fold", "partitions")
+
+
+def tick(session: Session, beat: Beat) -> Tick:
+    _beat(session, beat)
+    duties = _duties(session, beat)
+    promoted = _promote(session)
+    cancels = [UUID(row[0]) for row in session.rows(SQL["cancels"], beat.worker_id)]
+    ((due,),) = session.rows(SQL["next_due"], session.now, session.now)
+    return Tick(duties, cancels, None if due is None else (due - session.now) / 1_000_000, promoted)
+
+
+def _beat(session: Session, beat: Beat) -> None:
+    now, stopping = session.now, int(beat.stopping)
+    seen = session.run(SQL["beat"], now, beat.running, stopping, beat.worker_id, now - SEEN_EVERY, stopping)
+    if not seen:
+        session.run(
+            SQL["join"], beat.worker_id, beat.host, beat.pid, dumps(beat.queues), beat.concurrency, beat.running,
+            beat.version, now, now, stopping,
+        )  # fmt: skip
+
+
+def _duties(session: Session, beat: Beat) -> list[str]:
+    """Each duty goes to one worker of the fleet per interval, and to nobody when there is nothing to do."""
+    now = session.now
+    wanted = {name: micros(every) for name, every in beat.duties.items() if name not in _NOTHING_TO_DO}
+    session.run(SQL["duties_new"], now, dumps(list(wanted)))
+    taken = {row[0] for row in session.rows(SQL["duties"], now, dumps(list(wanted.items())), now)}
+    if "recover" in taken and session.row(SQL["any_expired"], now) is None:
+        taken.discard("recover")
+    duties = [name for name in wanted if name in taken]
+    if "cron" not in duties and session.row(SQL["any_schedule"], now) is not None:
+        duties.append("cron")
+    return duties
+
+
+def _promote(session: Session) -> int:
+    rows = session.rows(SQL["due"], session.now, PROMOTE_LIMIT)
+    if not rows:
+        return 0
+    first = session.positions(len(rows))
+    session.run(SQL["promote"], first, dumps([row[0] for row in rows]))
+    for _, queue, kind in rows:
+        session.tally.move(queue, kind, "delayed", "queued")
+        session.news.queues.add(queue)
+    return len(rows)
+
+
+def expired(session: Session, limit: int) -> list[Held]:
+    """Leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by tokens."""
+    rows = session.rows(SQL["expired"], session.now, limit)
+    return [Held(UUID(id_), UUID(token), attempt, most, worker) for id_, token, attempt, most, worker in rows]
+
+
+def prune(session: Session, keep: Mapping[str, float]) -> int:
+    """Remove what is past its keep. Bounded, so that nobody waits for long; a full batch means "call again"."""
+    history = session.now - round(keep["history_days"] * DAY)
+    keys = session.now - round(keep["key_days"] * DAY)
+    removed = session.run(SQL["prune_history"], history, PRUNE_LIMIT)
+    removed += session.run(SQL["prune_keys"], keys, PRUNE_LIMIT)
+    removed += session.run(SQL["prune_attempts"], history, PRUNE_LIMIT)
+    session.run(SQL["prune_workers"], session.now - DAY)
+    return removed

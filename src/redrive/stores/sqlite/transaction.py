@@ -1,0 +1,176 @@
+"""A handler's own transaction on the writing connection: its writes and the task's end are one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redrive.errors import RedriveError, StoreError, StoreUnavailable
+from redrive.stores.sqlite.connect import undo
+from redrive.stores.sqlite.desk import Answer, Request, deliver
+from redrive.stores.sqlite.session import Session
+
+if TYPE_CHECKING:
+    from redrive.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+CHECK_EVERY = 1.0
+
+
+def _nothing(_: Session) -> None:
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class Job(Request):
+    """One step of an open transaction; ``last`` commits or, without work, rolls back."""
+
+    last: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Exclusive(Request):
+    """A request that keeps the connection until its caller is done; everybody else waits meanwhile."""
+
+    jobs: queue.SimpleQueue[Job] = field(default_factory=queue.SimpleQueue)
+    over: bool = False
+
+    def serve(self, writer: Writer, connection: sqlite3.Connection) -> None:
+        session = writer.session(connection)
+        if not self.future.cancelled():
+            deliver([Answer(self, None)])
+            while not self._step(writer, session):
+                session.now = writer.session(connection).now
+        undo(connection)
+        # A step is either in the queue before this, and answered here, or its caller sees that it is over.
+        self.over = True
+        while not self.jobs.empty():
+            deliver([Answer(self.jobs.get(), error=_closed())])
+
+    def _step(self, writer: Writer, session: Session) -> bool:
+        """True when the transaction is over."""
+        try:
+            job = self.jobs.get(timeout=CHECK_EVERY)
+        except queue.Empty:
+            # A caller whose loop has gone will never end it; a store that closes does not wait for it.
+            return self.loop.is_closed() or writer.stopping
+        try:
+            value = job.work(session)
+            if not session.connection.in_transaction:
+                raise StoreError(
+                    "the transaction was ended by a statement inside it; the task was not settled with it",
+                    hint="leave COMMIT and ROLLBACK to the end of the 'async with' block",
+                )
+            if job.last:
+                writer.commit(session.connection, session.tally)
+                session.news.anything = True
+                writer.announce(session.news)
+            answer = Answer(job, value)
+        except BaseException as error:
+            if job.last:
+                undo(session.connection)
+            answer = Answer(job, error=writer.refuse(error))
+        deliver([answer])
+        return job.last or not session.connection.in_transaction
+
+
+class SqliteTransaction:
+    """What a handler gets: statements run on the writing thread, inside the open transaction."""
+
+    def __init__(self, owner: object, exclusive: Exclusive) -> None:
+        self.owner = owner
+        self.open = True
+        self._exclusive = exclusive
+
+    async def execute(self, sql: str, *args: Any) -> int:
+        """Run one statement; answers how many rows it changed."""
+        return await self.run(lambda connection: connection.execute(sql, args).rowcount)
+
+    async def fetch(self, sql: str, *args: Any) -> list[sqlite3.Row]:
+        def look(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+            cursor = connection.cursor()
+            cursor.row_factory = sqlite3.Row
+            return cursor.execute(sql, args).fetchall()
+
+        return await self.run(look)
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Call ``work`` with the connection, on its thread: how an enqueue joins this transaction."""
+        return await self.step(lambda session: work(session.connection))
+
+    async def step(self, work: Callable[[Session], T], *, last: bool = False) -> T:
+        if not self.open:
+            raise _closed()
+        self.open = not last
+        loop = asyncio.get_running_loop()
+        job = Job(work, loop, loop.create_future(), last)
+        self._exclusive.jobs.put(job)
+        if self._exclusive.over:
+            raise _closed()
+        value: T = await job.future
+        return value
+
+    def abandon(self) -> None:
+        """Roll back, without waiting for it."""
+        if self.open:
+            self.open = False
+            nobody: asyncio.Future[None] = self._exclusive.loop.create_future()
+            nobody.cancel()
+            self._exclusive.jobs.put(Job(_give_up, self._exclusive.loop, nobody, last=True))
+
+
+def _closed() -> StoreUnavailable:
+    return StoreUnavailable("this transaction is over; it can only be used inside its 'async with' block")
+
+
+class _Abandoned(Exception):
+    """Ends a transaction that its caller no longer wants."""
+
+
+def _give_up(_: Session) -> None:
+    raise _Abandoned
+
+
+_current: ContextVar[SqliteTransaction | None] = ContextVar("redrive_sqlite_transaction", default=None)
+
+
+def inside(owner: object) -> SqliteTransaction | None:
+    """The open transaction of this store that the calling code is in, if any."""
+    transaction = _current.get()
+    return transaction if transaction is not None and transaction.open and transaction.owner is owner else None
+
+
+def refuse_inside(owner: object) -> None:
+    """Waiting for the writing connection while holding it would wait for ever."""
+    if inside(owner) is not None:
+        raise RedriveError(
+            "the store was asked to write from inside one of its own transactions, which would wait for itself",
+            hint="use the transaction's own execute(), fetch() or run(), or do this after the 'async with' block",
+        )
+
+
+@asynccontextmanager
+async def transaction(
+    writer: Writer, finish: Callable[[], Callable[[Session], None]]
+) -> AsyncIterator[SqliteTransaction]:
+    """An open transaction; what ``finish`` answers is applied last and commits with it."""
+    refuse_inside(writer)
+    loop = asyncio.get_running_loop()
+    exclusive = Exclusive(_nothing, loop, loop.create_future())
+    opened = SqliteTransaction(writer, exclusive)
+    writer.submit(exclusive)
+    before = _current.get()
+    try:
+        await exclusive.future
+        _current.set(opened)
+        yield opened
+        await opened.step(finish(), last=True)
+    finally:
+        opened.abandon()
+        _current.set(before)

@@ -1,0 +1,154 @@
+"""The writing thread: everybody who asks at the same time shares one transaction and one sync to disk."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from redrive.kernel.task import Enqueued, NewTask
+from redrive.stores.sqlite.batch import Enqueue, batches, merged, split
+from redrive.stores.sqlite.clock import micros
+from redrive.stores.sqlite.connect import patiently, undo
+from redrive.stores.sqlite.desk import Answer, Desk, Request, deliver
+from redrive.stores.sqlite.enqueue import enqueue
+from redrive.stores.sqlite.errors import breaks_connection
+from redrive.stores.sqlite.session import News, Session, Tally
+from redrive.stores.sqlite.transaction import Exclusive, refuse_inside
+from redrive.stores.sqlite.url import Location
+from redrive.stores.sqlite.wakes import Hub
+
+MAX_GROUP = 1000
+# How often to look whether another process committed, while nothing else is to be done.
+LOOK_EVERY = 0.006
+T = TypeVar("T")
+
+
+class Writer(Desk):
+    def __init__(self, location: Location, clock: Callable[[], float], hub: Hub) -> None:
+        super().__init__("redrive-sqlite-write", location, clock)
+        self._hub = hub
+        self._seen_version: int | None = None
+        self._looked_at = 0.0
+
+    async def run(self, work: Callable[[Session], T]) -> T:
+        refuse_inside(self)
+        return await super().run(work)
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Like ``run``, but together with others that only enqueue."""
+        refuse_inside(self)
+        loop = asyncio.get_running_loop()
+        request = Enqueue(partial(enqueue, tasks=tasks), loop, loop.create_future(), tasks)
+        self.submit(request)
+        answers: list[Enqueued] = await request.future
+        return answers
+
+    # -- in the thread ---------------------------------------------------------------------------------------------
+
+    def _rest(self) -> None:
+        if not self._hub.listening or self.location.memory:
+            super()._rest()
+        elif not self._bell.acquire(timeout=LOOK_EVERY):
+            self._look()
+
+    def _serve(self) -> None:
+        try:
+            connection = self.connected()
+            patiently(lambda: connection.execute("begin immediate"))
+        except BaseException as error:
+            deliver([Answer(request, error=self.refuse(error)) for request in self._take(len(self._waiting))])
+            return
+        # Taken only now: who came while another process held the lock shares this transaction.
+        group = self._take_group()
+        if len(group) == 1 and isinstance(group[0], Exclusive):
+            group[0].serve(self, connection)
+        else:
+            self._serve_group(connection, group)
+        if time.monotonic() - self._looked_at > LOOK_EVERY:
+            self._look()
+
+    def _take_group(self) -> list[Request]:
+        """Requests that can share a transaction: an exclusive one comes alone."""
+        with self._lock:
+            group: list[Request] = []
+            while self._waiting and len(group) < MAX_GROUP:
+                if isinstance(self._waiting[0], Exclusive) and group:
+                    break
+                group.append(self._waiting.popleft())
+                if isinstance(group[-1], Exclusive):
+                    break
+            return group
+
+    def _serve_group(self, connection: sqlite3.Connection, group: list[Request]) -> None:
+        tally, news = Tally(), News()
+        answers: list[Answer] = []
+        try:
+            wanted = [request for request in group if not request.future.cancelled()]
+            for batch in batches(wanted):
+                answers += self._serve_batch(connection, batch, tally, news, alone=len(wanted) == 1)
+            self.commit(connection, tally)
+        except BaseException as error:
+            undo(connection)
+            answers = [Answer(request, error=self.refuse(error)) for request in group]
+        else:
+            self.announce(news)
+        deliver(answers)
+
+    def _serve_batch(
+        self, connection: sqlite3.Connection, batch: list[Request], tally: Tally, news: News, *, alone: bool
+    ) -> list[Answer]:
+        if len(batch) > 1:
+            answer = self._serve_one(connection, merged(batch), tally, news, alone=False)
+            if answer.error is None:
+                return split(batch, answer)
+        # One by one, also when somebody's data was refused: only its owner should hear of it.
+        return [self._serve_one(connection, request, tally, news, alone=alone) for request in batch]
+
+    def _serve_one(
+        self, connection: sqlite3.Connection, request: Request, tally: Tally, news: News, *, alone: bool
+    ) -> Answer:
+        """One request in its own savepoint. What it raises is its own, unless SQLite gave up the transaction."""
+        session = self.session(connection)
+        if not alone:
+            connection.execute("savepoint request")
+        try:
+            value = request.work(session)
+        except BaseException as error:
+            if not connection.in_transaction or breaks_connection(error):
+                raise
+            connection.execute("rollback" if alone else "rollback to request")
+            if not alone:
+                connection.execute("release request")
+            return Answer(request, error=self.refuse(error))
+        if not alone:
+            connection.execute("release request")
+        tally.merge(session.tally)
+        news.merge(session.news)
+        return Answer(request, value)
+
+    def commit(self, connection: sqlite3.Connection, tally: Tally) -> None:
+        if connection.in_transaction:
+            tally.flush(connection.execute)
+            connection.execute("commit")
+
+    def announce(self, news: News) -> None:
+        wakes = news.wakes(micros(self._clock()))
+        if wakes:
+            self._hub.send(wakes)
+
+    def _look(self) -> None:
+        """``data_version`` of this connection changes when, and only when, another one committed."""
+        self._looked_at = time.monotonic()
+        if self._connection is None or self.location.memory:
+            return
+        try:
+            (version,) = self._connection.execute("pragma data_version").fetchone()
+        except sqlite3.Error:  # only a hint is missed; whoever writes next hears what is wrong
+            return
+        if self._seen_version not in (None, version):
+            self._hub.send(News(anything=True).wakes(0))
+        self._seen_version = version

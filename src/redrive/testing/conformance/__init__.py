@@ -1,0 +1,59 @@
+"""The contract of a store, as tests. Every store passes all of it; differences are capability flags.
+
+Bind it in a test module, beside a fixture ``harness`` that yields a ``Harness`` for the store::
+
+    from redrive.testing.conformance import *
+
+    pytestmark = pytest.mark.anyio
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("redrive.testing.conformance")
+
+from redrive.testing.conformance.cancel import TestCancel  # noqa: E402
+from redrive.testing.conformance.claim import TestClaim, TestHandles  # noqa: E402
+from redrive.testing.conformance.cost import TestCost  # noqa: E402
+from redrive.testing.conformance.enqueue import TestEnqueue, TestIdempotency  # noqa: E402
+from redrive.testing.conformance.fence import TestFence  # noqa: E402
+from redrive.testing.conformance.holds import TestHolds, TestTaskHolds  # noqa: E402
+from redrive.testing.conformance.invariants import TestInvariants  # noqa: E402
+from redrive.testing.conformance.ledger import TestLedger  # noqa: E402
+from redrive.testing.conformance.limits import TestLimits  # noqa: E402
+from redrive.testing.conformance.operators import TestOperators  # noqa: E402
+from redrive.testing.conformance.reads import TestReads  # noqa: E402
+from redrive.testing.conformance.recover import TestRecover  # noqa: E402
+from redrive.testing.conformance.renew import TestRenew  # noqa: E402
+from redrive.testing.conformance.schedules import TestSchedules  # noqa: E402
+from redrive.testing.conformance.settle import TestSettle  # noqa: E402
+from redrive.testing.conformance.tick import TestTick  # noqa: E402
+from redrive.testing.conformance.totals import TestTotals  # noqa: E402
+from redrive.testing.conformance.transaction import TestTransaction  # noqa: E402
+from redrive.testing.conformance.upkeep import TestUpkeep  # noqa: E402
+
+__all__ = [
+    "TestCancel",
+    "TestClaim",
+    "TestCost",
+    "TestEnqueue",
+    "TestFence",
+    "TestHandles",
+    "TestHolds",
+    "TestIdempotency",
+    "TestInvariants",
+    "TestLedger",
+    "TestLimits",
+    "TestOperators",
+    "TestReads",
+    "TestRecover",
+    "TestRenew",
+    "TestSchedules",
+    "TestSettle",
+    "TestTaskHolds",
+    "TestTick",
+    "TestTotals",
+    "TestTransaction",
+    "TestUpkeep",
+]

@@ -1,0 +1,194 @@
+"""Enqueue: what was accepted is found unchanged, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+
+from redrive.errors import StoreError
+from redrive.kernel.commit import Commit
+from redrive.kernel.outcome import Completed
+from redrive.kernel.task import State
+from redrive.testing.conformance.harness import Harness
+
+PAYLOADS = [
+    None,
+    {},
+    {"text": "snøstorm 雪 🌨 \\u0000 is text, \n and \t too"},
+    {"nested": [[1, [2.5, {"deep": [None, True, False]}]]]},
+    {"big": 2**63, "small": -(2**70), "tiny": 1e-9},
+    ["a", "list"],
+    "just text",
+    0,
+]
+
+
+class TestEnqueue:
+    async def test_every_field_comes_back(self, harness: Harness) -> None:
+        task_id = await harness.enqueue(
+            "SEND_EMAIL", queue="mail", payload='{"to":"a@b.c"}', priority=-7, max_attempts=9, timeout=2.5,
+            group="tenant-1", scope="episode-4", trace_id="00-abc-def-01", idempotency_key="order-17",
+        )  # fmt: skip
+        task = await harness.task(task_id)
+        assert (task.kind, task.queue, task.state, task.payload) == (
+            "SEND_EMAIL", "mail", State.QUEUED, {"to": "a@b.c"})  # fmt: skip
+        assert (task.priority, task.max_attempts, task.timeout, task.attempt_count) == (-7, 9, 2.5, 0)
+        assert (task.group, task.scope, task.trace_id) == ("tenant-1", "episode-4", "00-abc-def-01")
+        assert task.idempotency_key == "order-17"
+        assert task.created_at is not None and task.lease_token is None and task.next_attempt_at is None
+
+        claimed = await harness.claim_one(queues=("mail",))
+        assert (claimed.id, claimed.kind, claimed.queue, claimed.attempt) == (task_id, "SEND_EMAIL", "mail", 1)
+        assert json.loads(claimed.payload or "null") == {"to": "a@b.c"}
+        assert (claimed.priority, claimed.max_attempts, claimed.timeout) == (-7, 9, 2.5)
+        assert (claimed.group, claimed.scope, claimed.trace_id) == ("tenant-1", "episode-4", "00-abc-def-01")
+        assert (claimed.idempotency_key, claimed.created_at) == ("order-17", task.created_at)
+
+    async def test_payloads_are_kept_exactly(self, harness: Harness) -> None:
+        for payload in PAYLOADS:
+            text = None if payload is None else json.dumps(payload, ensure_ascii=False)
+            task_id = await harness.enqueue(payload=text)
+            assert (await harness.task(task_id)).payload == payload
+            claimed = await harness.claim_one()
+            assert (None if claimed.payload is None else json.loads(claimed.payload)) == payload
+
+    async def test_many_in_one_commit_keep_their_order(self, harness: Harness) -> None:
+        ids = await harness.enqueue_many(250)
+        assert [task.id for task in await harness.claim(250)] == ids
+
+    async def test_concurrent_callers_all_land(self, harness: Harness) -> None:
+        other = await harness.another()
+        tasks = [harness.new() for _ in range(60)]
+        await asyncio.gather(
+            *(
+                store.apply(Commit(enqueues=[task]))
+                for task, store in zip(tasks, [harness.store, other] * 30, strict=True)
+            )
+        )
+        assert {task.id for task in await harness.claim(100)} == {task.id for task in tasks}
+        await harness.check_totals()
+
+    async def test_delay_and_run_at(self, harness: Harness) -> None:
+        now = (await harness.store.overview()).now
+        later = await harness.enqueue(delay=30.0)
+        at = await harness.enqueue(run_at=now + timedelta(seconds=300))
+        past = await harness.enqueue(run_at=now - timedelta(seconds=300))
+        at_once = await harness.enqueue(delay=0.0)
+        assert [await harness.state(i) for i in (later, at, past, at_once)] == [
+            State.DELAYED, State.DELAYED, State.QUEUED, State.QUEUED]  # fmt: skip
+        assert (await harness.task(at)).next_attempt_at == now + timedelta(seconds=300)
+        assert {task.id for task in await harness.claim(10)} == {past, at_once}
+
+    async def test_the_same_id_twice_is_refused_and_changes_nothing(self, harness: Harness) -> None:
+        task = harness.new()
+        await harness.store.apply(Commit(enqueues=[task]))
+        with pytest.raises(StoreError):
+            await harness.store.apply(Commit(enqueues=[harness.new("B"), harness.new(id=task.id)]))
+        assert await harness.totals() == {("default", "A", State.QUEUED): 1}
+        await harness.check_totals()
+
+    async def test_one_bad_caller_does_not_fail_the_others(self, harness: Harness) -> None:
+        """Concurrent callers may share a commit; whose data is refused is alone with it."""
+        taken = await harness.enqueue()
+        good = [harness.new("B") for _ in range(20)]
+        commits = [Commit(enqueues=[task]) for task in [*good[:10], harness.new(id=taken), *good[10:]]]
+        answers = await asyncio.gather(*(harness.store.apply(c) for c in commits), return_exceptions=True)
+        assert [isinstance(answer, StoreError) for answer in answers] == [False] * 10 + [True] + [False] * 10
+        assert await harness.totals() == {("default", "A", State.QUEUED): 1, ("default", "B", State.QUEUED): 20}
+
+    async def test_again_does_not_enqueue_twice(self, harness: Harness) -> None:
+        """The answer to the first try was lost: the producer sends the same ids again."""
+        tasks = [harness.new(), harness.new(idempotency_key="k"), harness.new(delay=10.0)]
+        await harness.store.apply(Commit(enqueues=tasks[:2]))
+        applied = await harness.store.apply(Commit(enqueues=tasks, again=True))
+        assert [answer.id for answer in applied.enqueued] == [task.id for task in tasks]
+        assert not any(answer.conflict for answer in applied.enqueued)
+        assert await harness.totals() == {("default", "A", State.QUEUED): 2, ("default", "A", State.DELAYED): 1}
+        await harness.check_totals()
+
+    async def test_again_does_not_bring_back_what_is_done(self, harness: Harness) -> None:
+        task = harness.new()
+        await harness.store.apply(Commit(enqueues=[task]))
+        await harness.settle(await harness.claim_one(), Completed())
+        await harness.store.apply(Commit(enqueues=[task], again=True))
+        assert await harness.state(task.id) is State.COMPLETED
+        assert await harness.claim(5) == []
+        await harness.check_totals()
+
+
+class TestIdempotency:
+    async def test_a_key_names_one_task(self, harness: Harness) -> None:
+        first, second = harness.new(idempotency_key="k"), harness.new(idempotency_key="k")
+        await harness.store.apply(Commit(enqueues=[first]))
+        (answer,) = (await harness.store.apply(Commit(enqueues=[second]))).enqueued
+        assert (answer.id, answer.created, answer.conflict) == (first.id, False, False)
+        assert await harness.store.get(second.id) is None
+        assert await harness.totals() == {("default", "A", State.QUEUED): 1}
+
+    @pytest.mark.parametrize("kind, payload", [("A", '{"x":2}'), ("B", '{"x":1}'), ("A", None)])
+    async def test_other_work_under_the_same_key_is_a_conflict(
+        self, harness: Harness, kind: str, payload: str | None
+    ) -> None:
+        first = await harness.enqueue(idempotency_key="k")
+        commit = Commit(enqueues=[harness.new(kind, payload=payload, idempotency_key="k")])
+        (answer,) = (await harness.store.apply(commit)).enqueued
+        assert (answer.id, answer.created, answer.conflict) == (first, False, True)
+        assert (await harness.task(first)).payload == {"x": 1}
+        assert await harness.totals() == {("default", "A", State.QUEUED): 1}
+
+    async def test_the_same_payload_written_differently_is_the_same_work(self, harness: Harness) -> None:
+        await harness.enqueue(payload='{"a":1,"b":[1,2]}', idempotency_key="k")
+        commit = Commit(enqueues=[harness.new(payload='{"b": [1, 2], "a": 1}', idempotency_key="k")])
+        (answer,) = (await harness.store.apply(commit)).enqueued
+        assert not answer.created and not answer.conflict
+
+    async def test_duplicates_inside_one_batch(self, harness: Harness) -> None:
+        tasks = [
+            harness.new(idempotency_key="k"),
+            harness.new("B"),
+            harness.new(idempotency_key="k"),
+            harness.new(idempotency_key="k", payload='{"x":2}'),
+            harness.new(idempotency_key="l"),
+        ]
+        answers = (await harness.store.apply(Commit(enqueues=tasks))).enqueued
+        assert [answer.id for answer in answers] == [tasks[i].id for i in (0, 1, 0, 0, 4)]
+        assert [answer.created for answer in answers] == [True, True, False, False, True]
+        assert [answer.conflict for answer in answers] == [False, False, False, True, False]
+        assert await harness.totals() == {("default", "A", State.QUEUED): 2, ("default", "B", State.QUEUED): 1}
+
+    async def test_a_hundred_concurrent_callers_make_one_task(self, harness: Harness) -> None:
+        other = await harness.another()
+        stores = [harness.store, other] * 50
+        answers = await asyncio.gather(
+            *(store.apply(Commit(enqueues=[harness.new(idempotency_key="k")])) for store in stores)
+        )
+        enqueued = [answer.enqueued[0] for answer in answers]
+        assert len({answer.id for answer in enqueued}) == 1
+        assert sum(answer.created for answer in enqueued) == 1
+        assert not any(answer.conflict for answer in enqueued)
+        assert await harness.totals() == {("default", "A", State.QUEUED): 1}
+
+    async def test_concurrent_batches_with_crossed_keys_do_not_block_each_other(self, harness: Harness) -> None:
+        other = await harness.another()
+        keys = [f"k{n}" for n in range(20)]
+        batches = [
+            [harness.new(idempotency_key=key) for key in (keys if n % 2 else reversed(keys))] for n in range(8)
+        ]  # fmt: skip
+        await asyncio.gather(
+            *(
+                store.apply(Commit(enqueues=batch))
+                for batch, store in zip(batches, [harness.store, other] * 4, strict=True)
+            )
+        )
+        assert await harness.totals() == {("default", "A", State.QUEUED): 20}
+
+    async def test_a_key_outlives_completion_and_cancellation(self, harness: Harness) -> None:
+        done = await harness.enqueue(idempotency_key="done")
+        await harness.settle(await harness.claim_one(), Completed())
+        gone = await harness.cancelled(idempotency_key="gone")
+        assert await harness.enqueue(idempotency_key="done") == done
+        assert await harness.enqueue(idempotency_key="gone") == gone
+        assert await harness.count(State.QUEUED) == 0

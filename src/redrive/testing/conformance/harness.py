@@ -1,0 +1,225 @@
+"""What the suite needs of a store besides the port: a second door to the same data, a clock that can be moved,
+and eyes that count rows and work. One subclass per store; everything else is shared."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+from uuid import UUID
+
+from redrive.errors import ErrorCode
+from redrive.ids import new_id
+from redrive.kernel.backoff import Backoff
+from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Hold, Limit, Target
+from redrive.kernel.failure import failure
+from redrive.kernel.machine import Event, Held, Policy, Transition, settle
+from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
+from redrive.kernel.store import Beat, Cycle, Store, Tick, Want
+from redrive.kernel.task import Claimed, NewTask, State, Task
+from redrive.testing.conformance.options import ClaimOptions, TaskOptions
+
+Totals = dict[tuple[str, str, State], int]
+POLICY = Policy(backoff=Backoff(10.0, 10.0))
+LEASE = 60.0
+
+
+@dataclass(slots=True)
+class Cost:
+    """What a block asked of the database."""
+
+    statements: list[str] = field(default_factory=list)
+    rows: int = 0
+    """Rows and index entries visited, in the store's own unit: compare it only with itself."""
+    scans: list[str] = field(default_factory=list)
+    """Tables that were read from one end to the other."""
+
+
+class Harness(ABC):
+    store: Store
+
+    # -- what each store brings ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def another(self) -> Store:
+        """A second store object on the same data, as another process would have; closed with the harness."""
+
+    @abstractmethod
+    async def advance(self, seconds: float) -> None:
+        """Let time pass for the data, and for every store of this harness."""
+
+    @abstractmethod
+    async def stock(self, count: int, state: State, *, kind: str, queue: str = "default") -> None:
+        """Put many rows of a state where they belong, totals included, faster than the port would."""
+
+    @abstractmethod
+    async def tally(self) -> Totals:
+        """Totals by counting rows: the truth that maintained totals are held against."""
+
+    @abstractmethod
+    async def sql(self, text: str) -> list[tuple[Any, ...]]:
+        """Run a statement of the application's own, outside of any task."""
+
+    @abstractmethod
+    def measure(self, store: Store) -> AbstractAsyncContextManager[Cost]:
+        """Count what ``store`` sends and visits inside the block."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    # -- making tasks ----------------------------------------------------------------------------------------------
+
+    def new(self, kind: str = "A", **options: Unpack[TaskOptions]) -> NewTask:
+        given: dict[str, Any] = {"queue": "default", "payload": '{"x":1}', "max_attempts": 3, **options}
+        return NewTask(given.pop("id", None) or new_id(), kind, **given)
+
+    async def enqueue(self, kind: str = "A", **options: Unpack[TaskOptions]) -> UUID:
+        applied = await self.store.apply(Commit(enqueues=[self.new(kind, **options)]))
+        return applied.enqueued[0].id
+
+    async def enqueue_many(self, count: int, kind: str = "A", **options: Unpack[TaskOptions]) -> list[UUID]:
+        tasks = [self.new(kind, **options) for _ in range(count)]
+        return [answer.id for answer in (await self.store.apply(Commit(enqueues=tasks))).enqueued]
+
+    # -- working on them -------------------------------------------------------------------------------------------
+
+    def want(self, count: int = 1, **options: Unpack[ClaimOptions]) -> Want:
+        return Want(
+            worker_id=options.get("worker", "w1"),
+            queues=options.get("queues", ("default",)),
+            count=count,
+            lease=options.get("lease", LEASE),
+            handles=options.get("handles"),
+            only=options.get("only"),
+        )
+
+    async def claim(self, count: int = 1, **options: Unpack[ClaimOptions]) -> list[Claimed]:
+        store = options.get("store") or self.store
+        return (await store.cycle([], self.want(count, **options))).claimed
+
+    async def claim_one(self, **options: Unpack[ClaimOptions]) -> Claimed:
+        claimed = await self.claim(1, **options)
+        assert len(claimed) == 1, "a task was ready, but the claim came back empty"
+        return claimed[0]
+
+    async def running(self, kind: str = "A", **options: Unpack[TaskOptions]) -> Claimed:
+        """A new task, claimed; nothing else may be waiting in its queue."""
+        await self.enqueue(kind, **options)
+        return await self.claim_one(queues=(options.get("queue", "default"),))
+
+    async def failed(self, kind: str = "A", **options: Unpack[TaskOptions]) -> UUID:
+        """A new task, failed for good."""
+        claimed = await self.running(kind, **options)
+        assert await self.settle(claimed, TERMINAL)
+        return claimed.id
+
+    async def cancelled(self, kind: str = "A", **options: Unpack[TaskOptions]) -> UUID:
+        task_id = await self.enqueue(kind, **options)
+        assert await self.operate(Event.CANCEL, task_id)
+        return task_id
+
+    def decide(self, claimed: Claimed, outcome: Outcome, worker: str = "w1") -> Transition:
+        held = Held(claimed.id, claimed.token, claimed.attempt, claimed.max_attempts, worker, 12.5)
+        return settle(held, outcome, POLICY, 0.5)
+
+    async def settle(
+        self, claimed: Claimed, outcome: Outcome, *, store: Store | None = None, again: bool = False
+    ) -> bool:
+        """Whether the settlement landed."""
+        cycle = await (store or self.store).cycle([self.decide(claimed, outcome)], None, again=again)
+        assert cycle.lost <= {claimed.id}
+        return not cycle.lost
+
+    async def settle_many(self, pairs: Sequence[tuple[Claimed, Outcome]], want: Want | None = None) -> Cycle:
+        return await self.store.cycle([self.decide(claimed, outcome) for claimed, outcome in pairs], want)
+
+    async def renew(
+        self, claimed: Claimed, lease: float = LEASE, progress: Mapping[UUID, str] | None = None,
+        store: Store | None = None,
+    ) -> bool:  # fmt: skip
+        """Whether the lease is still held."""
+        lost = await (store or self.store).renew([(claimed.id, claimed.token)], lease, progress or {})
+        assert lost <= {claimed.id}
+        return not lost
+
+    async def tick(self, worker: str = "w1", *, store: Store | None = None, stopping: bool = False,
+                   running: int = 0, **duties: float) -> Tick:  # fmt: skip
+        beat = Beat(worker, "host", 1, ("default",), 4, running, "0", duties, stopping)
+        return await (store or self.store).tick(beat)
+
+    async def look_for_expired(self, store: Store | None = None, limit: int = 50) -> list[Transition]:
+        found = await (store or self.store).expired(limit)
+        return [settle(held, Expired(), POLICY, 0.5) for held in found]
+
+    async def recover(self, store: Store | None = None) -> set[UUID]:
+        """One pass of recovery; answers the ids that were taken back."""
+        moves = await self.look_for_expired(store)
+        if not moves:
+            return set()
+        applied = await (store or self.store).apply(Commit(transitions=moves))
+        return {move.task_id for move in moves} - applied.lost
+
+    # -- operating -------------------------------------------------------------------------------------------------
+
+    async def operate(self, event: Event, *ids: UUID, actor: str = "ann", reason: str | None = "because",
+                      store: Store | None = None) -> bool:  # fmt: skip
+        """An operator's action on tasks; whether all of them moved."""
+        moves = [operator_move(event, task_id, actor, reason) for task_id in ids]
+        applied = await (store or self.store).apply(Commit(transitions=moves))
+        return not applied.lost
+
+    async def control(self, *controls: Control, store: Store | None = None) -> Applied:
+        return await (store or self.store).apply(Commit(controls=controls))
+
+    async def hold(self, target: Target, name: str, on: bool = True) -> Applied:
+        return await self.control(Hold(target, name, on, "ann", "because"))
+
+    async def limit(self, kind: str, concurrency: int | None = None, rate_ms: int | None = None) -> None:
+        await self.control(Limit(kind, concurrency, rate_ms))
+
+    async def ask_to_cancel(self, task_id: UUID) -> bool:
+        applied = await self.control(CancelRequest(task_id, "ann", "because"))
+        return not applied.lost
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    async def task(self, task_id: UUID) -> Task:
+        found = await self.store.get(task_id)
+        assert found is not None, f"task {task_id} is lost"
+        return found
+
+    async def state(self, task_id: UUID) -> State:
+        return (await self.task(task_id)).state
+
+    async def totals(self) -> Totals:
+        return {(c.queue, c.kind, c.state): c.n for c in await self.store.counts() if c.n}
+
+    async def count(self, state: State) -> int:
+        return sum(n for (_, _, found), n in (await self.totals()).items() if found is state)
+
+    async def check_totals(self) -> None:
+        """Maintained totals are what counting rows would say (invariant 8)."""
+        assert await self.totals() == await self.tally()
+
+
+_TARGETS = {
+    Event.CANCEL: State.CANCELLED,
+    Event.PAUSE: State.PAUSED,
+    Event.RESUME: State.QUEUED,
+    Event.REDRIVE: State.QUEUED,
+}
+
+
+def operator_move(event: Event, task_id: UUID, actor: str | None = "ann", reason: str | None = "because") -> Transition:
+    return Transition(task_id, event, _TARGETS[event], actor=actor, reason=reason)
+
+
+def failing(message: str = "boom") -> Failed:
+    """A failure that is retried while attempts remain."""
+    return Failed(failure(ErrorCode.EXECUTION_FAILED, "unknown_exception", message, stack=f"Traceback: {message}"))
+
+
+TERMINAL = Fail("TASK_PRECONDITION_FAILED", "the shot is locked")
+RETRY_AT_ONCE = Retry("again", after=0)

@@ -1,0 +1,214 @@
+"""The kit: an App rebound to memory for the length of a test, its worker on demand, and questions about its tasks.
+
+Questions are plain calls, not coroutines, also in async tests: an assertion that somebody forgot to await would
+pass without looking.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from redrive.app import App
+from redrive.kernel.store import Beat, Query, Store
+from redrive.kernel.task import State, Task
+from redrive.observe.logs import TaskLog
+from redrive.ops import inspect
+from redrive.settings import Options
+from redrive.sync import Portal
+from redrive.testing.clock import Clock
+from redrive.worker.maintenance.cron import fire_schedules
+from redrive.worker.maintenance.recover import recover
+from redrive.worker.prepare import prepare
+from redrive.worker.worker import Worker
+
+MEMORY = "sqlite:///:memory:"
+PAGE = 1000
+SHOWN = 20
+
+
+@dataclass(slots=True)
+class Drained:
+    """What ``drain`` did, in attempts."""
+
+    claimed: int = 0
+    completed: int = 0
+    requeued: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class TestKit:
+    """What a test holds while its App is in memory. Made by ``using`` and ``using_sync``."""
+
+    __test__ = False  # for pytest, which would otherwise collect it by its name
+
+    def __init__(self, app: App, store: Store, clock: Clock) -> None:
+        self.app = app
+        self.store = store
+        self.clock = clock
+        self._portal = Portal()
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """Move the clock forward; whatever becomes due runs in the next ``drain``."""
+        self.clock.advance(seconds)
+
+    async def drain(self, *, limit: int = 10_000) -> Drained:
+        """Run everything that can run now, and what that enqueues. Retries and delays wait for ``advance``."""
+        total = Drained()
+        while True:
+            worker = await self._worker(limit - total.claimed)
+            await self._make_due(worker)
+            await worker.run()
+            for name in Drained.__dataclass_fields__:
+                setattr(total, name, getattr(total, name) + getattr(worker.health, name))
+            if worker.health.claimed == 0:
+                return total
+            if total.claimed >= limit:
+                raise AssertionError(f"{total.claimed} tasks ran and there are still more; does one enqueue itself?")
+
+    def drain_sync(self, *, limit: int = 10_000) -> Drained:
+        """``drain`` for tests that are ordinary functions."""
+        return self._portal.call(self.drain(limit=limit))
+
+    async def _worker(self, jobs: int) -> Worker:
+        queues = await inspect.known_queues(self.store, sorted(self.app.registry.queues()))
+        options = Options(queues=tuple(sorted(queues)), concurrency=10, sleep=0.01, stop_when_empty=True, max_jobs=jobs)
+        return self.app.worker(self.store, options, log=TaskLog(style="off"))
+
+    async def _make_due(self, worker: Worker) -> None:
+        """What the fleet's beat does over time, at once: schedules, expired leases, delays that are over."""
+        await prepare(worker)
+        await fire_schedules(worker)
+        await recover(worker)
+        beat = Beat(worker.id, "test", 0, worker.options.queues, worker.options.concurrency, 0, "test", {})
+        while (await self.store.tick(beat)).promoted:
+            pass
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def enqueued(self, kind: str | None = None) -> list[Task]:
+        """All tasks so far, in any state, oldest first."""
+        return self._find(Query(kind=kind, limit=PAGE))
+
+    def failures(self, kind: str | None = None) -> list[Task]:
+        """Tasks that ended as failed, oldest first."""
+        return self._find(Query(states=(State.FAILED,), kind=kind, limit=PAGE))
+
+    def get(self, task: Task | UUID | str) -> Task:
+        """A task as it is now."""
+        task_id = task.id if isinstance(task, Task) else UUID(str(task))
+        found = self._portal.call(self.store.get(task_id))
+        if found is None:
+            raise AssertionError(f"there is no task {task_id}")
+        return found
+
+    def assert_enqueued(self, kind: str, /, **payload: Any) -> Task:
+        """A task of this kind whose payload has these fields was enqueued; answers the newest such task."""
+        matching = [task for task in self.enqueued(kind) if _fits(task, payload)]
+        if not matching:
+            raise AssertionError(f"no {_named(kind, payload)} was enqueued; {self._instead(kind)}")
+        return matching[-1]
+
+    def assert_not_enqueued(self, kind: str, /, **payload: Any) -> None:
+        matching = [task for task in self.enqueued(kind) if _fits(task, payload)]
+        if matching:
+            raise AssertionError(f"{len(matching)} × {_named(kind, payload)} was enqueued:\n{_listed(matching)}")
+
+    def _find(self, query: Query) -> list[Task]:
+        return self._portal.call(_all(self.store, query))
+
+    def _instead(self, kind: str) -> str:
+        same = self.enqueued(kind)
+        if same:
+            return f"these {kind} were:\n{_listed(same)}"
+        others = self.enqueued()
+        return f"these tasks were:\n{_listed(others)}" if others else "nothing was enqueued at all"
+
+    def close(self) -> None:
+        self._portal.close()
+
+
+@asynccontextmanager
+async def using(app: App | None = None) -> AsyncIterator[TestKit]:
+    """Rebind an App (or make one) to an empty database in memory; afterwards it is what it was."""
+    chosen = app or App(MEMORY)
+    with _rebound(chosen):
+        kit = await _open(chosen)
+        try:
+            yield kit
+        finally:
+            await _close(kit)
+
+
+@contextmanager
+def using_sync(app: App | None = None) -> Iterator[TestKit]:
+    """``using`` for tests that are ordinary functions: ``app.sync.enqueue(…)``, ``kit.drain_sync()``."""
+    chosen = app or App(MEMORY)
+    with _rebound(chosen):
+        portal = Portal()
+        kit = portal.call(_open(chosen))
+        try:
+            yield kit
+        finally:
+            portal.call(_close(kit))
+            portal.close()
+
+
+@contextmanager
+def _rebound(app: App) -> Iterator[None]:
+    kept = app.url, app.settings, app._shared
+    # A kind that is declared for another application to handle stays queued, to be asserted on.
+    settings = app.settings.model_copy(update={"url": MEMORY, "unknown_kind": "leave", "worker_id": "test"})
+    app.url, app.settings, app._shared = MEMORY, settings, None
+    try:
+        yield
+    finally:
+        app.url, app.settings, app._shared = kept
+
+
+async def _open(app: App) -> TestKit:
+    store: Any = await app.store()
+    clock = Clock()
+    store.clock = clock
+    kit = TestKit(app, store, clock)
+    # Schedules are known from the start, so that the first `advance` can already make them due.
+    await prepare(app.worker(store, log=TaskLog(style="off")))
+    return kit
+
+
+async def _close(kit: TestKit) -> None:
+    await kit.store.close()
+    kit.close()
+
+
+async def _all(store: Store, query: Query) -> list[Task]:
+    found: list[Task] = []
+    while True:
+        page = await inspect.list_tasks(store, query)
+        found += page.tasks
+        if page.next_before is None:
+            return found[::-1]
+        query = Query(query.states, kind=query.kind, limit=query.limit, before=page.next_before)
+
+
+def _fits(task: Task, wanted: Mapping[str, Any]) -> bool:
+    given = task.payload if isinstance(task.payload, dict) else {}
+    return all(name in given and given[name] == value for name, value in wanted.items())
+
+
+def _named(kind: str, payload: Mapping[str, Any]) -> str:
+    fields = ", ".join(f"{name}={value!r}" for name, value in payload.items())
+    return f"{kind} with {fields}" if fields else kind
+
+
+def _listed(tasks: list[Task]) -> str:
+    lines = [f"  {task.kind} {json.dumps(task.payload, ensure_ascii=False)} ({task.state})" for task in tasks[:SHOWN]]
+    return "\n".join([*lines, f"  … and {len(tasks) - SHOWN} more"] if len(tasks) > SHOWN else lines)

@@ -1,0 +1,83 @@
+"""``--processes N``: worker processes side by side, started again when they crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+logger = logging.getLogger("redrive.supervisor")
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 30.0
+STABLE_AFTER = 60.0
+# Set for the children. Their standard input is a pipe that ends when this process does, however it dies.
+SUPERVISED = "REDRIVE_SUPERVISED"
+# A child that was started wrongly says so with this code; starting it again would not cure it.
+MISUSED = 2
+
+
+class Supervisor:
+    """One command per child. ``run`` ends when all children have: by themselves, or after ``stop``."""
+
+    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+        self._commands = commands
+        self._children: set[asyncio.subprocess.Process] = set()
+        self._stopping = asyncio.Event()
+        self.restarts = 0
+
+    async def run(self) -> list[int]:
+        """The last exit code of each child; a child that ended because it was told to counts as 0."""
+        return list(await asyncio.gather(*(self._keep(command) for command in self._commands)))
+
+    def stop(self) -> None:
+        """Pass the request on: children finish what they run within their grace period."""
+        self._stopping.set()
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: int) -> None:
+        for child in self._children:
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    async def _keep(self, command: Sequence[str]) -> int:
+        delay = FIRST_DELAY
+        while True:
+            started = time.monotonic()
+            code = await self._run_once(command)
+            if self._stopping.is_set() or code == 0:
+                return max(code, 0)
+            if code == MISUSED:
+                return code
+            delay = FIRST_DELAY if time.monotonic() - started > STABLE_AFTER else delay
+            logger.error(
+                "a worker process %s; starting it again in %.1f s", _ended(code), delay,
+                extra={"event": "worker.crashed", "exit_code": code},
+            )  # fmt: skip
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._stopping.wait()
+                    return 0
+            delay = min(delay * 2, LONGEST_DELAY)
+            self.restarts += 1
+
+    async def _run_once(self, command: Sequence[str]) -> int:
+        # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and comes from it once.
+        child = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.PIPE, start_new_session=True, env={**os.environ, SUPERVISED: "1"}
+        )
+        self._children.add(child)
+        if self._stopping.is_set():
+            child.terminate()
+        try:
+            return await child.wait()
+        finally:
+            self._children.discard(child)
+
+
+def _ended(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"

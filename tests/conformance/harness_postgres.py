@@ -1,0 +1,140 @@
+"""The conformance harness for PostgreSQL. Time passes by moving every timestamp in the tables into the past."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from redrive.kernel.store import Store
+from redrive.kernel.task import State
+from redrive.stores.postgres.store import PostgresStore
+from redrive.testing.conformance.harness import Cost, Harness, Totals
+
+SHIFT = """
+select format('update %I.%I set %s', table_schema, table_name,
+  string_agg(format('%1$I = %1$I - $1::interval', column_name), ', '))
+from information_schema.columns c join information_schema.tables t using (table_schema, table_name)
+where table_schema = 'redrive' and data_type = 'timestamp with time zone' and table_name <> 'migration'
+  and t.table_type = 'BASE TABLE' and table_name not like 'history\\_%'
+group by table_schema, table_name
+"""
+# Counters of this session that are not yet in pg_stat: the difference within a transaction is exact on every version.
+WORK = """
+select coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint as visited,
+  json_object_agg(c.relname, pg_stat_get_xact_numscans(c.oid)) filter (where c.relkind = 'r') as scans
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'redrive' and c.relkind in ('r', 'i') and c.relname ~ '^(task|history|attempt|dead|idem)'
+"""
+
+
+class PostgresHarness(Harness):
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._stores: list[PostgresStore] = []
+        self._shifts: list[str] = []
+        self._admin: Any = None
+        self.store = self._make()
+
+    def _make(self) -> PostgresStore:
+        store = PostgresStore(self.url)
+        self._stores.append(store)
+        return store
+
+    async def connection(self) -> Any:
+        if self._admin is None:
+            self._admin = await asyncpg.connect(self.url)
+        return self._admin
+
+    async def another(self) -> Store:
+        return self._make()
+
+    async def advance(self, seconds: float) -> None:
+        admin = await self.connection()
+        by = timedelta(seconds=seconds)
+        if not self._shifts:
+            self._shifts = [row[0] for row in await admin.fetch(SHIFT)]
+        async with admin.transaction():
+            for shift in self._shifts:
+                await admin.execute(shift, by)
+        for store in self._stores:
+            if store._checked_to is not None:
+                store._checked_to -= by
+
+    async def stock(self, count: int, state: State, *, kind: str, queue: str = "default") -> None:
+        admin = await self.connection()
+        if state in (State.COMPLETED, State.CANCELLED):
+            await admin.execute(
+                f"insert into redrive.history (id, finished_at, created_at, state, attempt_count, max_attempts, replay_count,"
+                f" priority, kind, queue) select gen_random_uuid(), clock_timestamp(), clock_timestamp(), '{state}', 1, 3, 0,"
+                f" 0, '{kind}', '{queue}' from generate_series(1, {count})"
+            )
+        else:
+            await admin.execute(
+                f"insert into redrive.task (id, created_at, position, state, next_attempt_at, lease_token, lease_expires_at,"
+                f" max_attempts, kind, queue, lane, payload)"
+                f" select redrive.new_id(), clock_timestamp(),"
+                f" {'nextval($$redrive.position$$)' if state is State.QUEUED else '0'}, '{state}',"
+                f" {'clock_timestamp() + interval $$1 day$$' if state is State.DELAYED else 'null'},"
+                f" {'gen_random_uuid()' if state is State.RUNNING else 'null'},"
+                f" {'clock_timestamp() + interval $$1 day$$' if state is State.RUNNING else 'null'}, 3, '{kind}', '{queue}',"
+                f" coalesce((select k.kind from redrive.kind k where k.kind = '{kind}'), ''), '{{}}'"
+                f" from generate_series(1, {count})"
+            )
+        await admin.execute(f"insert into redrive.total_delta (queue, kind, {state}) values ('{queue}', '{kind}', {count})")
+
+    async def tally(self) -> Totals:
+        rows = await (await self.connection()).fetch(
+            "select queue, kind, state::text, count(*) from redrive.v_tasks group by 1, 2, 3"
+        )
+        return {(queue, kind, State(state)): n for queue, kind, state, n in rows}
+
+    async def sql(self, text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await (await self.connection()).fetch(text)]
+
+    @asynccontextmanager
+    async def measure(self, store: Store) -> AsyncIterator[Cost]:
+        assert isinstance(store, PostgresStore)
+        cost = Cost()
+        async with store.pool.connection() as connection:
+
+            def note(query: Any) -> None:
+                # Transaction control costs a round trip as well; our own look at the counters does not count.
+                if "pg_stat_get_xact" not in query.query:
+                    cost.statements.append(re.sub(r"\s+", " ", query.query).strip())
+
+            @asynccontextmanager
+            async def lend() -> AsyncIterator[Any]:
+                yield connection
+
+            connection.add_query_logger(note)
+            transaction = connection.transaction()
+            borrowed = store.pool.connection
+            store.pool.connection = lend  # type: ignore[method-assign]
+            await transaction.start()
+            before = await connection.fetchrow(WORK)
+            await asyncio.sleep(0)  # loggers are called on the loop's next turn
+            cost.statements.clear()
+            try:
+                yield cost
+            finally:
+                await asyncio.sleep(0)
+                connection.remove_query_logger(note)
+                store.pool.connection = borrowed  # type: ignore[method-assign]
+                after = await connection.fetchrow(WORK)
+                cost.rows = after["visited"] - before["visited"]
+                earlier = json.loads(before["scans"])
+                cost.scans = [table for table, n in json.loads(after["scans"]).items() if n > earlier[table]]
+                await transaction.commit()
+
+    async def close(self) -> None:
+        for store in self._stores:
+            await store.close()
+        if self._admin is not None:
+            await self._admin.close()

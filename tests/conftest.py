@@ -1,0 +1,92 @@
+"""What all tests share: the run's PostgreSQL, a database per test, a wire that can be cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests import cluster
+from tests.databases import Databases, drop_template
+from tests.proxy import Proxy
+
+_run = pytest.StashKey[Any]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.stash[_run] = cluster.begin_run()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    run = config.stash.get(_run, None)
+    if run is None:
+        return
+    if os.environ.get("REDRIVE_TEST_POSTGRES_URL") and (run[0] / "template").exists():
+        with suppress(Exception):
+            drop_template()
+    cluster.end_run(run)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def databases() -> Iterator[Databases]:
+    """The shared server. Skips when this machine has no PostgreSQL at all."""
+    try:
+        found = Databases()
+    except cluster.NoPostgres as error:
+        pytest.skip(str(error))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def database(databases: Databases) -> Iterator[str]:
+    """The name of a migrated database of this test's own."""
+    with databases.fresh() as name:
+        yield name
+
+
+@pytest.fixture
+def postgres_url(databases: Databases, database: str) -> str:
+    return databases.url(database)
+
+
+@pytest.fixture
+def empty_postgres_url(databases: Databases) -> Iterator[str]:
+    """A database without a redrive schema."""
+    with databases.fresh(empty=True) as name:
+        yield databases.url(name)
+
+
+@pytest.fixture
+def proxy(databases: Databases, database: str) -> Iterator[Proxy]:
+    """A wire to the run's server; ``proxied_url`` goes through it."""
+    parts = urlsplit(databases.url(database))
+    with Proxy(parts.hostname or "127.0.0.1", parts.port or 5432) as wire:
+        yield wire
+
+
+@pytest.fixture
+def proxied_url(databases: Databases, database: str, proxy: Proxy) -> str:
+    parts = urlsplit(databases.url(database))
+    return parts._replace(netloc=f"{parts.username or 'postgres'}@127.0.0.1:{proxy.port}").geturl()
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[cluster.Cluster]:
+    """A server of this test's own, to stop, crash and start again."""
+    try:
+        own = cluster.private_cluster()
+    except cluster.NoPostgres as error:
+        pytest.skip(str(error))
+    yield own
+    own.remove()

@@ -1,0 +1,87 @@
+"""One database for each test, copied from a migrated template."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import psycopg
+
+from redrive.stores.postgres.store import PostgresStore
+from tests.cluster import locked, shared_server
+
+
+class Databases:
+    """The run's server, seen from one test process."""
+
+    def __init__(self) -> None:
+        server = shared_server()
+        self._server_url, self.template = server["url"], server["template"]
+        self._admin = psycopg.connect(self._server_url, autocommit=True)
+        with locked("template") as path:
+            if not path.read_text():
+                self._admin.execute(f"create database {self.template}")
+                _in_thread(self._migrate())
+                path.write_text("migrated")
+
+    def url(self, name: str, *, user: str | None = None) -> str:
+        parts = urlsplit(self._server_url)
+        netloc = parts.netloc if user is None else f"{user}@{parts.netloc.rsplit('@', 1)[-1]}"
+        return urlunsplit(parts._replace(path=f"/{name}", netloc=netloc))
+
+    @contextmanager
+    def fresh(self, *, template: str | None = None, empty: bool = False) -> Iterator[str]:
+        """The name of a new database: a copy of the migrated template, or ``empty``."""
+        name = f"redrive_{uuid4().hex[:16]}"
+        source = "template0" if empty else template or self.template
+        self._admin.execute(f"create database {name} template {source}")
+        try:
+            yield name
+        finally:
+            self._admin.execute(f"drop database if exists {name} with (force)")
+
+    @contextmanager
+    def role(self, name: str) -> Iterator[str]:
+        """A login role with no rights. Roles belong to the whole server, so its name is made unique."""
+        unique = f"{name}_{uuid4().hex[:8]}"
+        self._admin.execute(f"create role {unique} login")
+        try:
+            yield unique
+        finally:
+            self._admin.execute(f"drop role {unique}")
+
+    def close(self) -> None:
+        self._admin.close()
+
+    async def _migrate(self) -> None:
+        store = PostgresStore(self.url(self.template))
+        await store.migrations.up()
+        await store.close()
+
+
+def drop_template() -> None:
+    """At the end of a run on somebody else's server: leave nothing behind."""
+    server = shared_server()
+    with psycopg.connect(server["url"], autocommit=True) as admin:
+        admin.execute(f"drop database if exists {server['template']} with (force)")
+
+
+def _in_thread(work: object) -> None:
+    """Fixtures may be set up while a loop runs in this thread."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work)  # type: ignore[arg-type]
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]

@@ -1,0 +1,200 @@
+"""The application that fault tests run: kinds that do one thing each, and write down that they did.
+
+What a handler did is recorded in a table of its own (``effects.db`` in the directory named by ``FAULT_DIR``), never in
+the store under test: the record must survive whatever happens to the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+from redrive import App, Context, Retry, Snooze
+
+DIRECTORY = Path(os.environ.get("FAULT_DIR", "."))
+SCHEMA = "create table if not exists effect (task_id text, attempt integer, what text, pid integer, at real)"
+
+app = App()
+
+
+def effects() -> sqlite3.Connection:
+    connection = sqlite3.connect(DIRECTORY / "effects.db", timeout=60, isolation_level=None)
+    connection.execute("pragma synchronous = off")
+    return connection
+
+
+def record(ctx: Context, what: str) -> None:
+    connection = effects()
+    try:
+        connection.execute(
+            "insert into effect values (?, ?, ?, ?, ?)", (str(ctx.task_id), ctx.attempt, what, os.getpid(), time.time())
+        )
+    finally:
+        connection.close()
+
+
+def opened(ctx: Context, name: str) -> bool:
+    """The test opened this gate, for everybody or for this worker alone."""
+    return (DIRECTORY / f"go-{name}").exists() or (DIRECTORY / f"go-{name}-{ctx.worker_id}").exists()
+
+
+@app.task("QUICK", backoff_base=0.05)
+async def quick(ctx: Context, n: int = 0) -> int:
+    record(ctx, "start")
+    record(ctx, "end")
+    return n
+
+
+@app.task("SHORT")
+async def short(ctx: Context, n: int = 0, seconds: float = 0.02) -> int:
+    """Long enough to be caught running, short enough to be many."""
+    record(ctx, "start")
+    await asyncio.sleep(seconds)
+    record(ctx, "end")
+    return n
+
+
+@app.task("GATED")
+async def gated(ctx: Context, name: str = "all") -> str:
+    """Runs until the test opens the gate."""
+    record(ctx, "start")
+    while not opened(ctx, name):
+        await asyncio.sleep(0.01)
+    record(ctx, "end")
+    return name
+
+
+@app.task("SNOOZED")
+async def snoozed(ctx: Context, name: str = "all") -> str:
+    """Snoozes at the open gate, and completes the second time."""
+    if ctx.state is None:
+        record(ctx, "start")
+        while not opened(ctx, name):
+            await asyncio.sleep(0.01)
+        raise Snooze(0.2, state="seen")
+    record(ctx, "start")
+    record(ctx, "end")
+    return str(ctx.state)
+
+
+@app.task("FAILING", backoff_base=0.05, backoff_max=0.05)
+async def failing(ctx: Context, name: str = "all") -> int:
+    """Fails at the open gate, and completes the second time."""
+    record(ctx, "start")
+    while not opened(ctx, name):
+        await asyncio.sleep(0.01)
+    if ctx.attempt == 1:
+        raise RuntimeError("fails the first time")
+    record(ctx, "end")
+    return ctx.attempt
+
+
+@app.task("GATED_THREAD")
+def gated_thread(ctx: Context, name: str = "all") -> str:
+    """A ``def`` handler that listens to ``ctx.cancelled``."""
+    record(ctx, "start")
+    while not opened(ctx, name):
+        if ctx.cancelled:
+            record(ctx, "stopped")
+            raise RuntimeError("stopped as asked")
+        time.sleep(0.01)
+    record(ctx, "end")
+    return name
+
+
+@app.task("BLOCKED")
+def blocked(ctx: Context, name: str = "all") -> str:
+    """A ``def`` handler that listens to nobody."""
+    record(ctx, "start")
+    while not opened(ctx, name):
+        time.sleep(0.01)
+    record(ctx, "end")
+    return "too late"
+
+
+@app.task("STUBBORN")
+async def stubborn(ctx: Context, name: str = "all") -> str:
+    """Swallows its cancellation."""
+    record(ctx, "start")
+    while not opened(ctx, name):
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            record(ctx, "swallowed")
+    record(ctx, "end")
+    return "too late"
+
+
+@app.task("SPIN", isolation="process", backoff_base=0.01, backoff_max=0.01)
+def spin(ctx: Context) -> None:
+    record(ctx, "start")
+    while True:
+        pass
+
+
+@app.task("EXIT", isolation="process", backoff_base=0.01, backoff_max=0.01)
+def leave(ctx: Context) -> None:
+    record(ctx, "start")
+    os._exit(3)
+
+
+@app.task("ECHO", isolation="process")
+def echo(ctx: Context, text: str = "") -> int:
+    record(ctx, "start")
+    record(ctx, "end")
+    return len(text)
+
+
+@app.task("FAIL", backoff_base=0.01, backoff_max=0.01)
+async def fail(ctx: Context) -> None:
+    record(ctx, "start")
+    raise RuntimeError("fails on purpose")
+
+
+@app.task("FLAKY", backoff_base=0.05, backoff_max=0.1)
+async def flaky(ctx: Context, times: int = 1) -> int:
+    record(ctx, "start")
+    if ctx.attempt <= times:
+        raise Retry("not yet", after=0.05)
+    record(ctx, "end")
+    return ctx.attempt
+
+
+@app.task("SNOOZER")
+async def snoozer(ctx: Context, seconds: float = 0.3) -> str:
+    record(ctx, "start")
+    if ctx.state is None:
+        raise Snooze(seconds, state="seen")
+    record(ctx, "end")
+    return str(ctx.state)
+
+
+@app.task("LIMITED")
+async def limited(ctx: Context, seconds: float = 0.03) -> None:
+    """For quotas and rates: the interval is written in the store's own database, with the store's clock."""
+    record(ctx, "start")
+    await _mark(ctx, "start")
+    await asyncio.sleep(seconds)
+    await _mark(ctx, "end")
+    record(ctx, "end")
+
+
+async def _mark(ctx: Context, what: str) -> None:
+    args: tuple[Any, ...] = (str(ctx.task_id), ctx.attempt, what)
+    if not app.url.startswith("postgresql"):
+        return  # SQLite's clock is this machine's: ``record`` already has it
+    import asyncpg
+
+    connection = await asyncpg.connect(app.url)
+    try:
+        await connection.execute("insert into public.mark values ($1, $2, $3, clock_timestamp())", *args)
+    finally:
+        await connection.close()
+
+
+if schedule := os.environ.get("FAULT_SCHEDULE"):
+    app.periodic("QUICK", cron=schedule, name="quick", missed=os.environ.get("FAULT_MISSED", "coalesce"))

@@ -1,0 +1,346 @@
+"""What fault tests share: worker processes whose log can be waited for, and the books that must balance at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+import psycopg
+
+from redrive import App, Task
+from redrive.kernel.task import State
+from redrive.settings import load_settings
+from tests.faults import fault_app
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 40.0
+Event = dict[str, Any]
+
+
+def until(condition: Callable[[], Any], what: str, timeout: float = PATIENCE) -> Any:
+    """Look until it is so. For facts that nobody announces; whatever is logged is awaited by ``wait_for``."""
+    give_up = time.monotonic() + timeout
+    while not (found := condition()):
+        if time.monotonic() > give_up:
+            raise AssertionError(f"still not so after {timeout:g} s: {what}")
+        time.sleep(0.02)
+    return found
+
+
+class WorkerProcess:
+    """A worker in a process of its own, its log lines read as they come."""
+
+    def __init__(self, world: World, name: str, environment: dict[str, str], command: list[str]) -> None:
+        self.name = name
+        self.events: list[Event] = []
+        self._news = threading.Condition()
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env={**world.environment, "TASK_WORKER_ID": name, **environment},
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = {"event": "raw", "text": line.rstrip()}
+            with self._news:
+                self.events.append(event)
+                self._news.notify_all()
+        with self._news:
+            self.events.append({"event": "end"})
+            self._news.notify_all()
+
+    def wait_for(
+        self, event: str, *, count: int = 1, since: int = 0, timeout: float = PATIENCE, **fields: Any
+    ) -> list[Event]:
+        """Block until the log has ``count`` such events (after position ``since``)."""
+
+        def found() -> list[Event]:
+            return self.logged(event, since=since, **fields)
+
+        with self._news:
+            done = self._news.wait_for(lambda: len(found()) >= count or self._ended(event), timeout)
+            if not done or len(found()) < count:
+                raise AssertionError(f"{self.name} did not log {count} x {event} {fields}; it logged:\n{self.tail()}")
+            return found()
+
+    def _ended(self, event: str) -> bool:
+        return event != "end" and bool(self.events) and self.events[-1]["event"] == "end"
+
+    def logged(self, event: str, *, since: int = 0, **fields: Any) -> list[Event]:
+        wanted = {name: str(value) if isinstance(value, UUID) else value for name, value in fields.items()}
+        return [
+            found for found in self.events[since:]
+            if found["event"] == event and all(found.get(k) == v for k, v in wanted.items())
+        ]  # fmt: skip
+
+    @property
+    def mark(self) -> int:
+        return len(self.events)
+
+    def tail(self, lines: int = 60) -> str:
+        return "\n".join(json.dumps(event) for event in self.events[-lines:])
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9; returns when it is dead."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def stop(self, timeout: float = PATIENCE) -> int:
+        """SIGTERM; answers the exit code."""
+        if self.process.poll() is None:
+            self.send(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} does not end; it logged:\n{self.tail()}") from None
+        self._reader.join(timeout)
+        return code
+
+    @property
+    def health(self) -> Event:
+        """The counters of a worker that has ended."""
+        return self.wait_for("worker.health")[-1]
+
+    def cpu_seconds(self) -> float:
+        times = psutil.Process(self.pid).cpu_times()
+        return times.user + times.system
+
+
+class World:
+    """One store, its application, and the workers of one test."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url = url
+        self.directory = directory
+        self.postgres = url.startswith("postgresql")
+        self.workers: list[WorkerProcess] = []
+        self.app = App(url, settings=load_settings(url=url))
+        # The same kinds as the workers have, on this test's store.
+        self.app.registry = fault_app.app.registry
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("TASK_WORKER", "REDRIVE", "FAULT", "PG"))},
+            "REDRIVE_URL": url, "REDRIVE_LOG": "json", "FAULT_DIR": str(directory), "REDRIVE_APP": "tests.faults.fault_app:app",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+            "TASK_WORKER_LEASE_MS": "2000", "TASK_WORKER_INTERVAL_MS": "200", "TASK_WORKER_GRACE_MS": "2000",
+        }  # fmt: skip
+        with contextlib.closing(sqlite3.connect(directory / "effects.db")) as connection:
+            connection.execute("pragma journal_mode = wal")
+            connection.execute(fault_app.SCHEMA)
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+
+    def worker(
+        self, name: str | None = None, *, url: str | None = None, constants: dict[str, Any] | None = None, skew: float = 0,
+        file_limit: int | None = None, env: dict[str, str] | None = None, ready: bool = True, **options: Any,
+    ) -> WorkerProcess:  # fmt: skip
+        """Start one. ``ready`` waits until it has beaten once, so that nothing of what follows is its start-up."""
+        given = {"options": {"sleep": 0.2, **options}, "constants": constants or {}, "skew": skew, "file_limit": file_limit}
+        environment = {**(env or {}), **({"REDRIVE_URL": url} if url else {})}
+        command = [sys.executable, "-m", "tests.faults.runner", json.dumps(given)]
+        label = name or f"w{len(self.workers) + 1}"
+        worker = WorkerProcess(self, label, environment, command)
+        self.workers.append(worker)
+        if ready:
+            self.wait_alive(worker)
+        return worker
+
+    def wait_alive(self, worker: WorkerProcess) -> None:
+        schema = "redrive." if self.postgres else ""
+
+        def beaten() -> bool:
+            if worker.process.poll() is not None:
+                raise AssertionError(f"{worker.name} ended with {worker.process.returncode}:\n{worker.tail()}")
+            return bool(self.sql(f"select 1 from {schema}worker where id = '{worker.name}'"))
+
+        until(beaten, f"{worker.name} beats")
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.process.poll() is None:
+                worker.process.kill()
+            worker.process.wait(10)
+            if worker.process.stderr is not None:
+                worker._reader.join(10)
+                worker.process.stderr.close()
+        self.app.sync._portal.call(self._close_stores())
+        self.app.sync.close()
+
+    async def _close_stores(self) -> None:
+        for store in [self.app._shared, *self.app._stores.values()]:
+            if store is not None:
+                await store.close()
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    def enqueue(self, kind: str, payload: Any = None, **options: Any) -> Task:
+        return self.app.sync.enqueue(kind, payload, **options)
+
+    def enqueue_many(self, kind: str, count: int, **options: Any) -> list[UUID]:
+        tasks = self.app.sync.enqueue_many([{"kind": kind, **options} for _ in range(count)])
+        return [task.id for task in tasks]
+
+    def get(self, task: Task | UUID) -> Task:
+        found = self.app.sync.get(task.id if isinstance(task, Task) else task)
+        assert found is not None, f"{task} is not found"
+        return found
+
+    def wait_state(self, task: Task | UUID, *states: State, timeout: float = PATIENCE) -> Task:
+        give_up = time.monotonic() + timeout
+        while (found := self.get(task)).state not in states:
+            if time.monotonic() > give_up:
+                logs = "\n".join(f"--- {w.name}\n{w.tail(30)}" for w in self.workers)
+                raise AssertionError(f"the task is still {found.state}, not {states}; {found}\n{logs}")
+            time.sleep(0.02)
+        return found
+
+    def wait_completed(self, ids: Iterable[UUID], timeout: float = PATIENCE) -> None:
+        self.wait_all(ids, {"completed"}, timeout)
+
+    def wait_all(self, ids: Iterable[UUID], states: set[str], timeout: float = PATIENCE) -> None:
+        wanted = {str(task_id) for task_id in ids}
+        give_up = time.monotonic() + timeout
+        while left := [(i, s) for i, s in self.states().items() if i in wanted and s not in states]:
+            if time.monotonic() > give_up:
+                logs = "\n".join(f"--- {w.name}\n{w.tail(30)}" for w in self.workers)
+                raise AssertionError(f"{len(left)} of {len(wanted)} tasks are not {states}: {left[:5]}\n{logs}")
+            time.sleep(0.05)
+
+    def open(self, name: str = "all") -> None:
+        (self.directory / f"go-{name}").touch()
+
+    def expire_lease(self, task: Task) -> None:
+        """As if the lease had run out: moves its end into the past, nothing else."""
+        if self.postgres:
+            when = "clock_timestamp() - interval '1 ms'"
+        else:
+            when = str(int((time.time() - 0.001) * 1_000_000))
+        self.sql(f"update {self._view('task')} set lease_expires_at = {when} where id = '{task.id}'")
+
+    def timeline(self, task: Task | UUID) -> Any:
+        async def look() -> Any:
+            return await (await self.app.store()).timeline(task.id if isinstance(task, Task) else task)
+
+        return self.app.sync._portal.call(look())
+
+    # -- the books -------------------------------------------------------------------------------------------------
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        """Ask the store's database directly."""
+        if self.postgres:
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                cursor = connection.execute(text.encode())
+                return cursor.fetchall() if cursor.description else []
+        with contextlib.closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
+            return connection.execute(text).fetchall()
+
+    @property
+    def path(self) -> Path:
+        return Path(self.url.removeprefix("sqlite:///"))
+
+    def _view(self, name: str) -> str:
+        return f"redrive.{name}" if self.postgres else name
+
+    def states(self) -> dict[str, str]:
+        rows = self.sql(f"select id, state from {self._view('v_tasks')}")
+        assert len({row[0] for row in rows}) == len(rows), "a task is in two places"
+        return {str(_uuid(task_id)): str(state) for task_id, state in rows}
+
+    def effects(self, what: str | None = None) -> list[tuple[str, int, str, int, float]]:
+        """(task id, attempt, what, pid, at), in the order they happened."""
+        with contextlib.closing(sqlite3.connect(self.directory / "effects.db", timeout=60)) as connection:
+            rows = connection.execute("select * from effect order by rowid").fetchall()
+        return [row for row in rows if what is None or row[2] == what]
+
+    def wait_effect(self, task: Task, what: str, count: int = 1) -> list[Any]:
+        def found() -> list[Any]:
+            mine = [row for row in self.effects(what) if row[0] == str(task.id)]
+            return mine if len(mine) >= count else []
+
+        rows: list[Any] = until(found, f"{count} x {what!r} by {task.kind}")
+        return rows
+
+    def account(self, acknowledged: Iterable[UUID], *, handed_back: Counter[str] | None = None) -> Counter[str]:
+        """Every acknowledged task is in exactly one place, nobody invented any, no handler ran more often than the
+        task has attempts (plus the runs that were handed back), and the totals say what the rows say.
+
+        Answers how many are in each state."""
+        ids = {str(task_id) for task_id in acknowledged}
+        states = self.states()
+        assert set(states) >= ids, f"lost: {sorted(ids - set(states))}"
+        assert set(states) <= ids, f"never enqueued: {sorted(set(states) - ids)}"
+        self.check_totals()
+        attempts = {
+            str(_uuid(task_id)): number
+            for task_id, number in self.sql(f"select id, attempt_count from {self._view('v_tasks')}")
+        }
+        runs = Counter(row[0] for row in self.effects("start"))
+        finished = Counter(row[0] for row in self.effects("end"))
+        for task_id, count in runs.items():
+            allowed = attempts[task_id] + (handed_back or Counter())[task_id]
+            assert count <= allowed, f"{task_id} ran {count} times with {attempts[task_id]} attempts"
+        for task_id in ids:
+            if states[task_id] == "completed":
+                assert finished[task_id] >= 1, f"{task_id} is completed but never ran to its end"
+        return Counter(states.values())
+
+    def check_totals(self) -> None:
+        columns = [state.value for state in State]
+        kept: Counter[tuple[str, str, str]] = Counter()
+        for row in self.sql(f"select queue, kind, {', '.join(columns)} from {self._view('v_counts')}"):
+            for state, number in zip(columns, row[2:], strict=True):
+                if number:
+                    kept[row[0], row[1], state] = int(number)
+        real = Counter(
+            (queue, kind, str(state)) for queue, kind, state in self.sql(f"select queue, kind, state from {self._view('v_tasks')}")
+        )
+        assert kept == real, f"totals {dict(kept)} are not the rows {dict(real)}"
+
+
+def _uuid(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(bytes=value) if isinstance(value, bytes) else UUID(value)
+
+
+def handed_back(*workers: WorkerProcess) -> Counter[str]:
+    """How often each task was given back without using up its attempt, by what the workers logged."""
+    return Counter(
+        event["task_id"] for worker in workers for event in worker.events
+        if event["event"] == "task.requeued" and event.get("error_code") is None
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def world(url: str, directory: Path) -> Iterator[World]:
+    made = World(url, directory)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,90 @@
+"""One worker process for fault tests: ``python -m tests.faults.runner '{"options": {}, "constants": {}, "skew": 0}'``.
+
+The same as ``redrive work``, plus what a command line has no business offering: shortened time-outs, and a wrong clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from typing import Any
+
+
+def skew_clock(seconds: float) -> None:
+    """This process believes that it is another time. (The monotonic clock stays: no wrong clock changes that one.)"""
+    real_time, real_ns, real = time.time, time.time_ns, datetime.datetime
+    time.time = lambda: real_time() + seconds
+    time.time_ns = lambda: real_ns() + int(seconds * 1e9)
+
+    class Kind(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, real)
+
+    class Shifted(real, metaclass=Kind):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return real.now(tz) + datetime.timedelta(seconds=seconds)
+
+    datetime.datetime = Shifted  # type: ignore[misc]
+
+
+async def work(options: dict[str, Any]) -> None:
+    from redrive.settings import Options
+    from tests.faults.fault_app import app
+
+    worker = app.worker(await app.store() if app.url.startswith("sqlite") else _unopened(app), Options(**options))
+    seen = 0
+
+    def on_signal() -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            os._exit(130)
+        worker.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    await worker.run()
+    await worker.store.close()
+    print(json.dumps({"event": "worker.health", **worker.health.as_dict()}), file=sys.stderr, flush=True)
+    os._exit(0)  # a handler that ignores being stopped must not keep the process alive
+
+
+def _unopened(app: Any) -> Any:
+    """A worker waits for its store by itself; opening it here would not."""
+    from redrive.stores import make_store
+
+    return make_store(app.url)
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    import pydantic_settings  # noqa: F401 (built before the clock is replaced: pydantic looks at datetime's identity)
+
+    if given.get("skew"):
+        skew_clock(given["skew"])
+    for name, value in given.get("constants", {}).items():
+        module, constant = name.rsplit(".", 1)
+        found = importlib.import_module(module)
+        if not hasattr(found, constant):
+            sys.exit(f"{name} does not exist: the test shortens a constant that is gone")
+        setattr(found, constant, value)
+    if given.get("file_limit"):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (given["file_limit"], resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    from redrive.observe.logs import configure
+
+    configure("json")
+    asyncio.run(work(given.get("options", {})))
+
+
+if __name__ == "__main__":
+    main()

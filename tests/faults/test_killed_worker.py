@@ -1,0 +1,68 @@
+"""A worker dies without a word: its lease runs out, somebody else goes on, nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.kernel.task import State
+from tests.faults.harness import World
+
+pytestmark = pytest.mark.faults
+
+
+def test_another_worker_completes_what_a_killed_one_held(store: World) -> None:
+    task = store.enqueue("GATED")
+    others = store.enqueue_many("QUICK", 20)
+    first = store.worker("first", concurrency=2)
+    first.wait_for("task.claimed", task_id=task.id)
+    store.wait_effect(task, "start")
+    first.kill()
+    store.open()
+    second = store.worker("second", concurrency=4)
+    done = store.wait_state(task, State.COMPLETED)
+    assert done.attempt_count == 2
+    assert store.timeline(task).attempts[0].reason == "lease_expired"
+    assert second.logged("task.recovered", task_id=task.id, held_by="first")
+    store.wait_completed(others)
+    assert store.account([task.id, *others]) == {"completed": 21}
+
+
+def test_a_crash_uses_up_the_last_attempt(store: World) -> None:
+    task = store.enqueue("GATED", max_attempts=1)
+    first = store.worker("first")
+    store.wait_effect(task, "start")
+    first.kill()
+    store.open()
+    store.worker("second")
+    dead = store.wait_state(task, State.FAILED)
+    assert (dead.error_reason, dead.attempt_count) == ("lease_expired", 1)
+    [letter] = store.timeline(task).dead_letters
+    assert (letter.reason, letter.error_reason) == ("max_attempts_exceeded", "lease_expired")
+    assert store.account([task.id]) == {"failed": 1}
+    assert len(store.effects("start")) == 1
+
+
+def test_a_killed_worker_takes_its_handler_processes_with_it(postgres: World) -> None:
+    """An orphan would go on beside the next attempt, for ever if it spins."""
+    import psutil
+
+    from tests.faults.harness import until
+
+    task = postgres.enqueue("SPIN", max_attempts=1)
+    first = postgres.worker("first")
+    [(_, _, _, pid, _)] = postgres.wait_effect(task, "start")
+    assert psutil.pid_exists(pid)
+    first.kill()
+    until(lambda: not _runs(pid), "the handler's process is gone")
+    postgres.worker("second")
+    postgres.wait_state(task, State.FAILED)
+    assert postgres.account([task.id]) == {"failed": 1}
+
+
+def _runs(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

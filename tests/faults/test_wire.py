@@ -1,0 +1,145 @@
+"""The wire between worker and database: cut, half-open, or deaf at the worst moment."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.kernel.task import State
+from redrive.stores.postgres import listener
+from tests.faults.harness import World, until
+from tests.proxy import Proxy
+
+pytestmark = pytest.mark.faults
+LONG = {"TASK_WORKER_LEASE_MS": "600000"}
+# The real ones are checked below; nobody wants to wait for them in a test.
+SHORT = {
+    "redrive.stores.postgres.pool.COMMAND_TIMEOUT": 0.8,
+    "redrive.stores.postgres.pool.CONNECT_TIMEOUT": 0.8,
+    "redrive.stores.postgres.listener.ECHO_EVERY": 0.2,
+    "redrive.stores.postgres.listener.ECHO_TIMEOUT": 0.4,
+    "redrive.worker.outage.LONGEST_DELAY": 0.5,
+}
+
+
+def test_an_outcome_survives_a_wire_cut_between_run_and_settle(postgres: World, wire: tuple[Proxy, str]) -> None:
+    proxy, url = wire
+    task = postgres.enqueue("GATED", max_attempts=1)
+    worker = postgres.worker(url=url, env=LONG)
+    postgres.wait_effect(task, "start")
+    proxy.refuse()
+    proxy.cut()
+    postgres.open()
+    postgres.wait_effect(task, "end")
+    worker.wait_for("store.unavailable")
+    assert postgres.get(task).state is State.RUNNING
+    proxy.restore()
+    worker.wait_for("store.recovered")
+    worker.wait_for("task.completed", task_id=task.id)
+    assert worker.stop() == 0
+    assert worker.health["lost"] == 0
+    assert len(postgres.effects("start")) == 1
+    assert postgres.account([task.id]) == {"completed": 1}
+
+
+@pytest.mark.parametrize("kind", ["GATED", "SNOOZED", "FAILING"])
+def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_repeated(
+    postgres: World, wire: tuple[Proxy, str], kind: str
+) -> None:
+    """The settle lands and the claim in the same transaction too; the worker hears of neither."""
+    proxy, url = wire
+    task = postgres.enqueue(kind, max_attempts=3)
+    worker = postgres.worker(url=url, env=LONG)
+    postgres.wait_effect(task, "start")
+    following = [postgres.enqueue("QUICK", max_attempts=1).id for _ in range(3)]
+    proxy.swallow_answers()
+    postgres.open()
+    until(lambda: postgres.get(task).state is not State.RUNNING, "the settle has landed")
+    until(lambda: "running" in {postgres.states()[str(i)] for i in following}, "so has the claim")
+    proxy.cut()
+    proxy.restore()
+    postgres.wait_state(task, State.COMPLETED)
+    postgres.wait_completed(following)
+    assert worker.stop() == 0
+    assert not worker.logged("task.lease_lost"), worker.tail()
+    assert worker.health["lost"] == 0
+    runs = [row for row in postgres.effects("start") if row[0] == str(task.id)]
+    assert len(runs) == {"GATED": 1, "SNOOZED": 2, "FAILING": 2}[kind]
+    assert postgres.get(task).attempt_count == {"GATED": 1, "SNOOZED": 1, "FAILING": 2}[kind]
+    assert {postgres.get(task_id).attempt_count for task_id in following} == {1}
+    snoozes = {"SNOOZED": {str(task.id): 1}}.get(kind)
+    from collections import Counter
+
+    assert postgres.account([task.id, *following], handed_back=Counter(snoozes)) == {"completed": 4}
+
+
+def test_a_half_open_connection_is_noticed(postgres: World, wire: tuple[Proxy, str]) -> None:
+    proxy, url = wire
+    gated = postgres.enqueue("GATED", max_attempts=1)
+    spinning = postgres.enqueue("SPIN", max_attempts=1, timeout=3)
+    worker = postgres.worker(url=url, env=LONG, constants=SHORT, concurrency=4)
+    postgres.wait_effect(gated, "start")
+    postgres.wait_effect(spinning, "start")
+    proxy.black_hole()
+    postgres.open()
+    worker.wait_for("store.unavailable")
+    late = [postgres.enqueue("QUICK").id for _ in range(5)]
+    proxy.restore()
+    worker.wait_for("store.recovered")
+    postgres.wait_completed([gated.id, *late])
+    dead = postgres.wait_state(spinning, State.FAILED)
+    assert dead.error_reason == "timeout"
+    assert worker.stop() == 0
+    assert worker.health["lost"] == 0
+    assert postgres.account([gated.id, spinning.id, *late]) == {"completed": 6, "failed": 1}
+
+
+def test_a_timeout_is_kept_while_the_wire_is_half_open(postgres: World, wire: tuple[Proxy, str]) -> None:
+    """Deadlines do not wait for a heartbeat that hangs."""
+    import psutil
+
+    proxy, url = wire
+    task = postgres.enqueue("SPIN", max_attempts=1, timeout=4)
+    # The usual time-out of 20 s: the heartbeat (due each second) hangs all the while.
+    worker = postgres.worker(url=url)
+    [(_, _, _, pid, _)] = postgres.wait_effect(task, "start")
+    proxy.black_hole()
+    until(lambda: not _runs(pid), "the handler's process is killed at its timeout", timeout=15)
+    proxy.cut()
+    proxy.restore()
+    dead = postgres.wait_state(task, State.FAILED)
+    assert dead.error_reason in ("timeout", "lease_expired")
+    assert worker.stop() == 0
+    assert psutil.pid_exists(worker.pid) is False
+    assert postgres.account([task.id]) == {"failed": 1}
+
+
+def test_a_silently_dead_listen_is_noticed(postgres: World, wire: tuple[Proxy, str]) -> None:
+    """Work goes on by polling; the echo that does not come back replaces the connection."""
+    proxy, url = wire
+    worker = postgres.worker(url=url, env={"TASK_WORKER_INTERVAL_MS": "60000"}, constants=SHORT, sleep=60)
+    first = postgres.enqueue("QUICK")
+    postgres.wait_completed([first.id])
+    proxy.black_hole()
+    mark = proxy.accepted
+    until(lambda: proxy.accepted > mark, "the listener connects anew", timeout=15)
+    proxy.cut()
+    proxy.restore()
+    # With a poll a minute, only a notification that arrives again can bring this about.
+    second = postgres.enqueue("QUICK")
+    postgres.wait_completed([second.id], timeout=15)
+    assert worker.stop() == 0
+    assert postgres.account([first.id, second.id]) == {"completed": 2}
+
+
+def test_the_real_listen_constants_keep_the_promise() -> None:
+    """One sleep, one notify that hangs, one echo that does not come: noticed within 15 s."""
+    assert listener.ECHO_EVERY + 2 * listener.ECHO_TIMEOUT <= 15
+
+
+def _runs(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,422 @@
+"""Migrations on PostgreSQL: up, down, from many hosts, and the two kinds of users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+
+from redrive.errors import InvalidInput, RedriveError, SchemaError, StoreError
+from redrive.ids import new_id
+from redrive.kernel.commit import Commit, Hold, Limit, Posting, Target
+from redrive.kernel.machine import Event
+from redrive.kernel.outcome import Completed
+from redrive.kernel.store import Query
+from redrive.kernel.task import NewTask, State
+from redrive.stores.postgres.migrate import STEPS
+from redrive.stores.postgres.store import PostgresStore
+from redrive.testing.conformance.harness import LEASE, TERMINAL, failing
+from tests.conformance.harness_postgres import PostgresHarness
+from tests.databases import Databases
+
+pytestmark = pytest.mark.anyio
+LATEST = len(STEPS)
+
+CATALOG = """
+select 'column', c.table_name || '.' || c.column_name, concat_ws(' ', c.data_type, c.udt_name, c.is_nullable,
+  c.column_default, c.is_identity)
+from information_schema.columns c where c.table_schema = 'redrive'
+union all
+select 'table', c.relname, concat_ws(' ', c.relkind, c.reloptions::text, pg_get_partkeydef(c.oid),
+  pg_get_expr(c.relpartbound, c.oid)) from pg_class c where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r','p','v','S')
+union all
+select 'index', i.indexname, i.indexdef from pg_indexes i where i.schemaname = 'redrive'
+union all
+select 'constraint', r.conname || ' on ' || r.conrelid::regclass, pg_get_constraintdef(r.oid)
+from pg_constraint r where r.connamespace = 'redrive'::regnamespace
+union all
+select 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid) || coalesce(p.proacl::text, '')
+from pg_proc p where p.pronamespace = 'redrive'::regnamespace
+union all
+select 'view', v.viewname, v.definition from pg_views v where v.schemaname = 'redrive'
+union all
+select 'type', t.typname, coalesce((select string_agg(e.enumlabel, ',' order by e.enumsortorder) from pg_enum e
+  where e.enumtypid = t.oid), '')
+from pg_type t where t.typnamespace = 'redrive'::regnamespace and t.typtype in ('e', 'c')
+order by 1, 2
+"""
+
+
+async def catalog(url: str) -> list[tuple[Any, ...]]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [tuple(row) for row in await connection.fetch(CATALOG)]
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class TestUpAndDown:
+    async def test_step_by_step_equals_all_at_once(self, empty_postgres_url: str, postgres_url: str) -> None:
+        async with opened(empty_postgres_url) as store:
+            for version in range(1, LATEST + 1):
+                assert await store.migrations.up(version) == [STEPS[version - 1].label]
+            await store.open()
+        assert await catalog(empty_postgres_url) == await catalog(postgres_url)
+
+    async def test_each_down_then_up_is_the_same_schema(self, postgres_url: str) -> None:
+        before = await catalog(postgres_url)
+        async with opened(postgres_url) as store:
+            for version in reversed(range(LATEST)):
+                down = await store.migrations.down(version)
+                assert [label[:4] for label in down] == [f"{n:04d}" for n in range(LATEST, version, -1)]
+                await store.migrations.up()
+                assert await catalog(postgres_url) == before, f"after going down to {version}"
+
+    async def test_down_then_up_loses_no_task(self, postgres_url: str) -> None:
+        """All the way down to the tables themselves; only version 0 is without tasks."""
+        harness = PostgresHarness(postgres_url)
+        ids = [await harness.failed(), await harness.cancelled(), await harness.enqueue(delay=60.0)]
+        done = await harness.running()
+        await harness.settle(done, Completed('{"ok":1}'))
+        running = await harness.running(idempotency_key="k")
+        ids += [done.id, running.id, *await harness.enqueue_many(5, payload='{"keep":"me"}')]
+        before = {i: await harness.store.timeline(i) for i in ids}
+        totals = await harness.totals()
+        for version in reversed(range(1, LATEST)):
+            await harness.store.migrations.down(version)
+            await harness.store.migrations.up()
+            await harness.store.open()
+            assert {i: await harness.store.timeline(i) for i in ids} == before
+            assert await harness.totals() == totals
+        assert await harness.settle(running, Completed())
+        assert len(await harness.claim(9)) == 5
+        await harness.check_totals()
+        await harness.close()
+
+    async def test_down_to_nothing_and_up_again(self, postgres_url: str) -> None:
+        async with opened(postgres_url) as store:
+            await store.migrations.down(0)
+            status = await store.migrations.status()
+            assert (status.version, len(status.pending)) == (0, LATEST)
+            with pytest.raises(SchemaError, match="redrive migrate"):
+                await store.open()
+            await store.migrations.up()
+            await store.open()
+
+    async def test_up_is_idempotent(self, postgres_url: str) -> None:
+        async with opened(postgres_url) as store:
+            assert await store.migrations.up() == []
+            status = await store.migrations.status()
+            assert (status.version, status.latest, status.pending) == (LATEST, LATEST, ())
+            assert [(version, name) for version, name, _ in status.applied] == [(s.version, s.name) for s in STEPS]
+
+    @pytest.mark.parametrize("to", [-1, LATEST + 1, 99])
+    async def test_an_unknown_version_is_refused(self, postgres_url: str, to: int) -> None:
+        async with opened(postgres_url) as store:
+            for move in (store.migrations.up, store.migrations.down):
+                with pytest.raises(InvalidInput, match="no schema version"):
+                    await move(to)
+
+    async def test_five_hosts_at_once(self, empty_postgres_url: str, postgres_url: str) -> None:
+        stores = [PostgresStore(empty_postgres_url) for _ in range(5)]
+        done = await asyncio.gather(*(store.migrations.up() for store in stores))
+        assert sorted(label for labels in done for label in labels) == [step.label for step in STEPS]
+        for store in stores:
+            await store.open()
+            await store.close()
+        assert await catalog(empty_postgres_url) == await catalog(postgres_url)
+
+    async def test_a_failing_step_leaves_nothing_behind(
+        self, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from redrive.stores.postgres import migrate
+        from redrive.stores.schema import Migration
+
+        broken = (*STEPS[:1], Migration(2, "broken", "create table redrive.half (n integer); select 1/0;", ""))
+        monkeypatch.setattr(migrate, "STEPS", broken)
+        async with opened(empty_postgres_url) as store:
+            with pytest.raises(RedriveError):
+                await store.migrations.up()
+            assert (await store.migrations.status()).version == 1
+        names = [name for kind, name, _ in await catalog(empty_postgres_url) if kind == "table"]
+        assert "task" in names and "half" not in names
+
+    async def test_migrating_while_workers_work(self, postgres_url: str) -> None:
+        harness = PostgresHarness(postgres_url)
+        other = await harness.another()
+        await harness.enqueue_many(100)
+
+        async def work() -> int:
+            done = 0
+            while batch := await harness.claim(5):
+                done += len(batch)
+                await harness.settle_many([(task, Completed()) for task in batch])
+            return done
+
+        done, labels = await asyncio.gather(work(), other.migrations.up())
+        assert (done, labels) == (100, [])
+        await harness.close()
+
+
+class TestCompatibility:
+    async def pretend(self, url: str, version: int, needs: int) -> None:
+        connection = await asyncpg.connect(url)
+        await connection.execute(
+            "insert into redrive.migration (version, name, needs) values ($1, 'from_the_future', $2)", version, needs
+        )
+        await connection.close()
+
+    async def test_a_newer_breaking_schema_is_refused(self, postgres_url: str) -> None:
+        await self.pretend(postgres_url, LATEST + 1, LATEST + 1)
+        async with opened(postgres_url) as store:
+            with pytest.raises(SchemaError, match=f"this redrive knows {LATEST}") as caught:
+                await store.open()
+            assert "upgrade" in (caught.value.hint or "")
+            assert await store.migrations.up() == []
+
+    async def test_a_newer_additive_schema_is_fine(self, postgres_url: str) -> None:
+        await self.pretend(postgres_url, LATEST + 1, 1)
+        async with opened(postgres_url) as store:
+            await store.open()
+
+    async def test_an_older_schema_is_refused(self, postgres_url: str) -> None:
+        async with opened(postgres_url) as store:
+            await store.migrations.down(LATEST - 1)
+            with pytest.raises(SchemaError, match=f"has schema version {LATEST - 1}, this redrive needs {LATEST}"):
+                await store.open()
+
+    async def test_no_schema_at_all(self, empty_postgres_url: str) -> None:
+        async with opened(empty_postgres_url) as store:
+            with pytest.raises(SchemaError, match="redrive migrate"):
+                await store.open()
+            with pytest.raises(SchemaError, match="redrive migrate"):
+                await store.counts()
+
+
+class TestScript:
+    async def test_the_printed_script_makes_the_same_schema(self, empty_postgres_url: str, postgres_url: str) -> None:
+        """Executed as psql would: one plain text, no parameters."""
+        script = PostgresStore(empty_postgres_url).migrations.sql()
+        with psycopg.connect(empty_postgres_url, autocommit=True) as connection:
+            connection.execute(script)
+        assert await catalog(empty_postgres_url) == await catalog(postgres_url)
+        async with opened(empty_postgres_url) as store:
+            await store.open()
+            assert await store.migrations.up() == []
+
+    async def test_the_printed_script_goes_down_too(self, postgres_url: str) -> None:
+        store = PostgresStore(postgres_url)
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(store.migrations.sql(down=True, to=LATEST - 1))
+        assert (await store.migrations.status()).version == LATEST - 1
+        assert await store.migrations.up() == [STEPS[-1].label]
+        await store.open()
+        await store.close()
+
+    async def test_part_of_the_script(self, postgres_url: str) -> None:
+        script = PostgresStore(postgres_url).migrations.sql(to=2)
+        assert STEPS[1].label in script and STEPS[2].label not in script
+
+
+class TestRoles:
+    @pytest.fixture
+    def producer(self, databases: Databases, database: str) -> Iterator[str]:
+        yield from self.role(databases, database, "producer")
+
+    @pytest.fixture
+    def worker(self, databases: Databases, database: str) -> Iterator[str]:
+        yield from self.role(databases, database, "worker")
+
+    def role(self, databases: Databases, database: str, what: str) -> Iterator[str]:
+        with databases.role(what) as role, psycopg.connect(databases.url(database), autocommit=True) as owner:
+            owner.execute(f"select redrive.grant_{what}('{role}')")
+            yield databases.url(database, user=role)
+            owner.execute(f"drop owned by {role}")
+
+    async def test_a_producer_enqueues_both_ways(self, producer: str, postgres_url: str) -> None:
+        with psycopg.connect(producer, autocommit=True) as connection:
+            row = connection.execute(
+                "select redrive.enqueue('SEND_EMAIL', '{\"to\": \"a@b.c\"}', queue => 'mail', priority => 3,"
+                " delay => interval '1 hour', idempotency_key => 'k', timeout => interval '5 s')"
+            ).fetchone()
+            again = connection.execute(
+                "select redrive.enqueue('SEND_EMAIL', '{\"to\": \"a@b.c\"}', queue => 'mail', idempotency_key => 'k')"
+            ).fetchone()
+            assert row is not None and row == again
+        async with opened(producer) as store:
+            await store.open()
+            applied = await store.apply(Commit(enqueues=[NewTask(new_id(), "A", "default", "{}") for _ in range(3)]))
+            assert all(answer.created for answer in applied.enqueued)
+        async with opened(postgres_url) as owner:
+            task = await owner.get(row[0])
+            assert task is not None
+            assert (task.kind, task.queue, task.priority, task.timeout, task.state) == (
+                "SEND_EMAIL", "mail", 3, 5.0, State.DELAYED)  # fmt: skip
+            assert len(await owner.find(Query(kind="A"))) == 3
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "select * from redrive.task",
+            "select * from redrive.v_tasks",
+            "select * from redrive.history",
+            "select * from redrive.audit",
+            "insert into redrive.task (id, created_at, state, max_attempts, kind, queue)"
+            " values (gen_random_uuid(), now(), 'queued', 1, 'A', 'q')",
+            "update redrive.task set state = 'failed'",
+            "delete from redrive.task",
+            "delete from redrive.migration",
+            "insert into redrive.migration values (99, 'x', now(), 99)",
+            "select redrive.complete(array[gen_random_uuid()], array[gen_random_uuid()], null, null)",
+            "select redrive.move('[]')",
+            "select redrive.renew('{}', '{}', 1, null, null)",
+            "select redrive.fold()",
+            "select redrive.partitions(0)",
+            "select redrive.prune(0, 0, 10)",
+            "select redrive.set_hold('queue', 'q', true, 'me', null)",
+            "select redrive.set_limit('A', 1, null, null)",
+            "select redrive.request_cancel(gen_random_uuid(), 'me', null)",
+            "select redrive.post('k', array['a','b'], array[1,-1]::bigint[], null)",
+            "select redrive.grant_worker(current_user::text)",
+            "select nextval('redrive.position')",
+            "create table redrive.mine (n integer)",
+            "drop table redrive.task",
+        ],
+    )
+    async def test_a_producer_does_nothing_else(self, producer: str, statement: str) -> None:
+        with psycopg.connect(producer, autocommit=True) as connection:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+
+    async def test_a_producer_cannot_claim(self, producer: str) -> None:
+        harness = PostgresHarness(producer)
+        await harness.enqueue()
+        with pytest.raises(StoreError, match="permission denied") as caught:
+            await harness.claim(1)
+        assert "grant" in (caught.value.hint or "")
+        await harness.close()
+
+    async def test_a_worker_runs_the_whole_cycle(self, worker: str, postgres_url: str) -> None:
+        harness, owner = PostgresHarness(worker), PostgresHarness(postgres_url)
+        await harness.store.open()
+        await harness.limit("K", concurrency=2)
+        await harness.enqueue_many(4, "K", idempotency_key=None)
+        await harness.enqueue("A", idempotency_key="k", delay=5.0)
+        await owner.advance(6)
+        tick = await harness.tick(prune=60.0, partitions=60.0)
+        assert tick.promoted == 1 and set(tick.duties) == {"prune", "partitions"}
+        for outcome in (Completed(), failing(), TERMINAL):
+            claimed = await harness.claim_one()
+            assert await harness.renew(claimed, progress={claimed.id: "1"})
+            assert await harness.settle(claimed, outcome)
+        await harness.claim_one()
+        await owner.advance(LEASE + 1)
+        assert len(await harness.recover()) == 1
+        (failed,) = await harness.store.find(Query(states=(State.FAILED,)))
+        await harness.operate(Event.REDRIVE, failed.id)
+        await harness.operate(Event.CANCEL, failed.id)
+        await harness.operate(Event.REDRIVE, failed.id)
+        await harness.control(Hold(Target.QUEUE, "q", True, "ann"), Limit("K", 3, None, "ann"))
+        await harness.store.apply(Commit(postings=[Posting("p", (("system:w", -1), ("a", 1)))]))
+        for duty in ("fold", "recount", "prune"):
+            await harness.store.upkeep(duty, {"history_days": 10.0, "key_days": 10.0})
+        await harness.check_totals()
+        assert await harness.store.timeline(failed.id) is not None
+        await harness.store.overview()
+        await harness.close()
+        await owner.close()
+
+    async def test_a_worker_makes_and_drops_partitions(self, worker: str, postgres_url: str) -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as owner:
+            for (name,) in owner.execute(
+                "select relname from pg_class where relname ~ '^history_\\d{8}$' and relkind = 'r'"
+            ).fetchall():
+                owner.execute(f"drop table redrive.{name}")
+            owner.execute("create table redrive.history_20200101 partition of redrive.history"
+                          " for values from ('2020-01-01') to ('2020-01-02')")  # fmt: skip
+        harness = PostgresHarness(worker)
+        assert await harness.store.upkeep("partitions", {"history_days": 10.0}) == 5
+        claimed = await harness.running()
+        await harness.settle(claimed, Completed())
+        assert await harness.state(claimed.id) is State.COMPLETED
+        await harness.close()
+        with psycopg.connect(postgres_url) as owner:
+            rows = owner.execute("select tableoid::regclass::text from redrive.history").fetchall()
+        assert rows and rows[0][0].startswith("redrive.history_2")
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "drop table redrive.task",
+            "alter table redrive.task add column mine integer",
+            "create table redrive.mine (n integer)",
+            "create index mine on redrive.task (kind)",
+            "drop function redrive.fold()",
+            "delete from redrive.migration",
+            "update redrive.migration set needs = 99",
+            "select redrive.grant_worker(current_user::text)",
+            "truncate redrive.task",
+        ],
+    )
+    async def test_a_worker_does_not_change_the_schema(self, worker: str, statement: str) -> None:
+        with psycopg.connect(worker, autocommit=True) as connection:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+
+    async def test_a_stranger_may_do_nothing(self, databases: Databases, database: str) -> None:
+        with databases.role("stranger") as role, psycopg.connect(databases.url(database, user=role)) as connection:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("select redrive.enqueue('A', '{}')")
+
+
+class TestEnqueueFunction:
+    """The door for other languages: clear refusals, and the caller's own transaction."""
+
+    @pytest.mark.parametrize(
+        "call, says",
+        [
+            ("redrive.enqueue('bad name', '{}')", "not a valid name"),
+            ("redrive.enqueue(null, '{}')", "not a valid name"),
+            ("redrive.enqueue('A', '{}', queue => '')", "not a valid name"),
+            ("redrive.enqueue('A', '{}', delay => interval '-1 s')", "must not be negative"),
+            ("redrive.enqueue('A', '{}', max_attempts => 0)", "at least 1"),
+        ],
+    )
+    async def test_bad_input(self, postgres_url: str, call: str, says: str) -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            with pytest.raises(psycopg.errors.InvalidParameterValue, match=says):
+                connection.execute(f"select {call}")
+            assert connection.execute("select count(*) from redrive.v_tasks").fetchone() == (0,)
+
+    async def test_a_conflicting_key(self, postgres_url: str) -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("select redrive.enqueue('A', '{\"n\": 1}', idempotency_key => 'k')")
+            with pytest.raises(psycopg.errors.UniqueViolation, match="another kind or payload"):
+                connection.execute("select redrive.enqueue('A', '{\"n\": 2}', idempotency_key => 'k')")
+
+    async def test_commit_and_rollback(self, postgres_url: str) -> None:
+        harness = PostgresHarness(postgres_url)
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("select redrive.enqueue('A', '{}'), redrive.enqueue('B', '{}', queue => 'q')")
+            assert await harness.totals() == {}
+            assert await harness.claim(5) == []
+            connection.rollback()
+            connection.execute("select redrive.enqueue('C', '{}')")
+            connection.commit()
+        assert [task.kind for task in await harness.claim(5, queues=("default", "q"))] == ["C"]
+        await harness.check_totals()
+        await harness.close()

@@ -1,0 +1,127 @@
+"""Migrations on SQLite: up, down, from many processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive.errors import InvalidInput, SchemaError
+from redrive.kernel.outcome import Completed
+from redrive.stores.sqlite.migrate import STEPS
+from redrive.stores.sqlite.store import SqliteStore
+from tests.conformance.harness_sqlite import SqliteHarness
+
+pytestmark = pytest.mark.anyio
+LATEST = len(STEPS)
+
+
+def catalog(path: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("select type, name, tbl_name, sql from sqlite_master order by 1, 2").fetchall()
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(f"sqlite:///{path}")
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def migrated(tmp_path: Path) -> Path:
+    path = tmp_path / "migrated.db"
+    async with opened(path) as store:
+        await store.migrations.up()
+    return path
+
+
+async def test_step_by_step_equals_all_at_once(tmp_path: Path, migrated: Path) -> None:
+    path = tmp_path / "steps.db"
+    async with opened(path) as store:
+        for version in range(1, LATEST + 1):
+            assert await store.migrations.up(version) == [STEPS[version - 1].label]
+    assert catalog(path) == catalog(migrated)
+
+
+async def test_each_down_then_up_is_the_same_schema(migrated: Path) -> None:
+    before = catalog(migrated)
+    async with opened(migrated) as store:
+        for version in reversed(range(LATEST)):
+            await store.migrations.down(version)
+            await store.migrations.up()
+            assert catalog(migrated) == before
+
+
+async def test_down_then_up_loses_no_task(migrated: Path) -> None:
+    harness = SqliteHarness(migrated)
+    ids = [await harness.failed(), await harness.cancelled(), await harness.enqueue(delay=60.0)]
+    done = await harness.running()
+    await harness.settle(done, Completed('{"ok":1}'))
+    running = await harness.running()
+    ids += [done.id, running.id, *await harness.enqueue_many(5)]
+    before = {i: await harness.store.timeline(i) for i in ids}
+    for version in reversed(range(1, LATEST)):
+        await harness.store.migrations.down(version)
+        await harness.store.migrations.up()
+        assert {i: await harness.store.timeline(i) for i in ids} == before
+    assert await harness.settle(running, Completed())
+    assert len(await harness.claim(9)) == 5
+    await harness.check_totals()
+    await harness.close()
+
+
+async def test_five_at_once(tmp_path: Path, migrated: Path) -> None:
+    path = tmp_path / "five.db"
+    stores = [SqliteStore(f"sqlite:///{path}") for _ in range(5)]
+    done = await asyncio.gather(*(store.migrations.up() for store in stores))
+    assert sorted(label for labels in done for label in labels) == [step.label for step in STEPS]
+    for store in stores:
+        await store.open()
+        await store.close()
+    assert catalog(path) == catalog(migrated)
+
+
+@pytest.mark.parametrize("to", [-1, LATEST + 1])
+async def test_an_unknown_version_is_refused(migrated: Path, to: int) -> None:
+    async with opened(migrated) as store:
+        for move in (store.migrations.up, store.migrations.down):
+            with pytest.raises(InvalidInput, match="no schema version"):
+                await move(to)
+
+
+@pytest.mark.parametrize("needs", [1, LATEST + 1])
+async def test_only_a_newer_breaking_schema_is_refused(migrated: Path, needs: int) -> None:
+    with closing(sqlite3.connect(migrated)) as connection, connection:
+        connection.execute("insert into migration values (?, 'from_the_future', 0, ?)", (LATEST + 1, needs))
+    async with opened(migrated) as store:
+        if needs == 1:
+            await store.open()
+            return
+        with pytest.raises(SchemaError, match=f"this redrive knows {LATEST}"):
+            await store.open()
+
+
+async def test_the_printed_script_makes_the_same_schema(tmp_path: Path, migrated: Path) -> None:
+    """Executed as the sqlite3 shell would; afterwards redrive knows that it is done."""
+    path = tmp_path / "script.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(SqliteStore(f"sqlite:///{path}").migrations.sql())
+    assert catalog(path) == catalog(migrated)
+    async with opened(path) as store:
+        assert await store.migrations.up() == []
+        await store.open()
+
+
+async def test_the_printed_script_goes_down_too(migrated: Path) -> None:
+    async with opened(migrated) as store:
+        with closing(sqlite3.connect(migrated)) as connection:
+            connection.executescript(store.migrations.sql(down=True, to=LATEST - 1))
+        assert await store.migrations.up() == [STEPS[-1].label]

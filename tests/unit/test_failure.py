@@ -1,0 +1,195 @@
+"""Failures: classified, told apart by cause, and always storable."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from redrive.errors import ErrorCode, PayloadInvalid, RedriveError
+from redrive.kernel.failure import (
+    MAX_MESSAGE,
+    MAX_STACK,
+    Failure,
+    FailureType,
+    clean,
+    failure,
+    failure_of,
+    fingerprint,
+    normalise,
+    parse_retry_after,
+)
+
+NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+
+def http_error(status: int, **headers: str) -> httpx.HTTPStatusError:
+    request = httpx.Request("GET", "http://example.org")
+    response = httpx.Response(status, headers=headers, request=request)
+    return httpx.HTTPStatusError(f"status {status}", request=request, response=response)
+
+
+class AiohttpLike(Exception):
+    """Carries its status itself, as aiohttp's exceptions do."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("bad status")
+        self.status = status
+
+
+class NotFound(RedriveError):
+    code = ErrorCode.ENTITY_NOT_FOUND.value
+
+
+CLASSES: list[tuple[BaseException, str, FailureType, bool]] = [
+    (http_error(500), "http_5xx", FailureType.MODEL_ERROR, True),
+    (http_error(503), "http_5xx", FailureType.MODEL_ERROR, True),
+    (http_error(429), "http_429", FailureType.NETWORK, True),
+    (http_error(408), "http_408", FailureType.TIMEOUT, True),
+    (http_error(404), "http_4xx", FailureType.PARAM_ERROR, False),
+    (http_error(422), "http_4xx", FailureType.PARAM_ERROR, False),
+    (http_error(302), "unknown_exception", FailureType.UNKNOWN, True),
+    (AiohttpLike(502), "http_5xx", FailureType.MODEL_ERROR, True),
+    (AiohttpLike(400), "http_4xx", FailureType.PARAM_ERROR, False),
+    (TimeoutError(), "timeout", FailureType.TIMEOUT, True),
+    (asyncio.TimeoutError(), "timeout", FailureType.TIMEOUT, True),
+    (httpx.ReadTimeout("slow"), "timeout", FailureType.TIMEOUT, True),
+    (httpx.ConnectTimeout("slow"), "timeout", FailureType.TIMEOUT, True),
+    (httpx.ConnectError("refused"), "connect", FailureType.NETWORK, True),
+    (ConnectionRefusedError(), "connect", FailureType.NETWORK, True),
+    (ConnectionResetError(), "connect", FailureType.NETWORK, True),
+    (socket.gaierror(-2, "Name or service not known"), "connect", FailureType.NETWORK, True),
+    (EOFError(), "connect", FailureType.NETWORK, True),
+    (RuntimeError("what?"), "unknown_exception", FailureType.UNKNOWN, True),
+    (KeyError("k"), "unknown_exception", FailureType.UNKNOWN, True),
+    (PermissionError("no"), "unknown_exception", FailureType.UNKNOWN, True),
+]
+
+
+@pytest.mark.parametrize("error, reason, kind, retryable", CLASSES, ids=lambda v: type(v).__name__)
+def test_classification(error: BaseException, reason: str, kind: FailureType, retryable: bool) -> None:
+    found = failure_of(error)
+    assert (found.reason, found.type, found.retryable) == (reason, kind, retryable)
+    assert found.code == "TASK_EXECUTION_FAILED"
+
+
+def test_declared_deterministic_errors_are_terminal() -> None:
+    found = failure_of(ZeroDivisionError("x"), deterministic=(ArithmeticError,))
+    assert (found.reason, found.retryable, found.type) == ("deterministic_exception", False, FailureType.PARAM_ERROR)
+    assert failure_of(ZeroDivisionError("x")).retryable
+    assert not failure_of(http_error(500), deterministic=(httpx.HTTPError,)).retryable
+
+
+@pytest.mark.parametrize("error, code", [(PayloadInvalid("x"), "TASK_PAYLOAD_INVALID"), (NotFound("x"), "TASK_ENTITY_NOT_FOUND")])
+def test_our_own_terminal_codes_are_kept(error: RedriveError, code: str) -> None:
+    found = failure_of(error)
+    assert (found.code, found.retryable) == (code, False)
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_only_one_code_is_retried(code: ErrorCode) -> None:
+    assert failure(code, "r", "m").retryable == (code is ErrorCode.EXECUTION_FAILED)
+
+
+class TestRetryAfter:
+    def test_seconds(self) -> None:
+        assert failure_of(http_error(429, **{"Retry-After": "17"})).retry_after == 17.0
+        assert failure_of(http_error(503, **{"retry-after": "1.5"})).retry_after == 1.5
+
+    def test_date(self) -> None:
+        when = format_datetime(NOW + timedelta(seconds=90), usegmt=True)
+        assert failure_of(http_error(503, **{"Retry-After": when}), now=NOW).retry_after == 90.0
+
+    @pytest.mark.parametrize(
+        "value, expected",
+        [("-5", 0.0), ("999999999", 86_400.0), ("soon", None), ("nan", None), ("", None), ("inf", 86_400.0),
+         (format_datetime(NOW - timedelta(days=1), usegmt=True), 0.0)],
+    )  # fmt: skip
+    def test_nonsense_is_bounded_or_ignored(self, value: str, expected: float | None) -> None:
+        assert parse_retry_after(value, NOW) == expected
+
+    def test_only_for_what_is_retried(self) -> None:
+        assert failure_of(http_error(404, **{"Retry-After": "17"})).retry_after is None
+        assert failure_of(http_error(500)).retry_after is None
+
+
+class TestFingerprint:
+    @pytest.mark.parametrize(
+        "one, two",
+        [
+            ("user 17 not found", "user 4711 not found"),
+            ("task 0190b7a4-7c1e-7cc0-8a4e-1b0a6f6f7f00 is gone", "task 0190b7a4-7c1e-7cc0-8a4e-1b0a6f6f7f99 is gone"),
+            ("cannot reach https://a.example/x?y=1", "cannot reach http://b.example/z"),
+            ("no mail to ann@example.org", "no mail to bob@test.example.com"),
+            ("bad value 'x' in line 3", 'bad value "yy" in line 44'),
+            ("object at 0x7f00aa", "object at 0x7f11bb"),
+            ("hash deadbeef0123cafe", "hash 0123456789abcdef"),
+            ("took 1.25 s", "took 300 s"),
+        ],
+    )
+    def test_variable_parts_do_not_matter(self, one: str, two: str) -> None:
+        assert normalise(one) == normalise(two)
+        assert fingerprint("C", "E", "p", one) == fingerprint("C", "E", "p", two)
+
+    def test_each_part_matters(self) -> None:
+        base = ("C", "E", "p", "disk full")
+        for n in range(4):
+            other = [*base]
+            other[n] = "another"
+            assert fingerprint(*base) != fingerprint(*other)
+
+    def test_same_place_same_group_other_place_other_group(self) -> None:
+        def one(n: int) -> Failure:
+            try:
+                raise ValueError(f"row {n}")
+            except ValueError as error:
+                return failure_of(error)
+
+        def two(n: int) -> Failure:
+            try:
+                raise ValueError(f"row {n}")
+            except ValueError as error:
+                return failure_of(error)
+
+        assert one(1).fingerprint == one(22).fingerprint != two(1).fingerprint
+
+
+class TestStorable:
+    def test_text_no_store_can_hold_is_escaped(self) -> None:
+        found = failure_of(ValueError("a\x00b \ud800"))
+        assert "\x00" not in found.message and found.message.encode()
+        assert "\x00" not in (found.stack or "") and (found.stack or "").encode()
+        assert clean("plain ünï") == "plain ünï"
+
+    def test_long_text_is_shortened(self) -> None:
+        def deep(n: int) -> None:
+            if n:
+                deep(n - 1)
+            raise ValueError("x" * 100_000)
+
+        try:
+            deep(50)
+        except ValueError as error:
+            found = failure_of(error)
+        assert len(found.message) == MAX_MESSAGE
+        assert len(found.stack or "") <= MAX_STACK + 50 and "shortened" in (found.stack or "")
+
+    def test_an_exception_that_cannot_be_shown(self) -> None:
+        class Nasty(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no")
+
+        assert "could not be shown" in failure_of(Nasty()).message
+        assert failure_of(ValueError()).message == "ValueError"
+
+    def test_odd_attributes_are_not_trusted(self) -> None:
+        class Odd(Exception):
+            status_code: Any = True
+            response: Any = "not a response"
+
+        assert failure_of(Odd()).reason == "unknown_exception"

@@ -1,0 +1,143 @@
+"""The state machine: every row of the table, and every outcome's way through it."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from redrive.errors import InvalidInput, PayloadInvalid
+from redrive.kernel.backoff import Backoff
+from redrive.kernel.failure import failure
+from redrive.kernel.machine import TABLE, Attempts, DeadReason, Event, Held, Policy, Transition, settle
+from redrive.kernel.outcome import Cancel, Completed, Expired, Fail, Failed, Outcome, Released, Retry, Snooze
+from redrive.kernel.task import HISTORY, LIVE, State
+
+HELD = Held(uuid4(), uuid4(), attempt=1, max_attempts=3, worker_id="w", execution_ms=4.0)
+LAST = Held(uuid4(), uuid4(), attempt=3, max_attempts=3, worker_id="w")
+POLICY = Policy(backoff=Backoff(10.0, 10.0))
+BROKEN = failure("TASK_EXECUTION_FAILED", "unknown_exception", "boom")
+FATAL = failure("TASK_PAYLOAD_INVALID", "bad", "no")
+
+Q, D, R, P, F, C, X = (State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED, State.COMPLETED,
+                       State.CANCELLED)  # fmt: skip
+# The table, written a second time by hand: a change of the machine has to be meant.
+EXPECTED = {
+    Event.DUE: ({D}, {Q}, False, Attempts.KEEP),
+    Event.CLAIM: ({Q}, {R}, False, Attempts.ADD),
+    Event.COMPLETE: ({R}, {C}, True, Attempts.KEEP),
+    Event.RETRY: ({R}, {D, Q}, True, Attempts.KEEP),
+    Event.SNOOZE: ({R}, {D, Q}, True, Attempts.GIVE_BACK),
+    Event.RELEASE: ({R}, {Q}, True, Attempts.GIVE_BACK),
+    Event.FAIL: ({R}, {F}, True, Attempts.KEEP),
+    Event.ABORT: ({R}, {X}, True, Attempts.KEEP),
+    Event.EXPIRE: ({R}, {Q, F}, True, Attempts.KEEP),
+    Event.CANCEL: ({Q, D, P, F}, {X}, False, Attempts.KEEP),
+    Event.PAUSE: ({Q, D}, {P}, False, Attempts.KEEP),
+    Event.RESUME: ({P}, {Q, D}, False, Attempts.KEEP),
+    Event.REDRIVE: ({F, X}, {Q}, False, Attempts.RESET),
+}
+
+SETTLED: list[tuple[Held, Outcome, Event, State, DeadReason | None]] = [
+    (HELD, Completed("1"), Event.COMPLETE, C, None),
+    (HELD, Snooze(5), Event.SNOOZE, D, None),
+    (HELD, Snooze(0), Event.SNOOZE, Q, None),
+    (HELD, Released(), Event.RELEASE, Q, None),
+    (HELD, Cancel(), Event.ABORT, X, None),
+    (HELD, Expired(), Event.EXPIRE, Q, None),
+    (LAST, Expired(), Event.EXPIRE, F, DeadReason.MAX_ATTEMPTS),
+    (HELD, Retry(), Event.RETRY, D, None),
+    (HELD, Retry(after=0), Event.RETRY, Q, None),
+    (LAST, Retry(after=0), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
+    (HELD, Fail("TASK_ENTITY_NOT_FOUND"), Event.FAIL, F, DeadReason.NON_RETRYABLE),
+    (HELD, Fail("MY_OWN_CODE"), Event.FAIL, F, DeadReason.NON_RETRYABLE),
+    (HELD, Fail("TASK_EXECUTION_FAILED"), Event.RETRY, D, None),
+    (LAST, Fail("TASK_EXECUTION_FAILED"), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
+    (HELD, Failed(BROKEN), Event.RETRY, D, None),
+    (LAST, Failed(BROKEN), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
+    (HELD, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
+    (LAST, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
+]
+
+
+@pytest.mark.parametrize("event", Event)
+def test_every_row_of_the_table(event: Event) -> None:
+    rule = TABLE[event]
+    assert (set(rule.sources), set(rule.targets), rule.fenced, rule.attempts) == EXPECTED[event]
+    assert rule.why
+
+
+def test_the_table_as_a_whole() -> None:
+    assert set(TABLE) == set(Event) == set(EXPECTED)
+    for event, rule in TABLE.items():
+        # Whoever takes a task out of running must hold its token; nobody else has one.
+        assert rule.fenced == (rule.sources == (R,)), event
+    reached = {target for rule in TABLE.values() for target in rule.targets}
+    assert reached == set(State)
+    assert LIVE | HISTORY == set(State) and not LIVE & HISTORY
+
+
+@pytest.mark.parametrize("held, outcome, event, to, dead", SETTLED)
+def test_what_follows_from_an_outcome(
+    held: Held, outcome: Outcome, event: Event, to: State, dead: DeadReason | None
+) -> None:
+    move = settle(held, outcome, POLICY, 0.5)
+    assert (move.event, move.to, move.dead) == (event, to, dead)
+    assert to in move.rule.targets
+    assert (move.task_id, move.token, move.worker_id, move.execution_ms) == (
+        held.id, held.token, held.worker_id, held.execution_ms)  # fmt: skip
+    assert move.expired == isinstance(outcome, Expired)
+    assert (move.delay > 0) == (to is D)
+    assert (move.failure is not None) == (event in (Event.RETRY, Event.FAIL, Event.EXPIRE))
+
+
+def test_settle_is_a_function() -> None:
+    assert settle(HELD, Failed(BROKEN), POLICY, 0.25) == settle(HELD, Failed(BROKEN), POLICY, 0.25)
+
+
+def test_delays() -> None:
+    assert settle(HELD, Failed(BROKEN), POLICY, 0.0).delay == 5.0
+    assert settle(HELD, Retry(after=77), POLICY, 0.0).delay == 77
+    told = failure("TASK_EXECUTION_FAILED", "http_429", "slow down")
+    told = type(told)(**{**{f: getattr(told, f) for f in told.__slots__}, "retry_after": 33.0})
+    assert settle(HELD, Failed(told), POLICY, 0.0).delay == 33.0
+    assert settle(HELD, Snooze(12), POLICY, 0.0).delay == 12
+
+
+def test_values_travel() -> None:
+    assert settle(HELD, Completed('{"a":1}'), POLICY, 0).result == '{"a":1}'
+    assert settle(HELD, Snooze(1, state={"page": 2}), POLICY, 0).memo == '{"page":2}'
+    assert settle(HELD, Snooze(1), POLICY, 0).memo is None
+    assert settle(HELD, Cancel("why"), POLICY, 0).reason == "why"
+    expired: Transition = settle(HELD, Expired(), POLICY, 0)
+    assert expired.failure is not None and expired.failure.reason == "lease_expired"
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), True, "5", None, 10**10])
+def test_a_snooze_needs_a_sensible_time(seconds: object) -> None:
+    with pytest.raises(InvalidInput):
+        Snooze(seconds)  # type: ignore[arg-type]
+    if seconds is not None:
+        with pytest.raises(InvalidInput):
+            Retry(after=seconds)  # type: ignore[arg-type]
+
+
+def test_a_snooze_needs_a_state_that_is_json() -> None:
+    with pytest.raises(PayloadInvalid, match="Snooze"):
+        settle(HELD, Snooze(1, state=object()), POLICY, 0)
+    with pytest.raises(InvalidInput):
+        Fail("not a code")
+
+
+class TestBackoff:
+    def test_doubles_up_to_its_maximum(self) -> None:
+        backoff = Backoff(2.0, 60.0)
+        assert [backoff.delay(n, 1.0) for n in range(1, 8)] == [2, 4, 8, 16, 32, 60, 60]
+
+    def test_half_is_fixed_and_half_is_spread(self) -> None:
+        backoff = Backoff(2.0, 60.0)
+        assert (backoff.delay(3, 0.0), backoff.delay(3, 0.5), backoff.delay(3, 1.0)) == (4.0, 6.0, 8.0)
+
+    def test_absurd_attempts_do_not_overflow(self) -> None:
+        assert Backoff(2.0, 60.0).delay(10**9, 0.0) == 30.0
+        assert Backoff(2.0, 60.0).delay(0, 1.0) == Backoff(2.0, 60.0).delay(1, 1.0)

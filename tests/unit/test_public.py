@@ -1,0 +1,27 @@
+"""The public surface is a decision, not an accident."""
+
+from __future__ import annotations
+
+import redrive
+from redrive.kernel import diagram
+
+
+def test_exported_names() -> None:
+    assert sorted(redrive.__all__) == [
+        "App", "Batch", "Cancel", "Context", "ErrorCode", "Fail", "Item", "RedriveError", "Retry", "Snooze", "State",
+        "Task", "__version__",
+    ]  # fmt: skip
+    assert all(hasattr(redrive, name) for name in redrive.__all__)
+
+
+def test_state_machine_document_is_current() -> None:
+    from pathlib import Path
+
+    document = Path(__file__).parents[2] / "docs" / "state-machine.md"
+    assert document.read_text(encoding="utf-8") == diagram.render()
+
+
+def test_version_matches_the_package() -> None:
+    from importlib.metadata import version
+
+    assert version("redrive") == redrive.__version__

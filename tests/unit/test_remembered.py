@@ -1,0 +1,83 @@
+"""Where a claim starts to read: never again behind what was claimed, but everywhere once in a while."""
+
+from __future__ import annotations
+
+from redrive.stores.postgres.remembered import PRIORITY_MAX, PRIORITY_MIN, SWEEP_AFTER_SHORT, SWEEP_EVERY, Remembered
+
+EVERYTHING = [("q", "", PRIORITY_MIN, 0, PRIORITY_MAX)]
+
+
+def segments(remembered: Remembered, *queues: str, now: float) -> list[tuple[str, str, int, int, int]]:
+    return list(zip(*remembered.segments(queues or ("q",), now), strict=True))
+
+
+def known(*rows: tuple[str, str, int, int], now: float = 100.0, short: bool = False) -> Remembered:
+    """After a first sweep that found ``rows``."""
+    remembered = Remembered()
+    remembered.segments(("q",), now)
+    remembered.learn(rows, short=short, cost=0.0, now=now)
+    return remembered
+
+
+def test_at_first_everything_is_read() -> None:
+    assert segments(Remembered(), now=5.0) == EVERYTHING
+
+
+def test_after_a_claim_reading_goes_on_behind_it() -> None:
+    remembered = known(("q", "", 0, 7), ("q", "", 0, 9), ("q", "", 0, 8))
+    assert segments(remembered, now=100.1) == [("q", "", PRIORITY_MIN, 0, -1), ("q", "", 0, 10, PRIORITY_MAX)]
+
+
+def test_each_priority_has_its_own_mark() -> None:
+    remembered = known(("q", "", 5, 50), ("q", "", -3, 20))
+    assert segments(remembered, now=100.1) == [
+        ("q", "", PRIORITY_MIN, 0, -4), ("q", "", -3, 21, 4), ("q", "", 5, 51, PRIORITY_MAX)]  # fmt: skip
+
+
+def test_the_ranges_cover_every_priority_once() -> None:
+    remembered = known(*(("q", "", p, 1) for p in (PRIORITY_MIN, -1, 0, 17, PRIORITY_MAX)))
+    found = segments(remembered, now=100.1)
+    assert (found[0][2], found[-1][4]) == (PRIORITY_MIN, PRIORITY_MAX)
+    assert [after[2] for after in found[1:]] == [before[4] + 1 for before in found[:-1]]
+
+
+def test_lanes_and_queues_are_apart_and_in_order() -> None:
+    remembered = known(("b", "", 0, 4), ("b", "K", 0, 6), ("a", "", 0, 2))
+    found = segments(remembered, "b", "a", now=100.1)
+    assert [(queue, lane, pos) for queue, lane, _, pos, _ in found if pos] == [("b", "", 5), ("b", "K", 7), ("a", "", 3)]
+    assert [queue for queue, *_ in found] == sorted((queue for queue, *_ in found), reverse=True)
+
+
+def test_a_sweep_reads_everything_now_and_then() -> None:
+    remembered = known(("q", "", 0, 9))
+    assert segments(remembered, now=100.0 + SWEEP_EVERY * 0.9) != EVERYTHING
+    assert segments(remembered, now=100.0 + SWEEP_EVERY) == EVERYTHING
+
+
+def test_a_sweep_comes_sooner_when_nothing_was_found() -> None:
+    remembered = known(("q", "", 0, 9), short=True)
+    assert segments(remembered, now=100.0 + SWEEP_AFTER_SHORT * 1.01) == EVERYTHING
+
+
+def test_costly_sweeps_are_rare() -> None:
+    remembered = Remembered()
+    remembered.segments(("q",), 100.0)
+    remembered.learn([("q", "", 0, 9)], short=True, cost=1.0, now=101.0)
+    assert segments(remembered, now=119.0) != EVERYTHING
+    assert segments(remembered, now=122.0) == EVERYTHING
+
+
+def test_a_late_commit_rewinds() -> None:
+    remembered = known(("q", "", 0, 90), ("q", "K", 0, 80), ("other", "", 0, 70))
+    remembered.rewind("q", 50)
+    found = {(queue, lane): pos for queue, lane, _, pos, _ in segments(remembered, "q", "other", now=100.1) if pos}
+    assert found == {("q", ""): 50, ("q", "K"): 50, ("other", ""): 71}
+    remembered.rewind("q", 60)
+    found = {(queue, lane): pos for queue, lane, _, pos, _ in segments(remembered, "q", now=100.1) if pos}
+    assert found == {("q", ""): 50, ("q", "K"): 50}
+
+
+def test_rewinding_everywhere_sweeps() -> None:
+    remembered = known(("q", "", 0, 90))
+    remembered.rewind("*", 0)
+    assert segments(remembered, now=100.1) == EVERYTHING

@@ -1,0 +1,174 @@
+"""The kit that applications test themselves with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from redrive import App, Context, Fail, State
+from redrive.testing import TestKit, using, using_sync
+
+
+def make_app() -> App:
+    app = App("sqlite:///never-touched.db")
+
+    @app.task("SEND", queue="mail")
+    async def send(ctx: Context, to: str, subject: str = "hi") -> dict[str, str]:
+        return {"sent": to}
+
+    @app.task("FLAKY", max_attempts=3)
+    async def flaky(ctx: Context) -> int:
+        if ctx.attempt < 3:
+            raise ConnectionError("not yet")
+        return ctx.attempt
+
+    @app.task("REFUSE")
+    def refuse(ctx: Context) -> None:
+        raise Fail("NOT_TODAY", "closed")
+
+    @app.task("CHAIN")
+    async def chain(ctx: Context, left: int) -> None:
+        if left:
+            await app.enqueue("CHAIN", {"left": left - 1})
+
+    @app.task("TICK")
+    async def tick(ctx: Context) -> None:
+        pass
+
+    app.periodic("TICK", cron="0 * * * *")
+    app.declare("ELSEWHERE", queue="far")
+    return app
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_runs_what_is_enqueued_and_touches_no_file(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = make_app()
+    async with using(app) as kit:
+        task = await app.enqueue("SEND", {"to": "a@b.c"})
+        drained = await kit.drain()
+        assert (drained.claimed, drained.completed) == (1, 1)
+        assert kit.get(task).result == {"sent": "a@b.c"}
+    assert app.url == "sqlite:///never-touched.db"
+    assert not list(tmp_path.iterdir())
+
+
+async def test_each_use_starts_empty() -> None:
+    app = make_app()
+    for _ in range(2):
+        async with using(app) as kit:
+            assert kit.enqueued() == []
+            await app.enqueue("SEND", {"to": "a@b.c"})
+
+
+async def test_retries_wait_for_the_clock() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        task = await app.enqueue("FLAKY")
+        assert (await kit.drain()).requeued == 1
+        assert kit.get(task).state is State.DELAYED
+        assert (await kit.drain()).claimed == 0
+        for _ in range(2):
+            kit.advance(120)
+            await kit.drain()
+        assert kit.get(task).state is State.COMPLETED
+        assert kit.failures() == []
+
+
+async def test_delays_and_schedules_follow_the_clock() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        await app.enqueue("SEND", {"to": "later@b.c"}, run_at=datetime.now(UTC) + timedelta(days=1))
+        assert (await kit.drain()).claimed == 0
+        kit.clock.advance(timedelta(hours=1, minutes=1))
+        await kit.drain()
+        kit.assert_enqueued("TICK")
+        kit.advance(86400)
+        await kit.drain()
+        assert kit.assert_enqueued("SEND").state is State.COMPLETED
+    with pytest.raises(ValueError, match="forward"):
+        kit.advance(-1)
+
+
+async def test_drain_follows_what_tasks_enqueue_but_not_for_ever() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        await app.enqueue("CHAIN", {"left": 3})
+        assert (await kit.drain()).completed == 4
+        await app.enqueue("CHAIN", {"left": 100})
+        with pytest.raises(AssertionError, match="does one enqueue itself"):
+            await kit.drain(limit=20)
+
+
+async def test_failures_carry_their_error() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        await app.enqueue("REFUSE")
+        assert (await kit.drain()).failed == 1
+        [failed] = kit.failures()
+        assert (failed.error_code, failed.error_message) == ("NOT_TODAY", "closed")
+
+
+async def test_kinds_of_other_applications_stay_queued() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        await app.enqueue("ELSEWHERE", {"n": 1})
+        await kit.drain()
+        assert kit.assert_enqueued("ELSEWHERE", n=1).state is State.QUEUED
+
+
+async def test_assertions_say_what_was_enqueued_instead() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        with pytest.raises(AssertionError, match="nothing was enqueued at all"):
+            kit.assert_enqueued("SEND", to="a@b.c")
+        await app.enqueue("SEND", {"to": "a@b.c"})
+        with pytest.raises(AssertionError, match=r"no SEND with to='x@y.z' was enqueued.*\n.*a@b\.c"):
+            kit.assert_enqueued("SEND", to="x@y.z")
+        with pytest.raises(AssertionError, match=r"no FLAKY was enqueued; these tasks were:\n  SEND"):
+            kit.assert_enqueued("FLAKY")
+        with pytest.raises(AssertionError, match=r"1 × SEND with to='a@b.c' was enqueued"):
+            kit.assert_not_enqueued("SEND", to="a@b.c")
+        kit.assert_not_enqueued("SEND", to="x@y.z")
+        assert kit.assert_enqueued("SEND", to="a@b.c").queue == "mail"
+
+
+async def test_more_tasks_than_a_page() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        await app.enqueue_many([("SEND", {"to": str(n)}) for n in range(1500)])
+        assert [task.payload["to"] for task in kit.enqueued()] == [str(n) for n in range(1500)]
+        assert (await kit.drain()).completed == 1500
+
+
+def test_from_ordinary_functions() -> None:
+    app = make_app()
+    with using_sync(app) as kit:
+        task = app.sync.enqueue("SEND", {"to": "a@b.c"})
+        assert kit.drain_sync().completed == 1
+        assert kit.get(task).state is State.COMPLETED
+    app.sync.close()
+
+
+def test_fixture_gives_a_fresh_app(redrive_app: Callable[..., TestKit]) -> None:
+    kit = redrive_app()
+    kit.app.sync.enqueue("SYSTEM_HEALTH_CHECK")
+    assert kit.drain_sync().completed == 1
+    kit.app.sync.close()
+
+
+def test_fixture_rebinds_also_inside_a_loop(redrive_app: Callable[..., TestKit]) -> None:
+    app = make_app()
+    kit = redrive_app(app)
+
+    async def body() -> None:
+        await app.enqueue("SEND", {"to": "a@b.c"})
+        kit.assert_enqueued("SEND", to="a@b.c")
+        assert (await kit.drain()).completed == 1
+
+    asyncio.run(body())

@@ -1,0 +1,131 @@
+"""Payloads, ids, names and other values at the border."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from redrive.errors import ConfigError, InvalidInput, PayloadInvalid
+from redrive.ids import new_id, time_of
+from redrive.kernel.payload import decode, encode
+from redrive.kernel.task import MAX_DELAY_SECONDS, check_int, check_name, check_seconds, check_text
+from redrive.stores import make_store
+
+
+class TestPayload:
+    @pytest.mark.parametrize(
+        "value", [{}, [], "", 0, None, True, {"a": [1, 2.5, None]}, "ünï 雪", {"s": "a\\u0000b"}, "\\\\u0000", 2**80]
+    )
+    def test_what_goes_in_comes_out(self, value: object) -> None:
+        assert decode(encode(value)) == value
+        assert json.loads(encode(value)) == value
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf"), {"deep": [float("-inf")]}])
+    def test_nan_and_infinity(self, value: object) -> None:
+        with pytest.raises(PayloadInvalid, match="not JSON; send null"):
+            encode(value)
+
+    @pytest.mark.parametrize("value", ["\x00", {"a": "x\x00"}, {"\x00": 1}, "\\\x00", "\\\\\x00"])
+    def test_nul_is_refused_also_after_backslashes(self, value: object) -> None:
+        with pytest.raises(PayloadInvalid, match="NUL"):
+            encode(value)
+
+    @pytest.mark.parametrize("text", ["\\u0000", "\\\\u0000", "a\\\\\\u0000"])
+    def test_text_that_only_looks_like_nul_is_fine(self, text: str) -> None:
+        """An escaped backslash followed by u0000 is six characters of text."""
+        assert decode(encode({"t": text})) == {"t": text}
+
+    @pytest.mark.parametrize("value", ["\ud800", {"k": "half \udfff"}, {"\ud83d": 1}])
+    def test_half_a_surrogate_pair(self, value: object) -> None:
+        with pytest.raises(PayloadInvalid, match="surrogate"):
+            encode(value)
+
+    @pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", {"when": datetime.now(UTC)}, {(1, 2): 3}, uuid4()])
+    def test_not_json(self, value: object) -> None:
+        with pytest.raises(PayloadInvalid, match="cannot be stored as JSON"):
+            encode(value)
+
+    def test_endless_nesting(self) -> None:
+        loop: list[Any] = []
+        loop.append(loop)
+        with pytest.raises(PayloadInvalid):
+            encode(loop)
+        deep: list[Any] = []
+        for _ in range(100_000):
+            deep = [deep]
+        with pytest.raises(PayloadInvalid):
+            encode(deep)
+
+    def test_size_is_counted_in_bytes(self) -> None:
+        assert encode("x" * 98, limit=100)
+        for value in ("x" * 99, "雪" * 33):
+            with pytest.raises(PayloadInvalid, match=r"over the limit of 100"):
+                encode(value, limit=100)
+        with pytest.raises(PayloadInvalid, match="result is"):
+            encode("x" * 2_000_000, "result")
+
+
+class TestIds:
+    def test_version_7_and_increasing(self) -> None:
+        ids = [new_id() for _ in range(5000)]
+        assert ids == sorted(ids) and len(set(ids)) == 5000
+        assert {i.version for i in ids} == {7} and {i.variant for i in ids} == {uuid4().variant}
+
+    def test_unique_across_threads(self) -> None:
+        made: list[UUID] = []
+        threads = [threading.Thread(target=lambda: made.extend(new_id() for _ in range(500))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(made)) == 2000
+
+    def test_an_id_knows_when_it_was_made(self) -> None:
+        made = time_of(new_id())
+        assert made is not None and abs(datetime.now(UTC) - made) < timedelta(seconds=5)
+        assert time_of(uuid4()) is None
+
+
+class TestNames:
+    @pytest.mark.parametrize("name", ["A", "send_email", "SEND-EMAIL", "a.b:c", "_x", "9", "x" * 120])
+    def test_good(self, name: str) -> None:
+        assert check_name(name, "kind") == name
+
+    @pytest.mark.parametrize("name", ["", " ", "a b", "-a", ".a", "a/b", "ä", "x" * 121, "a\n", "a\x00", None, 5, b"a", "a'b"])
+    def test_bad(self, name: object) -> None:
+        with pytest.raises(InvalidInput, match="not a valid name") as caught:
+            check_name(name, "queue")
+        assert caught.value.hint and "queue" in caught.value.message
+
+    @pytest.mark.parametrize("text", ["x", "any ünïcode text", "x" * 512])
+    def test_good_labels(self, text: str) -> None:
+        assert check_text(text, "scope") == text
+        assert check_text(None, "scope") is None
+
+    @pytest.mark.parametrize("text", ["", "x" * 513, "a\x00b", "line\nbreak", 7, "\ud800"])
+    def test_bad_labels(self, text: object) -> None:
+        with pytest.raises(InvalidInput, match="scope"):
+            check_text(text, "scope")
+
+    def test_numbers(self) -> None:
+        assert check_int(5, "priority", -5, 5) == 5
+        assert check_seconds(0, "delay") == 0.0
+        for bad in (6, -6, 1.0, "1", True, None):
+            with pytest.raises(InvalidInput, match="priority"):
+                check_int(bad, "priority", -5, 5)
+        for worse in (-1, float("nan"), float("inf"), "1", True, None, MAX_DELAY_SECONDS + 1):
+            with pytest.raises(InvalidInput, match="delay"):
+                check_seconds(worse, "delay")
+
+
+@pytest.mark.parametrize("url", ["", "redis://x", "mysql://me:secret@host/db", "just text", "sqlite", ":memory:"])
+def test_an_unknown_store_url_says_what_is_possible(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_store(url)
+    assert "sqlite:///" in str(caught.value)
+    assert "secret" not in str(caught.value)
