@@ -16,11 +16,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.cluster import Cluster, find_binaries
+
 from redrive import App, Context
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options, load_settings
 from redrive.stores import make_store
-from tests.cluster import Cluster, find_binaries
 
 
 def make_app(url: str) -> App:

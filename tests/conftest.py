@@ -61,6 +61,13 @@ def postgres_url(databases: Databases, database: str) -> str:
 
 
 @pytest.fixture
+def emptied_postgres_url(databases: Databases) -> Iterator[str]:
+    """A migrated database without rows, quicker to have than ``postgres_url``; its schema is left alone."""
+    with databases.emptied() as name:
+        yield databases.url(name)
+
+
+@pytest.fixture
 def empty_postgres_url(databases: Databases) -> Iterator[str]:
     """A database without a redrive schema."""
     with databases.fresh(empty=True) as name:

@@ -11,7 +11,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -25,6 +25,21 @@ class _Link:
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
     pumps: list[asyncio.Task[None]] = field(default_factory=list)
+    statements: dict[bytes, bytes] = field(default_factory=dict)
+    deaf: bool = False
+
+    def sees(self, chunk: bytes, deaf_to: bytes | None) -> bool:
+        """Note which name (of asyncpg's) stands for which statement, and watch out for the one."""
+        if chunk.startswith(b"P"):
+            name, _, rest = chunk[5:].partition(b"\0")
+            self.statements[name] = rest.partition(b"\0")[0]
+        elif chunk.startswith(b"B") and deaf_to is not None:
+            name = chunk[5:].split(b"\0", 2)[1]
+            self.deaf |= deaf_to in self.statements.get(name, b"")
+        return True
+
+    def hears(self, _chunk: bytes, _deaf_to: bytes | None) -> bool:
+        return not self.deaf
 
     def cut(self) -> None:
         for pump in self.pumps:
@@ -44,7 +59,7 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._delay = 0.0
-        self._deaf = False
+        self._deaf_to: bytes | None = None
         self._refusing = False
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -80,10 +95,10 @@ class Proxy:
         """Half-open: connections stay up and take bytes, but nothing arrives, in either direction."""
         self._call(self._set(flowing=False))
 
-    def swallow_answers(self) -> None:
-        """What clients send arrives, what the server answers does not: commits land and nobody hears of it.
-        Swallowed answers are gone for good: ``cut`` before ``restore``."""
-        self._call(self._set(deaf=True))
+    def swallow_answers(self, statement: bytes) -> None:
+        """The next execution of a prepared statement with this text arrives, and nothing comes back any more on its
+        connection: the commit lands and nobody hears of it. ``cut`` before ``restore``."""
+        self._call(self._set(deaf_to=statement))
 
     def delay(self, seconds: float) -> None:
         """Hold every chunk back for a while; 0 turns it off."""
@@ -117,13 +132,14 @@ class Proxy:
             link.cut()
         return len(links)
 
-    async def _set(self, *, flowing: bool | None = None, delay: float | None = None, deaf: bool | None = None) -> None:
+    async def _set(
+        self, *, flowing: bool | None = None, delay: float | None = None, deaf_to: bytes | None = None
+    ) -> None:
         if flowing is not None:
             (self._flowing.set if flowing else self._flowing.clear)()
         if delay is not None:
             self._delay = delay
-        if deaf is not None:
-            self._deaf = deaf
+        self._deaf_to = deaf_to
 
     async def _refuse(self) -> None:
         if self._server is not None:
@@ -131,7 +147,7 @@ class Proxy:
             self._server = None
 
     async def _restore(self) -> None:
-        await self._set(flowing=True, delay=0.0, deaf=False)
+        await self._set(flowing=True, delay=0.0)
         if self._server is None:
             await self._listen(self.port)
 
@@ -145,24 +161,28 @@ class Proxy:
         link = _Link(writer, far_writer)
         self._links.add(link)
         link.pumps = [
-            asyncio.create_task(self._pump(reader, far_writer)),
-            asyncio.create_task(self._pump(far_reader, writer, answers=True)),
+            asyncio.create_task(self._pump(reader, far_writer, link.sees)),
+            asyncio.create_task(self._pump(far_reader, writer, link.hears)),
         ]
         await asyncio.wait(link.pumps, return_when=asyncio.FIRST_COMPLETED)
         if link in self._links:
             self._links.discard(link)
             link.cut()
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answers: bool = False) -> None:
+    async def _pump(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        passes: Callable[[bytes, bytes | None], bool],
+    ) -> None:
         with contextlib.suppress(OSError):
             while chunk := await source.read(65536):
                 if self._delay:
                     await asyncio.sleep(self._delay)
                 await self._flowing.wait()
-                if answers and self._deaf:
-                    continue
-                sink.write(chunk)
-                await sink.drain()
+                if passes(chunk, self._deaf_to):
+                    sink.write(chunk)
+                    await sink.drain()
             await self._flowing.wait()
 
 

@@ -185,7 +185,10 @@ class App:
     async def enqueue_many(
         self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None
     ) -> list[Task]:
-        """Enqueue many at once: all or none. Each is ``(kind, payload)`` or a dict of ``enqueue``'s arguments."""
+        """Enqueue many at once: all or none. Each is ``(kind, payload)`` or a dict of ``enqueue``'s arguments.
+
+        With ``connection``, a conflicting key raises and leaves the decision to the caller's transaction.
+        """
         new = [self._new_from(index, task) for index, task in enumerate(tasks)]
         if not new:
             return []
@@ -195,7 +198,8 @@ class App:
     async def _put(self, new: list[NewTask], connection: Any) -> list[Enqueued]:
         if connection is None:
             store = await self.store()
-            return (await store.apply(Commit(enqueues=new))).enqueued
+            keyed = len(new) > 1 and any(task.idempotency_key is not None for task in new)
+            return (await store.apply(Commit(enqueues=new, all_or_none=keyed))).enqueued
         answers = enqueue_on(connection, new)
         return await answers if isinstance(answers, Awaitable) else answers
 
@@ -276,11 +280,17 @@ class App:
 
     def worker(self, store: Store, options: Options | None = None, *, log: TaskLog | None = None) -> Worker:
         """A worker of this application on a store."""
-        chosen = options or Options(concurrency=self.settings.concurrency, sleep=self.settings.interval)
+        chosen = options or Options(
+            queues=self.queues(), concurrency=self.settings.concurrency, sleep=self.settings.interval
+        )
         return Worker(
             store, self.registry, self.settings, chosen, schedules=[self._planned(s) for s in self.schedules.values()],
             owner=self.name, log=log or TaskLog(style=choose_style(self.settings.log_format)),
         )  # fmt: skip
+
+    def queues(self) -> tuple[str, ...]:
+        """Every queue that a handler of this application uses, ``default`` first."""
+        return tuple(sorted({h.queue for h in self.registry.handlers.values()}, key=lambda q: (q != "default", q)))
 
     async def run_worker(self, options: Options | None = None) -> None:
         """Run a worker in this event loop until it is cancelled or an option ends it."""

@@ -23,6 +23,7 @@ class Portal:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._pid = 0
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -31,8 +32,11 @@ class Portal:
     def close(self) -> None:
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None and self._pid == os.getpid():
+        if loop is not None and self._thread is not None and self._pid == os.getpid():
             loop.call_soon_threadsafe(loop.stop)
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
+                loop.close()
 
     @property
     def started(self) -> bool:
@@ -44,7 +48,8 @@ class Portal:
             if self._loop is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="redrive-sync", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="redrive-sync", daemon=True)
+                self._thread.start()
             return self._loop
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from redrive.kernel.store import Store
-from redrive.kernel.task import State
+from redrive.kernel.task import HISTORY, State
 from redrive.stores.postgres.store import PostgresStore
 from redrive.testing.conformance.harness import Cost, Harness, Totals
 
@@ -31,6 +31,22 @@ select coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint as visi
   json_object_agg(c.relname, pg_stat_get_xact_numscans(c.oid)) filter (where c.relkind = 'r') as scans
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = 'redrive' and c.relkind in ('r', 'i') and c.relname ~ '^(task|history|attempt|dead|idem)'
+"""
+STOCK_HISTORY = """
+insert into redrive.history (id, finished_at, created_at, state, attempt_count, max_attempts, replay_count, priority,
+  kind, queue)
+select gen_random_uuid(), clock_timestamp(), clock_timestamp(), $1::text::redrive.state, 1, 3, 0, 0, $2, $3
+from generate_series(1, $4::integer)
+"""
+STOCK_LIVE = """
+insert into redrive.task (id, created_at, position, state, next_attempt_at, lease_token, lease_expires_at, max_attempts,
+  kind, queue, lane, payload)
+select redrive.new_id(), clock_timestamp(), case when $1 = 'queued' then nextval('redrive.position') else 0 end,
+  $1::text::redrive.state, case when $1 = 'delayed' then clock_timestamp() + interval '1 day' end,
+  case when $1 = 'running' then gen_random_uuid() end,
+  case when $1 = 'running' then clock_timestamp() + interval '1 day' end, 3, $2, $3,
+  coalesce((select k.kind from redrive.kind k where k.kind = $2), ''), '{}'
+from generate_series(1, $4::integer)
 """
 
 
@@ -69,25 +85,10 @@ class PostgresHarness(Harness):
 
     async def stock(self, count: int, state: State, *, kind: str, queue: str = "default") -> None:
         admin = await self.connection()
-        if state in (State.COMPLETED, State.CANCELLED):
-            await admin.execute(
-                f"insert into redrive.history (id, finished_at, created_at, state, attempt_count, max_attempts, replay_count,"
-                f" priority, kind, queue) select gen_random_uuid(), clock_timestamp(), clock_timestamp(), '{state}', 1, 3, 0,"
-                f" 0, '{kind}', '{queue}' from generate_series(1, {count})"
-            )
-        else:
-            await admin.execute(
-                f"insert into redrive.task (id, created_at, position, state, next_attempt_at, lease_token, lease_expires_at,"
-                f" max_attempts, kind, queue, lane, payload)"
-                f" select redrive.new_id(), clock_timestamp(),"
-                f" {'nextval($$redrive.position$$)' if state is State.QUEUED else '0'}, '{state}',"
-                f" {'clock_timestamp() + interval $$1 day$$' if state is State.DELAYED else 'null'},"
-                f" {'gen_random_uuid()' if state is State.RUNNING else 'null'},"
-                f" {'clock_timestamp() + interval $$1 day$$' if state is State.RUNNING else 'null'}, 3, '{kind}', '{queue}',"
-                f" coalesce((select k.kind from redrive.kind k where k.kind = '{kind}'), ''), '{{}}'"
-                f" from generate_series(1, {count})"
-            )
-        await admin.execute(f"insert into redrive.total_delta (queue, kind, {state}) values ('{queue}', '{kind}', {count})")
+        await admin.execute(STOCK_HISTORY if state in HISTORY else STOCK_LIVE, state.value, kind, queue, count)
+        await admin.execute(
+            f"insert into redrive.total_delta (queue, kind, {state}) values ($1, $2, $3)", queue, kind, count
+        )
 
     async def tally(self) -> Totals:
         rows = await (await self.connection()).fetch(

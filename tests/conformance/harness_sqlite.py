@@ -47,31 +47,33 @@ class SqliteHarness(Harness):
             new_id = "lower(hex(randomblob(16)))"
             if state in (State.COMPLETED, State.CANCELLED):
                 connection.execute(
-                    f"{numbers} insert into history (id, finished_at, created_at, state, attempt_count, max_attempts,"
-                    f" replay_count, priority, kind, queue) select {new_id}, {now}, {now}, ?, 1, 3, 0, 0, ?, ? from n",
+                    f"{numbers} insert into redrive_history (id, finished_at, created_at, state, attempt_count,"
+                    f" max_attempts, replay_count, priority, kind, queue) select {new_id}, {now}, {now}, ?, 1, 3, 0, 0, ?, ? from n",
                     (state, kind, queue),
                 )
             else:
-                (tail,) = connection.execute(f"update position set value = value + {count} returning value").fetchone()
-                lane = connection.execute("select kind from kind where kind = ?", (kind,)).fetchone()
+                (tail,) = connection.execute(
+                    f"update redrive_position set value = value + {count} returning value"
+                ).fetchone()
+                lane = connection.execute("select kind from redrive_kind where kind = ?", (kind,)).fetchone()
                 connection.execute(
-                    f"{numbers} insert into task (id, created_at, position, state, next_attempt_at, lease_token,"
-                    f" lease_expires_at, max_attempts, kind, queue, lane, payload) select {new_id}, {now},"
+                    f"{numbers} insert into redrive_task (id, created_at, position, state, next_attempt_at,"
+                    f" lease_token, lease_expires_at, max_attempts, kind, queue, lane, payload) select {new_id}, {now},"
                     f" {tail - count} + i, ?, {now + DAY if state is State.DELAYED else 'null'},"
                     f" {new_id if state is State.RUNNING else 'null'},"
                     f" {now + DAY if state is State.RUNNING else 'null'}, 3, ?, ?, ?, '{{}}' from n",
                     (state, kind, queue, lane[0] if lane else ""),
                 )
             connection.execute(
-                f"insert into total (queue, kind, {state}) values (?, ?, ?)"
+                f"insert into redrive_total (queue, kind, {state}) values (?, ?, ?)"
                 f" on conflict (queue, kind) do update set {state} = {state} + excluded.{state}",
                 (queue, kind, count),
             )
 
     async def tally(self) -> Totals:
         rows = await self.sql(
-            "select queue, kind, state, count(*) from (select queue, kind, state from task"
-            " union all select queue, kind, state from history) group by 1, 2, 3"
+            "select queue, kind, state, count(*) from (select queue, kind, state from redrive_task"
+            " union all select queue, kind, state from redrive_history) group by 1, 2, 3"
         )
         return {(queue, kind, State(state)): n for queue, kind, state, n in rows}
 
@@ -109,7 +111,9 @@ class SqliteHarness(Harness):
             control = ("begin", "commit", "rollback", "savepoint", "release", "pragma", "--")
             worked = [text for text in sent if not text.lower().startswith(control)]
             # The same statement run for one row after the other is one call: there is no wire to cross in between.
-            cost.statements = [text for text, before in zip(worked, ["", *worked], strict=False) if not _same(text, before)]
+            cost.statements = [
+                text for text, before in zip(worked, ["", *worked], strict=False) if not _same(text, before)
+            ]
             cost.scans = self._scans(cost.statements)
 
     def _scans(self, statements: list[str]) -> list[str]:

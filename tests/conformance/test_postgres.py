@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def harness(postgres_url: str) -> AsyncIterator[PostgresHarness]:
-    harness = PostgresHarness(postgres_url)
+async def harness(emptied_postgres_url: str) -> AsyncIterator[PostgresHarness]:
+    harness = PostgresHarness(emptied_postgres_url)
     yield harness
     await harness.close()

@@ -68,6 +68,16 @@ async def gated(ctx: Context, name: str = "all") -> str:
     return name
 
 
+@app.task("HELD")
+async def held(ctx: Context, name: str = "all") -> str:
+    """Has done all its work before it waits: nothing is written at the end, which may be impossible by then."""
+    record(ctx, "start")
+    record(ctx, "end")
+    while not opened(ctx, name):
+        await asyncio.sleep(0.01)
+    return name
+
+
 @app.task("SNOOZED")
 async def snoozed(ctx: Context, name: str = "all") -> str:
     """Snoozes at the open gate, and completes the second time."""

@@ -26,7 +26,7 @@ from redrive.settings import load_settings
 from tests.faults import fault_app
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 40.0
+PATIENCE = 25.0
 Event = dict[str, Any]
 
 
@@ -40,6 +40,14 @@ def until(condition: Callable[[], Any], what: str, timeout: float = PATIENCE) ->
     return found
 
 
+def runs(pid: int) -> bool:
+    """Is there a process of this id that is not merely waiting to be buried?"""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 class WorkerProcess:
     """A worker in a process of its own, its log lines read as they come."""
 
@@ -49,7 +57,7 @@ class WorkerProcess:
         self._news = threading.Condition()
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env={**world.environment, "TASK_WORKER_ID": name, **environment},
+            env={**world.environment, "TASK_WORKER_ID": name, **environment}, start_new_session=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -148,7 +156,8 @@ class World:
         self.app.registry = fault_app.app.registry
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("TASK_WORKER", "REDRIVE", "FAULT", "PG"))},
-            "REDRIVE_URL": url, "REDRIVE_LOG": "json", "FAULT_DIR": str(directory), "REDRIVE_APP": "tests.faults.fault_app:app",
+            "REDRIVE_URL": url, "REDRIVE_LOG": "json", "REDRIVE_APP": "tests.faults.fault_app:app",
+            "FAULT_DIR": str(directory),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "TASK_WORKER_LEASE_MS": "2000", "TASK_WORKER_INTERVAL_MS": "200", "TASK_WORKER_GRACE_MS": "2000",
         }  # fmt: skip
@@ -159,15 +168,23 @@ class World:
     # -- workers ---------------------------------------------------------------------------------------------------
 
     def worker(
-        self, name: str | None = None, *, url: str | None = None, constants: dict[str, Any] | None = None, skew: float = 0,
-        file_limit: int | None = None, env: dict[str, str] | None = None, ready: bool = True, **options: Any,
+        self, name: str | None = None, *, url: str | None = None, constants: dict[str, Any] | None = None,
+        skew: float = 0, env: dict[str, str] | None = None, ready: bool = True,
+        **options: Any,
     ) -> WorkerProcess:  # fmt: skip
         """Start one. ``ready`` waits until it has beaten once, so that nothing of what follows is its start-up."""
-        given = {"options": {"sleep": 0.2, **options}, "constants": constants or {}, "skew": skew, "file_limit": file_limit}
+        given = {"options": {"sleep": 0.2, **options}, "constants": constants or {}, "skew": skew}
         environment = {**(env or {}), **({"REDRIVE_URL": url} if url else {})}
         command = [sys.executable, "-m", "tests.faults.runner", json.dumps(given)]
-        label = name or f"w{len(self.workers) + 1}"
-        worker = WorkerProcess(self, label, environment, command)
+        return self._start(name, environment, command, ready)
+
+    def cli_worker(self, *arguments: str, name: str | None = None, env: dict[str, str] | None = None) -> WorkerProcess:
+        """``redrive work``, as an operator starts it."""
+        command = [sys.executable, "-m", "redrive.cli", "work", "--sleep", "0.2", *arguments]
+        return self._start(name, env or {}, command, True)
+
+    def _start(self, name: str | None, environment: dict[str, str], command: list[str], ready: bool) -> WorkerProcess:
+        worker = WorkerProcess(self, name or f"w{len(self.workers) + 1}", environment, command)
         self.workers.append(worker)
         if ready:
             self.wait_alive(worker)
@@ -185,8 +202,8 @@ class World:
 
     def close(self) -> None:
         for worker in self.workers:
-            if worker.process.poll() is None:
-                worker.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)  # its handlers' processes too, whatever became of the worker
             worker.process.wait(10)
             if worker.process.stderr is not None:
                 worker._reader.join(10)
@@ -239,10 +256,8 @@ class World:
 
     def expire_lease(self, task: Task) -> None:
         """As if the lease had run out: moves its end into the past, nothing else."""
-        if self.postgres:
-            when = "clock_timestamp() - interval '1 ms'"
-        else:
-            when = str(int((time.time() - 0.001) * 1_000_000))
+        past = str(int((time.time() - 0.001) * 1_000_000))
+        when = "clock_timestamp() - interval '1 ms'" if self.postgres else past
         self.sql(f"update {self._view('task')} set lease_expires_at = {when} where id = '{task.id}'")
 
     def timeline(self, task: Task | UUID) -> Any:
@@ -267,7 +282,7 @@ class World:
         return Path(self.url.removeprefix("sqlite:///"))
 
     def _view(self, name: str) -> str:
-        return f"redrive.{name}" if self.postgres else name
+        return f"redrive.{name}" if self.postgres else f"redrive_{name}"
 
     def states(self) -> dict[str, str]:
         rows = self.sql(f"select id, state from {self._view('v_tasks')}")
@@ -320,7 +335,8 @@ class World:
                 if number:
                     kept[row[0], row[1], state] = int(number)
         real = Counter(
-            (queue, kind, str(state)) for queue, kind, state in self.sql(f"select queue, kind, state from {self._view('v_tasks')}")
+            (queue, kind, str(state))
+            for queue, kind, state in self.sql(f"select queue, kind, state from {self._view('v_tasks')}")
         )
         assert kept == real, f"totals {dict(kept)} are not the rows {dict(real)}"
 

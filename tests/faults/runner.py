@@ -10,7 +10,6 @@ import datetime
 import importlib
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -39,7 +38,7 @@ async def work(options: dict[str, Any]) -> None:
     from redrive.settings import Options
     from tests.faults.fault_app import app
 
-    worker = app.worker(await app.store() if app.url.startswith("sqlite") else _unopened(app), Options(**options))
+    worker = app.worker(app.bound_store(), Options(**options))
     seen = 0
 
     def on_signal() -> None:
@@ -58,13 +57,6 @@ async def work(options: dict[str, Any]) -> None:
     os._exit(0)  # a handler that ignores being stopped must not keep the process alive
 
 
-def _unopened(app: Any) -> Any:
-    """A worker waits for its store by itself; opening it here would not."""
-    from redrive.stores import make_store
-
-    return make_store(app.url)
-
-
 def main() -> None:
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     import pydantic_settings  # noqa: F401 (built before the clock is replaced: pydantic looks at datetime's identity)
@@ -77,9 +69,6 @@ def main() -> None:
         if not hasattr(found, constant):
             sys.exit(f"{name} does not exist: the test shortens a constant that is gone")
         setattr(found, constant, value)
-    if given.get("file_limit"):
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (given["file_limit"], resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     from redrive.observe.logs import configure
 
     configure("json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.kernel.task import State
-from tests.faults.harness import World
+from tests.faults.harness import World, runs, until
 
 pytestmark = pytest.mark.faults
 
@@ -44,25 +44,12 @@ def test_a_crash_uses_up_the_last_attempt(store: World) -> None:
 
 def test_a_killed_worker_takes_its_handler_processes_with_it(postgres: World) -> None:
     """An orphan would go on beside the next attempt, for ever if it spins."""
-    import psutil
-
-    from tests.faults.harness import until
-
     task = postgres.enqueue("SPIN", max_attempts=1)
     first = postgres.worker("first")
     [(_, _, _, pid, _)] = postgres.wait_effect(task, "start")
-    assert psutil.pid_exists(pid)
+    assert runs(pid)
     first.kill()
-    until(lambda: not _runs(pid), "the handler's process is gone")
+    until(lambda: not runs(pid), "the handler's process is gone")
     postgres.worker("second")
     postgres.wait_state(task, State.FAILED)
     assert postgres.account([task.id]) == {"failed": 1}
-
-
-def _runs(pid: int) -> bool:
-    import psutil
-
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

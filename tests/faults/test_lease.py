@@ -29,7 +29,9 @@ def test_a_late_finish_counts_if_nobody_recovered_the_task(store: World) -> None
 def test_a_finish_after_recovery_is_refused(store: World) -> None:
     """The first worker does not know that it lost its lease when it commits."""
     task = store.enqueue("GATED")
-    first = store.worker("first", env={**LONG, "TASK_WORKER_INTERVAL_MS": "60000"}, sleep=60)
+    first = store.worker(
+        "first", env={**LONG, "TASK_WORKER_INTERVAL_MS": "60000", "TASK_WORKER_RECOVERY_INTERVAL_MS": "200"}, sleep=60
+    )
     store.wait_effect(task, "start")
     second = store.worker("second", env=LONG)
     store.expire_lease(task)

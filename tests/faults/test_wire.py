@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from redrive.kernel.task import State
 from redrive.stores.postgres import listener
-from tests.faults.harness import World, until
+from tests.faults.harness import World, runs, until
 from tests.proxy import Proxy
 
 pytestmark = pytest.mark.faults
@@ -51,7 +53,7 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_repeated(
     worker = postgres.worker(url=url, env=LONG)
     postgres.wait_effect(task, "start")
     following = [postgres.enqueue("QUICK", max_attempts=1).id for _ in range(3)]
-    proxy.swallow_answers()
+    proxy.swallow_answers(b"redrive.cycle(")
     postgres.open()
     until(lambda: postgres.get(task).state is not State.RUNNING, "the settle has landed")
     until(lambda: "running" in {postgres.states()[str(i)] for i in following}, "so has the claim")
@@ -67,15 +69,13 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_repeated(
     assert postgres.get(task).attempt_count == {"GATED": 1, "SNOOZED": 1, "FAILING": 2}[kind]
     assert {postgres.get(task_id).attempt_count for task_id in following} == {1}
     snoozes = {"SNOOZED": {str(task.id): 1}}.get(kind)
-    from collections import Counter
-
     assert postgres.account([task.id, *following], handed_back=Counter(snoozes)) == {"completed": 4}
 
 
 def test_a_half_open_connection_is_noticed(postgres: World, wire: tuple[Proxy, str]) -> None:
     proxy, url = wire
     gated = postgres.enqueue("GATED", max_attempts=1)
-    spinning = postgres.enqueue("SPIN", max_attempts=1, timeout=3)
+    spinning = postgres.enqueue("SPIN", max_attempts=1, timeout=8)
     worker = postgres.worker(url=url, env=LONG, constants=SHORT, concurrency=4)
     postgres.wait_effect(gated, "start")
     postgres.wait_effect(spinning, "start")
@@ -95,21 +95,18 @@ def test_a_half_open_connection_is_noticed(postgres: World, wire: tuple[Proxy, s
 
 def test_a_timeout_is_kept_while_the_wire_is_half_open(postgres: World, wire: tuple[Proxy, str]) -> None:
     """Deadlines do not wait for a heartbeat that hangs."""
-    import psutil
-
     proxy, url = wire
-    task = postgres.enqueue("SPIN", max_attempts=1, timeout=4)
+    task = postgres.enqueue("SPIN", max_attempts=1, timeout=6)
     # The usual time-out of 20 s: the heartbeat (due each second) hangs all the while.
     worker = postgres.worker(url=url)
     [(_, _, _, pid, _)] = postgres.wait_effect(task, "start")
     proxy.black_hole()
-    until(lambda: not _runs(pid), "the handler's process is killed at its timeout", timeout=15)
+    until(lambda: not runs(pid), "the handler's process is killed at its timeout", timeout=15)
     proxy.cut()
     proxy.restore()
     dead = postgres.wait_state(task, State.FAILED)
     assert dead.error_reason in ("timeout", "lease_expired")
     assert worker.stop() == 0
-    assert psutil.pid_exists(worker.pid) is False
     assert postgres.account([task.id]) == {"failed": 1}
 
 
@@ -134,12 +131,3 @@ def test_a_silently_dead_listen_is_noticed(postgres: World, wire: tuple[Proxy, s
 def test_the_real_listen_constants_keep_the_promise() -> None:
     """One sleep, one notify that hangs, one echo that does not come: noticed within 15 s."""
     assert listener.ECHO_EVERY + 2 * listener.ECHO_TIMEOUT <= 15
-
-
-def _runs(pid: int) -> bool:
-    import psutil
-
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

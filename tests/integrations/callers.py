@@ -199,7 +199,7 @@ class Sqlite3(Caller):
 
     def connect(self) -> None:
         self.handle = sqlite3.connect(self.url)
-        self.handle.row_factory = sqlite3.Row
+        self.handle.row_factory = lambda cursor, row: {"just": row}
         self.handle.text_factory = bytes
 
 

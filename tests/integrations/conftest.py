@@ -39,7 +39,7 @@ class Outside:
         return found
 
     def table(self, name: str) -> str:
-        return name if self.sqlite else f"redrive.{name}"
+        return f"redrive_{name}" if self.sqlite else f"redrive.{name}"
 
     @property
     def tasks(self) -> list[str]:

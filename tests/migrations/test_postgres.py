@@ -33,7 +33,8 @@ select 'column', c.table_name || '.' || c.column_name, concat_ws(' ', c.data_typ
 from information_schema.columns c where c.table_schema = 'redrive'
 union all
 select 'table', c.relname, concat_ws(' ', c.relkind, c.reloptions::text, pg_get_partkeydef(c.oid),
-  pg_get_expr(c.relpartbound, c.oid)) from pg_class c where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r','p','v','S')
+  pg_get_expr(c.relpartbound, c.oid))
+from pg_class c where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p', 'v', 'S')
 union all
 select 'index', i.indexname, i.indexdef from pg_indexes i where i.schemaname = 'redrive'
 union all

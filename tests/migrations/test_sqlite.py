@@ -100,7 +100,7 @@ async def test_an_unknown_version_is_refused(migrated: Path, to: int) -> None:
 @pytest.mark.parametrize("needs", [1, LATEST + 1])
 async def test_only_a_newer_breaking_schema_is_refused(migrated: Path, needs: int) -> None:
     with closing(sqlite3.connect(migrated)) as connection, connection:
-        connection.execute("insert into migration values (?, 'from_the_future', 0, ?)", (LATEST + 1, needs))
+        connection.execute("insert into redrive_migration values (?, 'from_the_future', 0, ?)", (LATEST + 1, needs))
     async with opened(migrated) as store:
         if needs == 1:
             await store.open()

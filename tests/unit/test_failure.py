@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -57,7 +56,7 @@ CLASSES: list[tuple[BaseException, str, FailureType, bool]] = [
     (AiohttpLike(502), "http_5xx", FailureType.MODEL_ERROR, True),
     (AiohttpLike(400), "http_4xx", FailureType.PARAM_ERROR, False),
     (TimeoutError(), "timeout", FailureType.TIMEOUT, True),
-    (asyncio.TimeoutError(), "timeout", FailureType.TIMEOUT, True),
+    (TimeoutError(), "timeout", FailureType.TIMEOUT, True),
     (httpx.ReadTimeout("slow"), "timeout", FailureType.TIMEOUT, True),
     (httpx.ConnectTimeout("slow"), "timeout", FailureType.TIMEOUT, True),
     (httpx.ConnectError("refused"), "connect", FailureType.NETWORK, True),
@@ -85,7 +84,9 @@ def test_declared_deterministic_errors_are_terminal() -> None:
     assert not failure_of(http_error(500), deterministic=(httpx.HTTPError,)).retryable
 
 
-@pytest.mark.parametrize("error, code", [(PayloadInvalid("x"), "TASK_PAYLOAD_INVALID"), (NotFound("x"), "TASK_ENTITY_NOT_FOUND")])
+@pytest.mark.parametrize(
+    "error, code", [(PayloadInvalid("x"), "TASK_PAYLOAD_INVALID"), (NotFound("x"), "TASK_ENTITY_NOT_FOUND")]
+)
 def test_our_own_terminal_codes_are_kept(error: RedriveError, code: str) -> None:
     found = failure_of(error)
     assert (found.code, found.retryable) == (code, False)

@@ -44,7 +44,11 @@ def test_the_ranges_cover_every_priority_once() -> None:
 def test_lanes_and_queues_are_apart_and_in_order() -> None:
     remembered = known(("b", "", 0, 4), ("b", "K", 0, 6), ("a", "", 0, 2))
     found = segments(remembered, "b", "a", now=100.1)
-    assert [(queue, lane, pos) for queue, lane, _, pos, _ in found if pos] == [("b", "", 5), ("b", "K", 7), ("a", "", 3)]
+    assert [(queue, lane, pos) for queue, lane, _, pos, _ in found if pos] == [
+        ("b", "", 5),
+        ("b", "K", 7),
+        ("a", "", 3),
+    ]
     assert [queue for queue, *_ in found] == sorted((queue for queue, *_ in found), reverse=True)
 
 

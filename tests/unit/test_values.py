@@ -96,7 +96,9 @@ class TestNames:
     def test_good(self, name: str) -> None:
         assert check_name(name, "kind") == name
 
-    @pytest.mark.parametrize("name", ["", " ", "a b", "-a", ".a", "a/b", "ä", "x" * 121, "a\n", "a\x00", None, 5, b"a", "a'b"])
+    @pytest.mark.parametrize(
+        "name", ["", " ", "a b", "-a", ".a", "a/b", "ä", "x" * 121, "a\n", "a\x00", None, 5, b"a", "a'b"]
+    )
     def test_bad(self, name: object) -> None:
         with pytest.raises(InvalidInput, match="not a valid name") as caught:
             check_name(name, "queue")

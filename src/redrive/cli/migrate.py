@@ -49,6 +49,9 @@ def migrate(
         output.emit(found)
     else:
         _print(found, output.shown_url(loaded.app.url))
+        if status and found["applied"]:
+            rows = [(number, name, output.when(at)) for number, name, at in found["applied"]]
+            output.table(["#version", "name", "applied"], rows)
 
 
 def _check(to: int | None, down: bool, sql: bool, status: bool) -> None:
@@ -69,7 +72,7 @@ async def _run(
             if producer or worker:
                 await _grant(store, producer, worker)
         granted = {name: role for name, role in (("producer", producer), ("worker", worker)) if role and not status}
-        return {**asdict(await store.migrations.status()), "steps": steps, "granted": granted, "looked": status}
+        return {**asdict(await store.migrations.status()), "steps": steps, "granted": granted, "down": down}
     finally:
         await store.close()
 
@@ -88,10 +91,8 @@ async def _grant(store: Store, producer: str | None, worker: str | None) -> None
 
 
 def _print(found: dict[str, Any], where: str) -> None:
-    output.say(*(f"{'applied' if found['version'] else 'removed'} {step}" for step in found["steps"]))
+    output.say(*(f"{'removed' if found['down'] else 'applied'} {step}" for step in found["steps"]))
     output.say(*(f"granted {what} rights to {role}" for what, role in found["granted"].items()))
     output.say(f"{where}: schema version {found['version']} of {found['latest']}")
-    if found["looked"]:
-        output.table(["#version", "name", "applied"], [(n, name, output.when(at)) for n, name, at in found["applied"]])
     for step in found["pending"]:
         output.say(f"pending {step}")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +26,7 @@ _SEQUENCE = re.compile(
 )
 STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
 WIDE = 10_000
+LAST_COLUMN = 40
 
 
 def clean(value: object, *, lines: bool = False) -> str:
@@ -66,10 +67,11 @@ def _jsonable(value: Any) -> Any:
     return simple if simple is not value else str(value)
 
 
-def console() -> Console:
+def console(at_least: int = 0) -> Console:
     """Plain and as wide as needed when piped; colours and the terminal's width otherwise."""
-    tty = sys.stdout.isatty()
-    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False, width=None if tty else WIDE)
+    out = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    out.width = max(out.width, at_least) if sys.stdout.isatty() else WIDE
+    return out
 
 
 def say(*lines: str | Text) -> None:
@@ -79,21 +81,27 @@ def say(*lines: str | Text) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Columns without lines. A column named with ``#`` holds numbers; ids are folded at worst, never cut."""
+    """Columns without lines; ``#`` before a name means numbers. Only the last column is folded to fit: where even
+    that is too wide for the terminal, lines run on, and an id can still be copied in one piece."""
+    cells = [[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows]
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns:
-        number = name.startswith("#")
-        grid.add_column(name.lstrip("#"), justify="right" if number else "left", overflow="fold",
-                        no_wrap=number or name in ("id", "state", "attempts"))  # fmt: skip
-    for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
-    out = console()
+    for index, name in enumerate(columns):
+        justify: JustifyMethod = "right" if name.startswith("#") else "left"
+        grid.add_column(name.lstrip("#"), justify=justify, no_wrap=index < len(columns) - 1, overflow="fold")
+    for row in cells:
+        grid.add_row(*row)
+    out = console(_least_width(columns, cells))
     with out.capture() as captured:
         out.print(grid)
-    heading = [Text(title, style="bold underline")] if title else []
-    say(*heading)
+    if title:
+        say(Text(title, style="bold underline"))
     # Padding behind the last column is only noise, in a pipe or in a terminal.
     sys.stdout.write("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
+
+
+def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
+    widths = [max([len(name), *(row[index].cell_len for row in rows)]) + 2 for index, name in enumerate(columns)]
+    return sum(widths[:-1]) + min(widths[-1], LAST_COLUMN)
 
 
 def state(name: str) -> Text:

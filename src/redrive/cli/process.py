@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shlex
 import socket
@@ -12,13 +13,14 @@ from redrive.api import make_api
 from redrive.cli import output
 from redrive.cli.loading import Loaded
 from redrive.cli.serve import LOOPBACK_NAMES, address, bind, make_server
+from redrive.cli.signals import stopping
 from redrive.cli.work import leave_unknown_kinds, run_worker
-from redrive.errors import ConfigError
 from redrive.settings import DEFAULT_URL, Options
 from redrive.stores import make_store
 from redrive.version import __version__
 from redrive.worker.worker import Worker
 
+logger = logging.getLogger("redrive.cli")
 BUILT_IN = ("SYSTEM_HEALTH_CHECK", "SYSTEM_FAIL_ALWAYS")
 
 
@@ -34,10 +36,12 @@ async def _up(loaded: Loaded, options: Options, listening: socket.socket, demo: 
         store = await app.store()
         await leave_unknown_kinds(loaded, store, options.queues)
         worker = app.worker(store, options)
-        if demo:
-            await _demo(loaded)
-        _announce(loaded, worker, listening, migrated, json)
-        await _serve(loaded, worker, listening)
+        # Before it says that it is up: whoever reads that may stop it the next moment.
+        with stopping(worker.stop):
+            if demo:
+                await _demo(loaded)
+            _announce(loaded, worker, listening, migrated, json)
+            await _serve(loaded, worker, listening)
     finally:
         await app.close()
 
@@ -65,8 +69,11 @@ async def _serve(loaded: Loaded, worker: Worker, listening: socket.socket) -> No
 async def _demo(loaded: Loaded) -> None:
     demo = getattr(loaded.module, "demo", None)
     if demo is None:
-        raise ConfigError("--demo needs an application whose module has a coroutine demo()")
-    await demo()
+        logger.warning(
+            "--demo: %s has no coroutine demo()", loaded.spec or "no application", extra={"event": "up.demo"}
+        )
+    else:
+        await demo()
 
 
 def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated: list[str], json: bool) -> None:

@@ -7,45 +7,67 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from types import FrameType
 
 from redrive.worker.supervisor import SUPERVISED
 
 logger = logging.getLogger("redrive.cli")
+HEARD = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextlib.contextmanager
 def stopping(stop: Callable[[], None], force: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Within the block, the first signal calls ``stop`` on the loop; the second calls ``force`` and exits.
 
-    Plain handlers, not the loop's: they also run when a handler blocks the loop, and then the second signal must
-    still work.
+    A thread listens. Python runs its own signal handlers only in the main thread, between two instructions: while a
+    handler blocks that (one long call, and the kernel gave the signal to another thread), a second Ctrl-C would
+    wait for the call to end. The interpreter writes each signal to the wakeup descriptor in whatever thread it
+    arrives, at once.
     """
     loop = asyncio.get_running_loop()
-    asked = False
-
-    def on_signal(number: int, _: FrameType | None) -> None:
-        nonlocal asked
-        name = signal.Signals(number).name
-        if not asked:
-            asked = True
-            loop.call_soon_threadsafe(_ask, name, stop)
-            return
-        try:
-            force()
-            _log(logging.WARNING, "worker.killed", "%s again: exiting at once; leases will expire", name)
-        finally:
-            os._exit(128 + number)
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    listening, written = socket.socketpair()
+    written.setblocking(False)
+    before = {number: signal.signal(number, lambda *_: None) for number in HEARD}
+    descriptor = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+    listener = threading.Thread(
+        target=_listen, args=(listening, loop, stop, force), name="redrive-signals", daemon=True
+    )
+    listener.start()
     try:
         with _parent(loop, stop):
             yield
     finally:
+        signal.set_wakeup_fd(descriptor)
         for number, handler in before.items():
             signal.signal(number, handler)
+        written.close()
+        listener.join()
+        listening.close()
+
+
+def _listen(
+    heard: socket.socket, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], force: Callable[[], None]
+) -> None:
+    """Ends when the other side is closed."""
+    asked = False
+    while numbers := heard.recv(64):
+        for number in (number for number in numbers if number in HEARD):
+            if asked:
+                _exit(number, force)
+            asked = True
+            loop.call_soon_threadsafe(_ask, signal.Signals(number).name, stop)
+
+
+def _exit(number: int, force: Callable[[], None]) -> None:
+    try:
+        force()
+        name = signal.Signals(number).name
+        _log(logging.WARNING, "worker.killed", "%s again: exiting at once; leases will expire", name)
+    finally:
+        os._exit(128 + number)
 
 
 def _ask(name: str, stop: Callable[[], None]) -> None:

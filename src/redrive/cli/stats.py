@@ -111,7 +111,12 @@ def _groups(found: Stats, now: datetime) -> None:
 
 def _schedules(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
-        [row.name, row.kind, row.cron, row.timezone, output.ago(row.next_at, now), output.ago(row.last_at, now) or "-"]
+        [row.name, row.kind, row.cron, row.timezone, _next(row.next_at, now), output.ago(row.last_at, now) or "-"]
         for row in found.overview.schedules
     ]
     _section("schedules", ["name", "kind", "cron", "zone", "next", "last"], rows)
+
+
+def _next(moment: datetime, now: datetime) -> str:
+    found = output.ago(moment, now)
+    return found if found.startswith("in ") else f"{found} overdue"

@@ -25,7 +25,7 @@ Concurrency = Annotated[
     typer.Option("--concurrency", metavar="N", min=1, max=10_000,
                  help="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10)."),
 ]  # fmt: skip
-Demo = Annotated[bool, typer.Option("--demo", help="Let the app's module enqueue its demo tasks, once.")]
+Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's module: a few tasks, once.")]
 
 
 def up(

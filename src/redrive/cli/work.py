@@ -94,17 +94,13 @@ def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Opti
     names = [name.strip() for listed in queues for name in listed.split(",") if name.strip()]
     if queues and not names:
         raise InvalidInput("--queue names no queue", hint="for example --queue high,default")
-    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(names)) or handled_queues(app)
+    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(names)) or app.queues()
     values = {"concurrency": app.settings.concurrency, "sleep": app.settings.interval}
     try:
         return Options(queues=chosen, **(values | {name: value for name, value in given.items() if value is not None}))
     except ValidationError as error:
         problems = "; ".join(f"--{str(p['loc'][0]).replace('_', '-')}: {p['msg']}" for p in error.errors())
         raise InvalidInput(f"these options cannot be used: {problems}") from None
-
-
-def handled_queues(app: App) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(["default", *sorted(handler.queue for handler in app.registry.handlers.values())]))
 
 
 def update_settings(app: App, **values: Any) -> None:
@@ -137,22 +133,22 @@ async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
         if loaded.module is None:
             await leave_unknown_kinds(loaded, await app.store(), options.queues)
         worker = app.worker(store, options)
-        await run_worker(worker, output.shown_url(app.url))
+        with stopping(worker.stop):
+            await run_worker(worker, output.shown_url(app.url))
         return 0, {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
     finally:
         await app.close()
 
 
 async def run_worker(worker: Worker, where: str) -> None:
-    """A worker from its first log line to its last, under signals."""
+    """A worker from its first log line to its last."""
     options = worker.options
     logger.info(
         "%s takes %s from %s, %d at once", worker.id, ",".join(options.queues), where, options.concurrency,
         extra={"event": "worker.started", "worker_id": worker.id, "queues": list(options.queues),
                "concurrency": options.concurrency},
     )  # fmt: skip
-    with stopping(worker.stop):
-        await worker.run()
+    await worker.run()
     health = worker.health
     logger.info(
         "%s stopped: %d completed, %d requeued, %d failed", worker.id, health.completed, health.requeued, health.failed,
@@ -166,8 +162,8 @@ async def _supervise(loaded: Loaded, options: Options, processes: int, url: str 
         await leave_unknown_kinds(loaded, await app.store(), options.queues)
     await app.close()
     supervisor = Supervisor([_command(loaded, options, number, url) for number in range(1, processes + 1)])
-    logger.info("starting %d worker processes", processes, extra={"event": "supervisor.started"})
     with stopping(supervisor.stop, force=lambda: supervisor.signal(signal.SIGTERM)):
+        logger.info("starting %d worker processes", processes, extra={"event": "supervisor.started"})
         codes = await supervisor.run()
     logger.info("all worker processes ended", extra={"event": "supervisor.stopped"})
     return max(codes), {"processes": processes, "exit_codes": codes, "restarts": supervisor.restarts}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import Literal
+from typing import Any, Literal
 
 from redrive import App, Batch, Context, Fail, Task
 
@@ -31,7 +31,7 @@ TRY = (
 async def set_status(ctx: Context, shot_id: str, status: Status) -> None:
     """The row and the task's completion are one commit: neither is there without the other."""
     async with ctx.transaction() as tx:
-        await tx.execute("create table if not exists shot (id text primary key, status text not null)")
+        await _ensure_table(tx)
         await tx.execute(_sql(SET_STATUS), shot_id, status)
 
 
@@ -98,6 +98,20 @@ async def demo() -> list[Task]:
     ])  # fmt: skip
 
 
+async def _ensure_table(tx: Any) -> None:
+    """On PostgreSQL two that create it at once collide, even with "if not exists": the second waits for the first."""
+    if not _sqlite():
+        [found] = await tx.fetch("select to_regclass('shot') is not null as there")
+        if found["there"]:
+            return
+        await tx.execute("select pg_advisory_xact_lock(hashtext('redrive.examples.shots'))")
+    await tx.execute("create table if not exists shot (id text primary key, status text not null)")
+
+
 def _sql(text: str) -> str:
     """PostgreSQL numbers its parameters $1, SQLite ?1."""
-    return text.replace("$", "?") if app.url.startswith("sqlite") else text
+    return text.replace("$", "?") if _sqlite() else text
+
+
+def _sqlite() -> bool:
+    return app.url.startswith("sqlite")

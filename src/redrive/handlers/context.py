@@ -129,7 +129,7 @@ class TaskTransaction:
 
         transaction = wait(manager.__aenter__())
         try:
-            yield _Blocking(transaction, wait)
+            yield BlockingTransaction(transaction, wait)
         except BaseException as error:
             if not wait(manager.__aexit__(type(error), error, error.__traceback__)):
                 raise
@@ -137,16 +137,16 @@ class TaskTransaction:
             wait(manager.__aexit__(None, None, None))
 
 
-class _Blocking:
+class BlockingTransaction:
     """A transaction for threads: the same methods, without await."""
 
     def __init__(self, transaction: Transaction, wait: Callable[[Any], Any]) -> None:
-        self._transaction = transaction
-        self._wait = wait
+        self.transaction = transaction
+        self.wait = wait
 
     def execute(self, sql: str, *args: Any) -> Any:
-        return self._wait(self._transaction.execute(sql, *args))
+        return self.wait(self.transaction.execute(sql, *args))
 
     def fetch(self, sql: str, *args: Any) -> list[Any]:
-        found: list[Any] = self._wait(self._transaction.fetch(sql, *args))
+        found: list[Any] = self.wait(self.transaction.fetch(sql, *args))
         return found

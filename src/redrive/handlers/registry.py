@@ -110,11 +110,11 @@ def make_handler(
     for name, value in (("concurrency", concurrency), ("rate_limit_ms", rate_limit_ms)):
         if value is not None:
             check_int(value, name, 1, 86_400_000)
-    where = _isolation(kind, function, isolation, bulk)
+    spec = PayloadSpec(kind, function, payload, bulk=bulk is not None, names=names)
     return Handler(
-        kind=kind, queue=queue, policy=policy, function=function,
-        payload=PayloadSpec(kind, function, payload, bulk=bulk is not None, names=names), isolation=where, timeout=timeout,
-        bulk=bulk, priority=priority, concurrency=concurrency, rate_ms=rate_limit_ms, deterministic=deterministic,
+        kind=kind, queue=queue, policy=policy, function=function, payload=spec, timeout=timeout, bulk=bulk,
+        isolation=_isolation(kind, function, isolation, bulk), priority=priority, concurrency=concurrency,
+        rate_ms=rate_limit_ms, deterministic=deterministic,
     )  # fmt: skip
 
 

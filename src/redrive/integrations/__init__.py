@@ -38,7 +38,7 @@ FAMILIES: Mapping[tuple[str, str], Callable[[Any, Sequence[NewTask]], Answers]] 
     ("django", "BaseDatabaseWrapper"): django.on_connection,
     ("django", "ConnectionProxy"): django.on_connection,
     ("redrive", "SqliteTransaction"): own.on_transaction,
-    ("redrive", "_Blocking"): lambda blocking, tasks: own.on_blocking(blocking, tasks, enqueue_on),
+    ("redrive", "BlockingTransaction"): lambda blocking, tasks: own.on_blocking(blocking, tasks, enqueue_on),
 }
 
 SUPPORTED = (

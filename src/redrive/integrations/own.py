@@ -18,5 +18,5 @@ async def on_transaction(transaction: SqliteTransaction, tasks: Sequence[NewTask
 
 def on_blocking(blocking: Any, tasks: Sequence[NewTask], enqueue_on: Callable[..., Any]) -> list[Enqueued]:
     """In a ``def`` handler: the transaction lives on the worker's loop, this thread waits for it."""
-    answers: list[Enqueued] = blocking._wait(enqueue_on(blocking._transaction, tasks))
+    answers: list[Enqueued] = blocking.wait(enqueue_on(blocking.transaction, tasks))
     return answers

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import InvalidInput
+from redrive.errors import IdempotencyConflict, InvalidInput
 from redrive.kernel.machine import Transition
 from redrive.kernel.task import Enqueued, NewTask
 
@@ -128,8 +128,23 @@ class Commit:
     fires: Sequence[Fire] = ()
     postings: Sequence[Posting] = ()
     audits: Sequence[Audit] = ()
+    # Refuse everything (IdempotencyConflict) if one key already names other work.
+    all_or_none: bool = False
     # Set when the same enqueues may already have landed (the answer to an earlier try was lost).
     again: bool = False
+
+    @property
+    def only_enqueues(self) -> bool:
+        """Nothing but new tasks that do not depend on each other: they may share a transaction with strangers."""
+        others = (self.transitions, self.controls, self.fires, self.postings, self.audits)
+        return bool(self.enqueues) and not self.all_or_none and not any(others)
+
+    def check_conflicts(self, answers: Sequence[Enqueued]) -> None:
+        """Called by a store inside its transaction; raising rolls it back."""
+        if self.all_or_none:
+            for task, answer in zip(self.enqueues, answers, strict=True):
+                if answer.conflict:
+                    raise IdempotencyConflict(task.idempotency_key or "", answer.id)
 
 
 @dataclass(slots=True)

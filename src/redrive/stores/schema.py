@@ -57,7 +57,11 @@ def steps_down(steps: tuple[Migration, ...], version: int, to: int) -> list[Migr
 
 
 def script(
-    steps: tuple[Migration, ...], *, down: bool = False, to: int | None = None, record: Callable[[Migration], str] | None = None
+    steps: tuple[Migration, ...],
+    *,
+    down: bool = False,
+    to: int | None = None,
+    record: Callable[[Migration], str] | None = None,
 ) -> str:
     """What ``migrate`` would run on an empty (or, for ``down``, a current) database, for review or to be run by hand.
 

@@ -7,7 +7,7 @@ pass without looking.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from redrive.app import App
+from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.payload import decode
 from redrive.kernel.store import Beat, Query, Store
 from redrive.kernel.task import State, Task
 from redrive.observe.logs import TaskLog
@@ -53,6 +55,8 @@ class TestKit:
         self.store = store
         self.clock = clock
         self._portal = Portal()
+        self._payloads: dict[UUID, Any] = {}
+        self._remember_payloads()
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -123,7 +127,22 @@ class TestKit:
             raise AssertionError(f"{len(matching)} × {_named(kind, payload)} was enqueued:\n{_listed(matching)}")
 
     def _find(self, query: Query) -> list[Task]:
-        return self._portal.call(_all(self.store, query))
+        found = self._portal.call(_all(self.store, query))
+        for task in found:
+            if task.payload is None:
+                task.payload = self._payloads.get(task.id)
+        return found
+
+    def _remember_payloads(self) -> None:
+        """History keeps no payload of a completed task, but a test may ask for it after ``drain``."""
+        apply: Callable[[Commit], Awaitable[Applied]] = self.store.apply
+
+        async def remembering(commit: Commit) -> Applied:
+            for task in (*commit.enqueues, *(task for fire in commit.fires for task in fire.tasks)):
+                self._payloads[task.id] = decode(task.payload)
+            return await apply(commit)
+
+        self.store.apply = remembering  # type: ignore[method-assign]
 
     def _instead(self, kind: str) -> str:
         same = self.enqueued(kind)

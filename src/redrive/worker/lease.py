@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -28,6 +29,7 @@ class LeaseKeeper:
         self._changed = asyncio.Event()
         self._progress_at = 0.0
         self._grace_ends: float | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     def watch(self, run: Run) -> None:
         """A new run: make sure the next look is not after its deadline."""
@@ -43,17 +45,25 @@ class LeaseKeeper:
         self._changed.set()
 
     async def run(self) -> None:
-        while True:
-            now = time.monotonic()
-            self._enforce(now)
-            await self._renew(now)
-            self._look_at = self._next_look(time.monotonic())
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(max(self._look_at - time.monotonic(), LOOK_AT_MOST_EVERY)):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+        try:
+            while True:
+                now = time.monotonic()
+                self._enforce(now)
+                # Beside this loop, not in it: a heartbeat that hangs on a dead wire must not hold up deadlines.
+                if self._renewing is None or self._renewing.done():
+                    self._renewing = asyncio.create_task(self._renew(now), name="redrive-renew")
+                    await asyncio.sleep(0)
+                else:
+                    self._stop_unsure(now)
+                self._look_at = self._next_look(time.monotonic())
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(self._look_at - time.monotonic(), LOOK_AT_MOST_EVERY)):
+                        await self._changed.wait()
+        finally:
+            if self._renewing is not None:
+                self._renewing.cancel()
+                await asyncio.gather(self._renewing, return_exceptions=True)
 
     def _enforce(self, now: float) -> None:
         for run in list(self._worker.runs.values()):
@@ -92,17 +102,20 @@ class LeaseKeeper:
         self._worker.outage.over("lease")
         for task_id, run in runs.items():
             if task_id in lost:
-                run.ask_to_stop("lost")
+                self._worker.lose(run)
             else:
                 run.renewed_at = now
 
     def _failed(self, error: RedriveError, noted: list[Run], progress: dict[UUID, str]) -> None:
         """No answer: keep the progress, and stop what can no longer be sure of its lease."""
         self._worker.outage.begin(error, "lease")
-        now = time.monotonic()
         for run in noted:
             if run.progress is None:
                 run.progress = progress[run.task.id]
+        self._stop_unsure(time.monotonic())
+
+    def _stop_unsure(self, now: float) -> None:
+        """The store does not answer: what has outlived its lease may already run elsewhere."""
         for run in self._worker.runs.values():
             if now - run.renewed_at >= self._worker.settings.lease:
                 run.ask_to_stop("lease ran out while the store was unreachable")

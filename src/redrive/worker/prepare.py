@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from redrive.errors import StoreUnavailable
+from redrive.handlers.cron import next_after
 from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Commit, Control, Declare, Limit
 from redrive.settings import Settings
@@ -16,17 +18,27 @@ if TYPE_CHECKING:
 
 async def prepare(worker: Worker) -> None:
     """Waits for the store if it has to: a worker started before its database is not a mistake."""
-    controls: list[Control] = [*limits(worker.registry, worker.settings), Declare(worker.owner, worker.schedules)]
+    controls: list[Control] = [*limits(worker.registry, worker.settings)]
     while not worker.stopping:
         try:
             await worker.store.open()
-            await worker.store.apply(Commit(controls=controls))
+            await worker.store.apply(Commit(controls=[*controls, await _schedules(worker)]))
             worker.outage.over()
             return
         except StoreUnavailable as error:
             if worker.options.stop_when_empty:
                 raise
             await asyncio.sleep(worker.outage.begin(error))
+
+
+async def _schedules(worker: Worker) -> Declare:
+    """First runs are planned from the store's clock; a schedule that the store knows keeps the run planned there."""
+    if not worker.schedules:
+        return Declare(worker.owner, ())
+    now, _ = await worker.store.due_schedules()
+    return Declare(
+        worker.owner, tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in worker.schedules)
+    )
 
 
 def limits(registry: Registry, settings: Settings) -> list[Limit]:

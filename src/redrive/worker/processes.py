@@ -62,19 +62,23 @@ class ProcessPool:
         child = self._idle.pop() if self._idle else await asyncio.to_thread(self._spawn)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        reader = threading.Thread(
-            target=self._read, args=(child, loop, answer), name=f"redrive-process-{child.process.pid}", daemon=True
-        )
+        job = Job(module, name, task, arguments, worker_id)
+        # In a thread, the sending too: a large payload fills the pipe until the child has started and reads.
+        threading.Thread(
+            target=self._talk, args=(child, job, loop, answer), name=f"redrive-process-{child.process.pid}", daemon=True
+        ).start()
         try:
-            child.pipe.send(Job(module, name, task, arguments, worker_id))
-            reader.start()
             outcome = await answer
         except asyncio.CancelledError:
             _kill(child)
             raise
-        except (ProcessDied, OSError):
+        except ProcessDied:
             _kill(child)
             raise ProcessDied(_epitaph(child)) from None
+        except Exception:
+            # The job or its answer does not travel between processes; what the child does now is unknown.
+            _kill(child)
+            raise
         self._idle.append(child)
         return outcome
 
@@ -93,7 +97,7 @@ class ProcessPool:
         theirs.close()
         return _Child(process, ours)
 
-    def _read(self, child: _Child, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
+    def _talk(self, child: _Child, job: Job, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
         def post(call: Callable[..., Any], *args: Any) -> None:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(call, *args)
@@ -102,17 +106,15 @@ class ProcessPool:
             if not answer.done():
                 answer.set_exception(error) if error else answer.set_result(value)
 
-        while True:
-            try:
-                what, value = child.pipe.recv()
-            except (EOFError, OSError, pickle.UnpicklingError):
-                post(finish, None, ProcessDied())
-                return
-            if what == "progress":
-                post(self._on_progress, *value)
-            else:
-                post(finish, value, None)
-                return
+        try:
+            child.pipe.send(job)
+            while (message := child.pipe.recv())[0] == "progress":
+                post(self._on_progress, *message[1])
+            post(finish, message[1], None)
+        except (EOFError, OSError):
+            post(finish, None, ProcessDied())
+        except Exception as error:  # pickling runs the application's code: it may raise anything
+            post(finish, None, error)
 
 
 def _kill(child: _Child) -> None:
@@ -160,8 +162,11 @@ class _ChildRuntime:
 
 def serve(pipe: Connection) -> None:
     """The life of a child: one job after the other until the pipe closes."""
-    # The terminal's Ctrl-C reaches every process of the group; the worker decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and a service manager's SIGTERM reach every process of the group; the worker decides what they mean.
+    # Not SIG_IGN, which programs started by a handler would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    threading.Thread(target=_follow_parent, name="redrive-parent", daemon=True).start()
     while True:
         try:
             job = pipe.recv()
@@ -171,6 +176,14 @@ def serve(pipe: Connection) -> None:
             pipe.send(("done", _run(job, pipe)))
         except (BrokenPipeError, OSError):
             os._exit(0)
+
+
+def _follow_parent() -> None:
+    """A worker that was killed cannot end its children: an orphan would go on beside the task's next attempt."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run(job: Job, pipe: Connection) -> Any:

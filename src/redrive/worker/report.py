@@ -31,12 +31,18 @@ class Report:
         self.health.claimed += 1
         self.log.task("task.claimed", task)
 
-    def lost(self, task: Claimed, transition: Transition) -> None:
+    def refused(self, task: Claimed, transition: Transition) -> None:
+        """The store did not take an outcome: the lease is somebody else's by now."""
         self.health.lost += 1
         self.log.task(
             "task.lease_lost", task, transition.execution_ms, "warning", outcome=transition.event.value,
             note="the outcome was refused: the lease is no longer held",
         )  # fmt: skip
+
+    def lost(self, run: Run) -> None:
+        """A heartbeat was not taken: the handler is told to stop, and its outcome will not be offered."""
+        self.health.lost += 1
+        self._now("task.lease_lost", run, "warning", note="the lease is no longer held; the handler is told to stop")
 
     def landed(self, task: Claimed, transition: Transition) -> None:
         event = EVENTS[transition.event]

@@ -11,7 +11,7 @@ from redrive.handlers.bulk import Batch, Item, answers
 from redrive.handlers.context import Context
 from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.failure import FailureType, failure, failure_of
-from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, Outcome, Released, Verdict
+from redrive.kernel.outcome import Cancel, Completed, Failed, Outcome, Released, Verdict
 from redrive.kernel.payload import encode
 from redrive.kernel.task import Claimed
 from redrive.worker.processes import ProcessDied, ProcessPool
@@ -21,8 +21,8 @@ from redrive.worker.threads import ThreadPool
 class Run:
     """One leased task in this worker's hands, from claim to settle."""
 
-    __slots__ = ("abandoned", "context", "deadline", "future", "handler", "mates", "progress", "renewed_at", "settled",
-                 "slot", "started", "stop", "stopped_at", "task", "timeout")  # fmt: skip
+    __slots__ = ("abandoned", "again", "committing", "context", "deadline", "future", "handler", "mates", "progress",
+                 "renewed_at", "settled", "slot", "started", "stop", "stopped_at", "task", "timeout")  # fmt: skip
 
     def __init__(self, task: Claimed, handler: Handler | None, context: Context, timeout: float | None) -> None:
         now = time.monotonic()
@@ -41,6 +41,8 @@ class Run:
         self.settled = False
         self.slot = True
         self.abandoned = False
+        self.committing = False
+        self.again = False
 
     @property
     def ms(self) -> float:
@@ -126,7 +128,9 @@ class Runner:
         return await self._threads.submit(lambda: handler.function(batch))
 
     def _raised(self, run: Run, error: BaseException, handler: Handler) -> Outcome:
-        if run.stop is not None and isinstance(error, asyncio.CancelledError):
+        # Once told to stop, however a handler puts it, it stopped because it was told to: a thread has no other way
+        # than an exception of its own, and a shutdown must not cost an attempt.
+        if run.stop is not None and not isinstance(error, Verdict):
             return stopped(run)
         if isinstance(error, Verdict):
             return outcome_of(error, handler)
@@ -167,7 +171,8 @@ def stopped(run: Run) -> Outcome:
 
 
 def _unsupported(task: Claimed) -> Outcome:
-    return Fail(ErrorCode.PAYLOAD_UNSUPPORTED, f"no handler is registered for kind {task.kind}")
+    message = f"no handler is registered for kind {task.kind}"
+    return Failed(failure(ErrorCode.PAYLOAD_UNSUPPORTED, "no_handler", message, type=FailureType.PARAM_ERROR))
 
 
 def _bad_payload(error: RedriveError) -> Outcome:

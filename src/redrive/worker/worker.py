@@ -70,7 +70,7 @@ class Worker:
         self._look = True
         self._empty = False
         self._claimed = 0
-        self._again = False
+        self._strays: list[asyncio.Future[Any]] = []
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = ThreadPool()
@@ -103,11 +103,10 @@ class Worker:
             await self._hand_back()
             raise
         finally:
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+            await _end(helpers)
             with contextlib.suppress(RedriveError):
                 await self._beats.leave()
+            self._disown_strays()
             self._threads.close()
             self._processes.close()
             self.report.flush()
@@ -136,8 +135,16 @@ class Worker:
                 self.abandon(run)
         batch, self._outbox = self._outbox, []
         with contextlib.suppress(RedriveError):
-            cycle = await self.store.cycle([t for _, t in batch], None, again=self._again)
+            cycle = await self.store.cycle([t for _, t in batch], None, again=_again(batch))
             self._landed(batch, cycle.lost)
+
+    def _disown_strays(self) -> None:
+        """``asyncio.run`` waits for every task at its end: one that swallows its cancellation would keep the process
+        alive for good. It was fenced off and reported; nobody waits for it."""
+        for stray in self._strays:
+            if isinstance(stray, asyncio.Task) and not stray.done():
+                asyncio._unregister_task(stray)
+                stray._log_destroy_pending = False  # type: ignore[attr-defined]
 
     def look(self) -> None:
         """There may be something to claim."""
@@ -156,16 +163,16 @@ class Worker:
     # -- the hot loop ----------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        deadline = time.monotonic() + self.options.max_time if self.options.max_time else None
+        ends = time.monotonic() + (self.options.max_time or float("inf"))
         while not await self._finished():
-            await self._wait()
-            if deadline is not None and time.monotonic() >= deadline:
+            await self._wait(ends)
+            if time.monotonic() >= ends:
                 self._retire()
             batch, want = self._take_outbox(), self._want()
             if not batch and want is None:
                 continue
             try:
-                cycle = await self.store.cycle([t for _, t in batch], want, again=self._again)
+                cycle = await self.store.cycle([t for _, t in batch], want, again=_again(batch))
             except (StoreUnavailable, StoreUnusable) as error:
                 self._keep(batch)
                 if await self._rode_out(error):
@@ -174,7 +181,6 @@ class Worker:
             except RedriveError as error:
                 await self._settle_singly(batch, error)
                 continue
-            self._again = False
             self.outage.over()
             self.report.begin()
             self._landed(batch, cycle.lost)
@@ -193,13 +199,14 @@ class Worker:
             return not await self._beats.beat_now()
         return self.stopping
 
-    async def _wait(self) -> None:
+    async def _wait(self, ends: float) -> None:
         """Until there is something to settle, room and reason to look, or the poll interval has passed."""
         if self._outbox or (self._look and self._slots > 0 and not self.stopping):
             self._wake.clear()
             return
         try:
-            async with asyncio.timeout(self.options.sleep):
+            left = ends - time.monotonic() if not self.stopping else self.options.sleep
+            async with asyncio.timeout(min(self.options.sleep, max(left, 0))):
                 await self._wake.wait()
         except TimeoutError:
             self._look = True
@@ -313,8 +320,18 @@ class Worker:
     def abandon(self, run: Run) -> None:
         """The handler does not stop. It is fenced off: settled without it, and whatever it still says is refused."""
         run.abandoned = True
+        if run.future is not None:
+            self._strays.append(run.future)
         self.report.abandoned(run)
         self.finish(run, stopped(run))
+
+    def lose(self, run: Run) -> None:
+        """The heartbeat found that somebody else has the task: stop, and say so; its outcome will not be asked for."""
+        if run.settled or run.committing or run.stop == "lost":
+            return
+        run.ask_to_stop("lost")
+        run.stop = "lost"
+        self.report.lost(run)
 
     @asynccontextmanager
     async def transaction(self, task_id: UUID, result: Callable[[], Any]) -> AsyncIterator[Any]:
@@ -322,6 +339,7 @@ class Worker:
         run = self.runs[task_id]
 
         def completion() -> Transition:
+            run.committing = True
             handler = run.handler
             outcome = outcome_of(result(), handler) if handler is not None else Completed()
             return self.decide(run, outcome if isinstance(outcome, Completed) else Completed())
@@ -329,9 +347,9 @@ class Worker:
         try:
             async with self.store.transaction(completion) as transaction:
                 yield transaction
-        except StoreUnavailable:
+        except BaseException:
             # The commit may have landed without its answer: the next settle has to find out.
-            self._again = True
+            run.again, run.committing = run.committing, False
             raise
         run.settled = True
         self.report.begin()
@@ -349,7 +367,7 @@ class Worker:
         for run, transition in batch:
             self.runs.pop(run.task.id, None)
             if run.task.id in lost:
-                self.report.lost(run.task, transition)
+                self.report.refused(run.task, transition)
                 continue
             self.report.landed(run.task, transition)
             if transition.delay:
@@ -359,8 +377,9 @@ class Worker:
 
     def _keep(self, batch: list[tuple[Run, Transition]]) -> None:
         """The answer is unknown: everything goes out again, and what landed the first time is recognised."""
+        for run, _ in batch:
+            run.again = True
         self._outbox = batch + self._outbox
-        self._again = True
 
     async def _rode_out(self, error: RedriveError) -> bool:
         """Wait a little longer each time. False when the worker is to stop and the store does not come back."""
@@ -397,3 +416,17 @@ class Worker:
         if run.slot:
             run.slot = False
             self._slots += 1
+
+
+def _again(batch: Iterable[tuple[Run, Transition]]) -> bool:
+    """Some of these went out before, and the answer never came."""
+    return any(run.again for run, _ in batch)
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel until it works: a library may swallow a cancellation that arrives at the wrong moment."""
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=1)

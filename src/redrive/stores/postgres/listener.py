@@ -71,7 +71,8 @@ class Listener:
             while True:
                 self._echo.clear()
                 await connection.execute("select pg_notify($1, '')", self._channel, timeout=ECHO_TIMEOUT)
-                await asyncio.wait_for(self._echo.wait(), ECHO_TIMEOUT)
+                async with asyncio.timeout(ECHO_TIMEOUT):
+                    await self._echo.wait()
                 await asyncio.sleep(ECHO_EVERY)
         finally:
             connection.terminate()

@@ -48,10 +48,11 @@ class Pool:
             options["statement_cache_size"] = 0
         else:
             settings["plan_cache_mode"] = "force_generic_plan"
-        connecting = asyncpg.connect(
-            self.dsn, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=settings, **options
-        )
-        return await asyncio.wait_for(connecting, CONNECT_TIMEOUT + 1)
+        # Not asyncio.wait_for: on Python 3.11 it swallows a cancellation that meets the end of what it waits for.
+        async with asyncio.timeout(CONNECT_TIMEOUT + 1):
+            return await asyncpg.connect(
+                self.dsn, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=settings, **options
+            )
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -77,11 +78,26 @@ class Pool:
     async def run(self, work: Callable[[Connection], Awaitable[Any]], *, atomic: bool = False) -> Any:
         """Run statements on one connection. Behind a pooler everything is a transaction: between two messages
         outside of one, the server underneath may change."""
+        if atomic or self.pooled:
+            async with self.transaction() as connection:
+                return await work(connection)
         async with self.connection() as connection:
-            if atomic or self.pooled:
-                async with connection.transaction():
-                    return await work(connection)
             return await work(connection)
+
+    @asynccontextmanager
+    async def transaction(self, **options: Any) -> AsyncIterator[Connection]:
+        """A connection inside a transaction. The driver's own block would roll back on a dead wire too, and wait for
+        an answer without end; here such a connection is dropped, which rolls back as well."""
+        async with self.connection() as connection:
+            transaction = connection.transaction(**options)
+            await transaction.start()
+            try:
+                yield connection
+            except BaseException as error:
+                if _survives(error):
+                    await transaction.rollback()
+                raise
+            await transaction.commit()
 
     async def close(self) -> None:
         self._closed = True
@@ -108,11 +124,19 @@ class Pool:
             self._idle.append(connection)
 
 
+_BROKEN = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.exceptions.OperatorInterventionError,
+)
+
+
 def _survives(error: BaseException) -> bool:
-    """The server answered with a refusal of this statement; the connection itself is fine."""
-    return isinstance(error, asyncpg.PostgresError) and not isinstance(
-        error, asyncpg.PostgresConnectionError | asyncpg.exceptions.OperatorInterventionError
-    )
+    """The server refused a statement, or the caller's own code failed; the connection itself is fine."""
+    return isinstance(error, Exception) and not isinstance(error, _BROKEN)
 
 
 def _split(url: str) -> tuple[str, bool]:

@@ -8,7 +8,7 @@ from uuid import UUID
 from redrive.ids import time_of
 from redrive.kernel.store import Count, GroupRow, Overview, Query
 from redrive.kernel.task import HISTORY, LIVE, AuditRow, DeadLetter, State, Task, Timeline
-from redrive.stores.postgres import rows
+from redrive.stores import rows
 from redrive.stores.postgres.pool import Pool
 from redrive.stores.sql import statements
 
@@ -92,10 +92,7 @@ class Reads:
         return found
 
     async def _snapshot(self, work: Any) -> Any:
-        async with (
-            self.pool.connection() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
+        async with self.pool.transaction(isolation="repeatable_read", readonly=True) as connection:
             return await work(connection)
 
 

@@ -20,6 +20,10 @@ select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 -- expired: leases that ran out
 select * from redrive.expired($1, $2);
 
+-- claimed_by: what these tokens hold; only asked after an answer to a claim was lost
+select t.id, t.lease_token as token, t.attempt_count, t.max_attempts from redrive.task t
+where t.state = 'running' and t.lease_expires_at > '-infinity' and t.lease_token = any ($1);
+
 -- hold: pause or resume a queue, kind or group
 select redrive.set_hold($1, $2, $3, $4, $5);
 

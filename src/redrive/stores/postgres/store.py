@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from redrive.errors import LeaseLost, StoreUnavailable
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
-from redrive.kernel.machine import Event, Held, Transition
+from redrive.kernel.machine import Event, Held, Policy, Transition, settle
+from redrive.kernel.outcome import Released
 from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
 from redrive.kernel.task import Enqueued, NewTask
-from redrive.stores.postgres import rows
+from redrive.stores.postgres import arguments
 from redrive.stores.postgres.batcher import Batcher
 from redrive.stores.postgres.listener import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.remembered import Remembered
+from redrive.stores.rows import schedule as as_schedule
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 PROMOTE_LIMIT = 1000
 PRUNE_LIMIT = 5000
 ENQUEUE_PATIENCE = 10.0
+# Larger calls gain nothing from sharing a statement, and would make small ones wait.
+SHARE_UP_TO = 100
+T = TypeVar("T")
 FULL_CHECK_EVERY = 60.0
+UNANSWERED_FOR = 60.0
+ASK_EVERY = 1.0
 
 
 class PostgresStore(Reads):
@@ -43,6 +51,8 @@ class PostgresStore(Reads):
         self._listener: Listener | None = None
         self._checked_to: datetime | None = None
         self._next_full_check = 0.0
+        self._unanswered: dict[UUID, float] = {}
+        self._next_ask = 0.0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -69,22 +79,32 @@ class PostgresStore(Reads):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def apply(self, commit: Commit) -> Applied:
-        if commit.enqueues and not (
-            commit.transitions or commit.controls or commit.fires or commit.postings or commit.audits
-        ):
-            if commit.again or len(commit.enqueues) > 100:
-                return Applied(enqueued=await self._enqueue_patiently(commit.enqueues, again=commit.again))
-            return Applied(enqueued=await self._batcher.enqueue(commit.enqueues))
+        if commit.only_enqueues:
+            if len(commit.enqueues) <= SHARE_UP_TO and not commit.again:
+                return Applied(enqueued=await self._batcher.enqueue(commit.enqueues))
+            return Applied(enqueued=await self._enqueue_patiently(commit.enqueues, again=commit.again))
+        if commit.all_or_none:
+            return await self._patiently(lambda again: self._apply_once(replace(commit, again=again)), commit.again)
+        return await self._apply_once(commit)
+
+    async def _apply_once(self, commit: Commit) -> Applied:
         applied: Applied = await self.pool.run(lambda connection: _apply(connection, commit), atomic=True)
         return applied
 
     async def _enqueue_patiently(self, tasks: Sequence[NewTask], *, again: bool = False) -> list[Enqueued]:
-        """Enqueue, riding out a short interruption. Ids are the producer's, so a repeat cannot add a task twice."""
+        return await self._patiently(lambda repeated: self._enqueue_once(tasks, repeated), again)
+
+    async def _enqueue_once(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
+        answers: list[Enqueued] = await self.pool.run(lambda connection: _enqueue(connection, tasks, again))
+        return answers
+
+    async def _patiently(self, attempt: Callable[[bool], Awaitable[T]], again: bool) -> T:
+        """Ride out a short interruption. Ids are the producer's, so a repeat cannot add a task twice."""
         give_up = time.monotonic() + ENQUEUE_PATIENCE
         delay = 0.05
         while True:
             try:
-                return await self._enqueue_once(tasks, again)
+                return await attempt(again)
             except StoreUnavailable:
                 if time.monotonic() + delay > give_up:
                     raise
@@ -92,11 +112,9 @@ class PostgresStore(Reads):
             await asyncio.sleep(delay)
             delay = min(delay * 2, 1.0)
 
-    async def _enqueue_once(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
-        answers: list[Enqueued] = await self.pool.run(lambda connection: _enqueue(connection, tasks, again))
-        return answers
-
     async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
+        if self._unanswered:
+            await self._return_unanswered()
         token = uuid4()
         args = _settlement_args(settlements, again)
         if want is None:
@@ -107,14 +125,19 @@ class PostgresStore(Reads):
             segments = self._remembered.segments(want.queues, started)
             args += [want.worker_id, token, want.lease, want.count, list(want.queues),
                      None if want.handles is None else list(want.handles), want.only, *segments]  # fmt: skip
-            found = await self._fetch("cycle", *args)
+            try:
+                found = await self._fetch("cycle", *args)
+            except StoreUnavailable:
+                self._unanswered[token] = time.monotonic() + UNANSWERED_FOR
+                self._next_ask = 0.0
+                raise
             self._learn(found, want.count, started)
         cycle = Cycle()
         for row in found:
             if row[1] is None:
                 cycle.lost.add(row[0])
             else:
-                cycle.claimed.append(rows.claimed(row, token))
+                cycle.claimed.append(arguments.claimed(row, token))
         return cycle
 
     def _learn(self, found: list[Any], wanted: int, started: float) -> None:
@@ -129,7 +152,24 @@ class PostgresStore(Reads):
         held = await self._value("renew", ids, tokens, lease, noted, list(progress.values()) or None)
         return set(ids) - set(held)
 
+    async def _return_unanswered(self) -> None:
+        """A claim may have been committed and its answer lost: nobody runs those tasks. They go back as they came,
+        instead of waiting for a lease to expire and paying for it with an attempt. Asked for a while, because the
+        server may still be at it when we are back."""
+        now = time.monotonic()
+        if now < self._next_ask:
+            return
+        found = await self._fetch("claimed_by", list(self._unanswered))
+        lost = [Held(row["id"], row["token"], row["attempt_count"], row["max_attempts"]) for row in found]
+        if lost:
+            back = [settle(held, Released("the answer to the claim was lost"), Policy(), 0.0) for held in lost]
+            await self.apply(Commit(transitions=back))
+        self._next_ask = now + ASK_EVERY
+        self._unanswered = {token: until for token, until in self._unanswered.items() if until > now}
+
     async def tick(self, beat: Beat) -> Tick:
+        if self._unanswered:
+            await self._return_unanswered()
         now = time.monotonic()
         full = now >= self._next_full_check
         since = None if full else self._checked_to
@@ -152,7 +192,7 @@ class PostgresStore(Reads):
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
         found = await self._fetch("due_schedules")
         now = found[0]["now"] if found else await self._value("now")
-        return now, [rows.schedule(row) for row in found]
+        return now, [as_schedule(row) for row in found]
 
     async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
         match duty:
@@ -168,7 +208,7 @@ class PostgresStore(Reads):
     async def transaction(self, settlement: Callable[[], Transition]) -> AsyncIterator[Transaction]:
         raised: Exception | None = None
         try:
-            async with self.pool.connection() as connection, connection.transaction():
+            async with self.pool.transaction() as connection:
                 try:
                     yield connection
                 except Exception as error:
@@ -204,7 +244,7 @@ def _settlement_args(settlements: Sequence[Transition], again: bool) -> list[Any
     columns: list[Any] = [None, None, None, None]
     if done:
         columns = [[t.task_id for t in done], [t.token for t in done], [t.execution_ms for t in done], results]
-    return [*columns, rows.moves(rest) if rest else None, again]
+    return [*columns, arguments.moves(rest) if rest else None, again]
 
 
 async def _settle(connection: Connection, settlements: Sequence[Transition]) -> set[UUID]:
@@ -219,7 +259,7 @@ async def _settle(connection: Connection, settlements: Sequence[Transition]) -> 
 
 
 async def _enqueue(connection: Connection, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
-    known = await connection.fetch(SQL["enqueue"], *rows.columns(tasks), again)
+    known = await connection.fetch(SQL["enqueue"], *arguments.columns(tasks), again)
     if not known:
         return [Enqueued(task.id) for task in tasks]
     existing = {row["id"]: row for row in known}
@@ -236,6 +276,7 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
     applied = Applied()
     if commit.enqueues:
         applied.enqueued = await _enqueue(connection, commit.enqueues, commit.again)
+        commit.check_conflicts(applied.enqueued)
     if commit.transitions:
         moved = await _settle(connection, commit.transitions)
         applied.lost = {t.task_id for t in commit.transitions} - moved
@@ -251,7 +292,7 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
         if not await connection.fetchval(SQL["post"], posting.key, list(accounts), list(amounts), posting.note):
             applied.repeated.add(posting.key)
     if commit.audits:
-        await connection.execute(SQL["audit"], rows.audits(commit.audits))
+        await connection.execute(SQL["audit"], arguments.audits(commit.audits))
     return applied
 
 
@@ -266,4 +307,4 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
             if not await connection.fetchval(SQL["cancel"], task_id, actor, reason):
                 applied.lost.add(task_id)
         case Declare(owner, schedules):
-            await connection.fetchval(SQL["declare"], owner, rows.schedules(schedules))
+            await connection.fetchval(SQL["declare"], owner, arguments.schedules(schedules))

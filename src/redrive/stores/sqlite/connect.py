@@ -40,9 +40,9 @@ def connect(location: Location) -> sqlite3.Connection:
     return connection
 
 
-def patiently(work: Callable[[], T], patience: float = PATIENCE) -> T:
+def patiently(work: Callable[[], T]) -> T:
     """Repeat what another process's lock keeps from happening, for a while."""
-    give_up = time.monotonic() + patience
+    give_up = time.monotonic() + PATIENCE
     while True:
         try:
             return work()

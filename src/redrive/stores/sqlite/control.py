@@ -32,6 +32,7 @@ def apply(session: Session, commit: Commit) -> Applied:
     applied = Applied()
     if commit.enqueues:
         applied.enqueued = enqueue(session, commit.enqueues, again=commit.again)
+        commit.check_conflicts(applied.enqueued)
     if commit.transitions:
         applied.lost = settle(session, commit.transitions)
     for control in commit.controls:

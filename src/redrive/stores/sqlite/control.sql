@@ -1,44 +1,44 @@
 -- hold_on: pause
-insert into hold (target, name, actor, reason, at) values (?, ?, ?, ?, ?) on conflict (target, name) do nothing
+insert into redrive_hold (target, name, actor, reason, at) values (?, ?, ?, ?, ?) on conflict (target, name) do nothing
 
 -- hold_off: resume
-delete from hold where target = ? and name = ?
+delete from redrive_hold where target = ? and name = ?
 
 -- lane: a kind gets a lane of its own
-insert into kind (kind) values (?) on conflict (kind) do nothing
+insert into redrive_kind (kind) values (?) on conflict (kind) do nothing
 
 -- held_back: tasks that wait for their group
-select rowid, queue, kind from task where state = 'paused' and task_group = ? and paused_by = ? order by position, id
+select rowid, queue, kind from redrive_task where state = 'paused' and task_group = ? and paused_by = ? order by position, id
 
 -- let_go: they join the tail
-update task set state = 'queued', paused_by = null, position = ? + v.key
-from (select j.key as key, j.value as id from json_each(?) j) v where task.rowid = v.id
+update redrive_task set state = 'queued', paused_by = null, position = ? + v.key
+from (select j.key as key, j.value as id from json_each(?) j) v where redrive_task.rowid = v.id
 
 -- limit: what a kind is allowed now
-select concurrency, rate_ms, actor from kind where kind = ?
+select concurrency, rate_ms, actor from redrive_kind where kind = ?
 
 -- limit_set: what a kind is allowed from now on
-insert into kind (kind, concurrency, rate_ms, actor) values (?, ?, ?, ?)
+insert into redrive_kind (kind, concurrency, rate_ms, actor) values (?, ?, ?, ?)
 on conflict (kind) do update set concurrency = excluded.concurrency, rate_ms = excluded.rate_ms, actor = excluded.actor,
   next_at = case when excluded.rate_ms is null then null else next_at end
 
 -- count_running: a kind's running tasks
-select count(*) from task where state = 'running' and kind = ?
+select count(*) from redrive_task where state = 'running' and kind = ?
 
 -- set_running: a kind's places in use
-update kind set running = ? where kind = ? and running <> ?
+update redrive_kind set running = ? where kind = ? and running <> ?
 
 -- limited: kinds whose places are counted
-select kind, running from kind where concurrency is not null
+select kind, running from redrive_kind where concurrency is not null
 
 -- request_cancel: ask for a running task to stop
-update task set cancel_requested_at = coalesce(cancel_requested_at, ?) where id = ? and state = 'running'
+update redrive_task set cancel_requested_at = coalesce(cancel_requested_at, ?) where id = ? and state = 'running'
 
 -- undeclare: schedules an application no longer has
-delete from schedule where owner = ? and name not in (select value from json_each(?))
+delete from redrive_schedule where owner = ? and name not in (select value from json_each(?))
 
 -- declare: a schedule whose definition is unchanged keeps its next run
-insert into schedule (name, owner, kind, cron, timezone, missed, queue, payload, priority, max_attempts, next_at)
+insert into redrive_schedule (name, owner, kind, cron, timezone, missed, queue, payload, priority, max_attempts, next_at)
 select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]'),
@@ -50,19 +50,19 @@ on conflict (name) do update set owner = excluded.owner, kind = excluded.kind, m
   cron = excluded.cron, timezone = excluded.timezone
 
 -- fire: one caller per planned run changes a row
-update schedule set next_at = ?, last_at = ? where name = ? and next_at = ?
+update redrive_schedule set next_at = ?, last_at = ? where name = ? and next_at = ?
 
 -- posting: a movement of money, once per key
-insert into posting (key, at, note) values (?, ?, ?) on conflict (key) do nothing
+insert into redrive_posting (key, at, note) values (?, ?, ?) on conflict (key) do nothing
 
 -- accounts: accounts that are used for the first time
-insert into account (name) select json_extract(v.value, '$[0]') from json_each(?) v where true on conflict (name) do nothing
+insert into redrive_account (name) select json_extract(v.value, '$[0]') from json_each(?) v where true on conflict (name) do nothing
 
 -- balances: apply sums per account
-update account set balance = balance + v.amount
+update redrive_account set balance = balance + v.amount
 from (select json_extract(j.value, '$[0]') as name, json_extract(j.value, '$[1]') as amount from json_each(?) j) v
-where account.name = v.name
+where redrive_account.name = v.name
 
 -- entries: what was moved
-insert into entry (posting, account, amount)
+insert into redrive_entry (posting, account, amount)
 select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]') from json_each(?) v

@@ -46,7 +46,7 @@ def history(query: Query) -> Filter:
 def letters(query: Query) -> tuple[str, list[Any]]:
     sql, args = _equals(query, _SHARED | _ERRORS)
     if query.before is not None:
-        sql += " and seq < (select b.seq from dead_letter b where b.id = ?)"
+        sql += " and seq < (select b.seq from redrive_dead_letter b where b.id = ?)"
         args.append(str(query.before))
     return sql + " order by seq desc limit ?", [*args, query.limit]
 

@@ -13,14 +13,14 @@ from redrive.stores.sqlite.session import Row, Session
 from redrive.stores.sqlite.writer import Writer
 
 STEPS = schema.load("redrive.stores.sqlite")
-BOOTSTRAP = """create table if not exists migration (
+BOOTSTRAP = """create table if not exists redrive_migration (
   version integer primary key, name text not null, applied_at integer not null, needs integer not null
 ) strict;
 """
-HAS_TABLE = "select 1 from sqlite_master where type = 'table' and name = 'migration'"
-APPLIED = "select version, name, applied_at, needs from migration order by version"
-RECORD = "insert into migration (version, name, applied_at, needs) values (?, ?, ?, ?)"
-FORGET = "delete from migration where version = ?"
+HAS_TABLE = "select 1 from sqlite_master where type = 'table' and name = 'redrive_migration'"
+APPLIED = "select version, name, applied_at, needs from redrive_migration order by version"
+RECORD = "insert into redrive_migration (version, name, applied_at, needs) values (?, ?, ?, ?)"
+FORGET = "delete from redrive_migration where version = ?"
 T = TypeVar("T")
 
 
@@ -62,11 +62,11 @@ def _note(step: schema.Migration) -> str:
     needs = schema.needs_of(STEPS, step.version)
     at = "cast(round((julianday('now') - 2440587.5) * 86400000000) as integer)"
     values = f"{step.version}, '{step.name}', {at}, {needs}"
-    return f"insert into migration (version, name, applied_at, needs) values ({values});"  # noqa: S608
+    return f"insert into redrive_migration (version, name, applied_at, needs) values ({values});"  # noqa: S608
 
 
 def _forget(step: schema.Migration) -> str:
-    return f"delete from migration where version = {step.version};"  # noqa: S608
+    return f"delete from redrive_migration where version = {step.version};"  # noqa: S608
 
 
 def _step_up(session: Session, to: int | None) -> str | None:

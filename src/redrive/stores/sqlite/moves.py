@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from redrive.kernel.machine import Attempts, Event, Transition
 from redrive.kernel.task import HISTORY, State
-from redrive.stores.postgres.rows import ACTIONS
+from redrive.stores.rows import action
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.claim import free_places
 from redrive.stores.sqlite.clock import micros
@@ -161,7 +161,7 @@ def _audit(m: Move) -> list[Any]:
 
 
 def _audit_row(t: Transition, before: str, after: str) -> list[Any]:
-    return [t.actor, ACTIONS.get(t.event), t.reason, str(t.task_id), None, None, before, after]
+    return [t.actor, action(t.event), t.reason, str(t.task_id), None, None, before, after]
 
 
 def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
-from redrive.stores.postgres import rows as common
+from redrive.stores import rows as common
 from redrive.stores.sqlite.clock import to_datetime
 
 _TIMES = frozenset({

@@ -15,6 +15,7 @@ from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.sqlite", "session.sql")
 DUE_SOON = 5_000_000
+BEAT_WITHIN = 0.02
 _COLUMN = {state.value: index for index, state in enumerate(State)}
 
 Row = tuple[Any, ...]
@@ -72,7 +73,9 @@ class News:
             self.due = other.due if self.due is None else min(self.due, other.due)
 
     def wakes(self, now: int) -> list[Wake]:
-        found = [Wake()] if self.anything else [Wake(queue=queue) for queue in self.queues]
+        # What another process committed may be ready now, due soon or a request to cancel: look, and beat. Not at
+        # once: its next commits within this moment are answered by the same beat.
+        found = [Wake(), Wake(due_in=BEAT_WITHIN)] if self.anything else [Wake(queue=queue) for queue in self.queues]
         if self.due is not None:
             found.append(Wake(due_in=max(self.due - now, 0) / 1_000_000))
         if self.cancel:

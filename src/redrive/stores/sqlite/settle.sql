@@ -1,54 +1,54 @@
 -- complete: completed rows into history; the token exists only while a task runs, so it alone is the fence
-insert into history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
+insert into redrive_history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
   max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key,
   worker_id, result)
 select t.id, ?, t.created_at, t.last_attempt_at, t.lease_token, json_extract(v.value, '$[2]'), 'completed',
   t.attempt_count, t.max_attempts, t.replay_count, t.timeout_ms, t.priority, t.kind, t.queue, t.task_group, t.scope,
   t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]')
-from json_each(?) v cross join task t
+from json_each(?) v cross join redrive_task t
   on t.id = json_extract(v.value, '$[0]') and t.lease_token = json_extract(v.value, '$[1]')
 returning id, queue, kind
 
 -- delete: rows that left for history
-delete from task where id in (select value from json_each(?))
+delete from redrive_task where id in (select value from json_each(?))
 
 -- look: what transitions depend on
 select t.id, t.state, t.lease_token, t.lease_expires_at, t.cancel_requested_at, t.next_attempt_at, t.queue, t.kind,
   t.attempt_count, t.replay_count, t.worker_id
-from task t where t.id in (select value from json_each(?))
+from redrive_task t where t.id in (select value from json_each(?))
 
 -- retire: rows on their way to history, with their payload when they can be retried from there
-insert into history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
+insert into redrive_history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
   max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key,
   worker_id, cancel_reason, payload, result)
 select t.id, ?, t.created_at, t.last_attempt_at, case when json_extract(v.value, '$[5]') <> 'expire' then t.lease_token end,
   json_extract(v.value, '$[2]'), json_extract(v.value, '$[1]'), t.attempt_count, t.max_attempts, t.replay_count, t.timeout_ms, t.priority, t.kind,
   t.queue, t.task_group, t.scope, t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]'),
   case when json_extract(v.value, '$[1]') = 'cancelled' then t.payload end, json_extract(v.value, '$[4]')
-from json_each(?) v cross join task t on t.id = json_extract(v.value, '$[0]')
+from json_each(?) v cross join redrive_task t on t.id = json_extract(v.value, '$[0]')
 
 -- move: rows that stay, in their new state
-update task set
+update redrive_task set
   state = v.state,
-  position = coalesce(v.position, task.position),
-  lane = coalesce((select k.kind from kind k where k.kind = task.kind), ''),
+  position = coalesce(v.position, redrive_task.position),
+  lane = coalesce((select k.kind from redrive_kind k where k.kind = redrive_task.kind), ''),
   next_attempt_at = v.next_attempt_at,
   attempt_count = v.attempt_count,
-  settled_token = coalesce(v.settled_token, task.settled_token), lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
+  settled_token = coalesce(v.settled_token, redrive_task.settled_token), lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
   paused_by = v.paused_by,
-  memo = case when v.event = 'redrive' then null else coalesce(v.memo, task.memo) end,
-  progress = case when v.event in ('redrive', 'retry', 'expire') then null else task.progress end,
-  error_code = case when v.event = 'redrive' then null else coalesce(v.code, task.error_code) end,
-  error_reason = case when v.event = 'redrive' then null else coalesce(v.cause, task.error_reason) end,
-  failure_type = case when v.event = 'redrive' then null else coalesce(v.type, task.failure_type) end,
-  error_message = case when v.event = 'redrive' then null else coalesce(v.message, task.error_message) end,
-  error_stack = case when v.event = 'redrive' then null when v.code is null then task.error_stack else v.stack end,
-  error_fingerprint = case when v.event = 'redrive' then null else coalesce(v.fingerprint, task.error_fingerprint) end,
+  memo = case when v.event = 'redrive' then null else coalesce(v.memo, redrive_task.memo) end,
+  progress = case when v.event in ('redrive', 'retry', 'expire') then null else redrive_task.progress end,
+  error_code = case when v.event = 'redrive' then null else coalesce(v.code, redrive_task.error_code) end,
+  error_reason = case when v.event = 'redrive' then null else coalesce(v.cause, redrive_task.error_reason) end,
+  failure_type = case when v.event = 'redrive' then null else coalesce(v.type, redrive_task.failure_type) end,
+  error_message = case when v.event = 'redrive' then null else coalesce(v.message, redrive_task.error_message) end,
+  error_stack = case when v.event = 'redrive' then null when v.code is null then redrive_task.error_stack else v.stack end,
+  error_fingerprint = case when v.event = 'redrive' then null else coalesce(v.fingerprint, redrive_task.error_fingerprint) end,
   failed_at = case when v.state = 'failed' then v.now end,
-  replay_count = task.replay_count + (v.event = 'redrive'),
-  last_replayed_at = case when v.event = 'redrive' then v.now else task.last_replayed_at end,
-  last_replayed_by = case when v.event = 'redrive' then v.actor else task.last_replayed_by end,
-  last_replayed_reason = case when v.event = 'redrive' then v.reason else task.last_replayed_reason end
+  replay_count = redrive_task.replay_count + (v.event = 'redrive'),
+  last_replayed_at = case when v.event = 'redrive' then v.now else redrive_task.last_replayed_at end,
+  last_replayed_by = case when v.event = 'redrive' then v.actor else redrive_task.last_replayed_by end,
+  last_replayed_reason = case when v.event = 'redrive' then v.reason else redrive_task.last_replayed_reason end
 from (
   select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as event, json_extract(j.value, '$[2]') as state,
     json_extract(j.value, '$[3]') as position, json_extract(j.value, '$[4]') as next_attempt_at,
@@ -59,10 +59,10 @@ from (
     json_extract(j.value, '$[14]') as type, json_extract(j.value, '$[15]') as message,
     json_extract(j.value, '$[16]') as stack, json_extract(j.value, '$[17]') as fingerprint
   from json_each(?) j
-) v where task.id = v.id
+) v where redrive_task.id = v.id
 
 -- attempts: failed attempts
-insert into attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type, message, stack,
+insert into redrive_attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type, message, stack,
   fingerprint, worker_id)
 select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
@@ -71,15 +71,15 @@ select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]'), json_ext
 from json_each(?) v
 
 -- dead_letters: records of terminal failures, from the rows as they are now
-insert into dead_letter (id, task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
+insert into redrive_dead_letter (id, task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
   task_group, scope, trace_id, payload, error_code, error_reason, failure_type, error_message, error_fingerprint)
 select json_extract(v.value, '$[1]'), t.id, ?, t.attempt_count, t.max_attempts, t.replay_count,
   json_extract(v.value, '$[2]'), t.kind, t.queue, t.task_group, t.scope, t.trace_id, t.payload, t.error_code,
   t.error_reason, t.failure_type, t.error_message, t.error_fingerprint
-from json_each(?) v cross join task t on t.id = json_extract(v.value, '$[0]')
+from json_each(?) v cross join redrive_task t on t.id = json_extract(v.value, '$[0]')
 
 -- causes: failures by fingerprint
-insert into failure_group (fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen)
+insert into redrive_failure_group (fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen)
 select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]'),
@@ -89,42 +89,42 @@ on conflict (fingerprint) do update set n = n + excluded.n, message = excluded.m
   sample_task = excluded.sample_task, last_seen = max(last_seen, excluded.last_seen)
 
 -- cancelled: finished rows that an operator may bring back
-select h.id, h.queue, h.kind from history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
+select h.id, h.queue, h.kind from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
 
 -- revive: back from history into the live table
-insert into task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
+insert into redrive_task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
   scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by, last_replayed_reason)
 select h.id, h.created_at, json_extract(v.value, '$[1]'), 'queued', h.max_attempts, h.timeout_ms, h.priority, h.kind,
-  h.queue, coalesce((select k.kind from kind k where k.kind = h.kind), ''), h.task_group, h.scope, h.trace_id,
+  h.queue, coalesce((select k.kind from redrive_kind k where k.kind = h.kind), ''), h.task_group, h.scope, h.trace_id,
   h.idempotency_key, h.payload, h.replay_count + 1, ?, json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]')
-from json_each(?) v cross join history h on h.id = json_extract(v.value, '$[0]') and h.state = 'cancelled'
+from json_each(?) v cross join redrive_history h on h.id = json_extract(v.value, '$[0]') and h.state = 'cancelled'
 
 -- revived: they are no longer finished
-delete from history where id in (select value from json_each(?)) and state = 'cancelled'
+delete from redrive_history where id in (select value from json_each(?)) and state = 'cancelled'
 
 -- landed: pairs of id and token whose holder committed something already; only asked after a lost answer
 select json_extract(v.value, '$[0]') from json_each(?) v
-where exists (select 1 from history h where h.id = json_extract(v.value, '$[0]')
+where exists (select 1 from redrive_history h where h.id = json_extract(v.value, '$[0]')
     and h.lease_token = json_extract(v.value, '$[1]'))
-  or exists (select 1 from attempt a where a.task_id = json_extract(v.value, '$[0]')
+  or exists (select 1 from redrive_attempt a where a.task_id = json_extract(v.value, '$[0]')
     and a.lease_token = json_extract(v.value, '$[1]'))
-  or exists (select 1 from task t where t.id = json_extract(v.value, '$[0]')
+  or exists (select 1 from redrive_task t where t.id = json_extract(v.value, '$[0]')
     and t.settled_token = json_extract(v.value, '$[1]'))
 
 -- audit: audit rows
-insert into audit (at, actor, action, reason, task_id, batch_id, target, before, after)
+insert into redrive_audit (at, actor, action, reason, task_id, batch_id, target, before, after)
 select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]')
 from json_each(?) v
 
 -- renew: heartbeat
-update task set lease_expires_at = ?
+update redrive_task set lease_expires_at = ?
 from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as token from json_each(?) j) v
-where task.id = v.id and task.lease_token = v.token
+where redrive_task.id = v.id and redrive_task.lease_token = v.token
 returning id
 
 -- progress: what handlers report
-update task set progress = v.progress
+update redrive_task set progress = v.progress
 from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as progress from json_each(?) j) v
-where task.id = v.id
+where redrive_task.id = v.id

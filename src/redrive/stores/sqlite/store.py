@@ -69,10 +69,9 @@ class SqliteStore(Reads):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def apply(self, commit: Commit) -> Applied:
-        others = commit.transitions or commit.controls or commit.fires or commit.postings or commit.audits
-        if others or commit.again or not commit.enqueues:
-            return await self._writer.run(lambda session: control.apply(session, commit))
-        return Applied(enqueued=await self._writer.enqueue(commit.enqueues))
+        if commit.only_enqueues and not commit.again:
+            return Applied(enqueued=await self._writer.enqueue(commit.enqueues))
+        return await self._writer.run(lambda session: control.apply(session, commit))
 
     async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
         def work(session: Session) -> Cycle:

@@ -32,6 +32,7 @@ from redrive.testing.conformance.tick import TestTick  # noqa: E402
 from redrive.testing.conformance.totals import TestTotals  # noqa: E402
 from redrive.testing.conformance.transaction import TestTransaction  # noqa: E402
 from redrive.testing.conformance.upkeep import TestUpkeep  # noqa: E402
+from redrive.testing.conformance.wakes import TestWakes  # noqa: E402
 
 __all__ = [
     "TestCancel",
@@ -56,4 +57,5 @@ __all__ = [
     "TestTotals",
     "TestTransaction",
     "TestUpkeep",
+    "TestWakes",
 ]

@@ -114,14 +114,14 @@ class TestOperators:
             assert await harness.operate(event, task_id, actor="bob", reason=f"why {event}")
         timeline = await harness.store.timeline(task_id)
         assert timeline is not None
+        actions = {
+            "TASK_PAUSE": Event.PAUSE,
+            "TASK_RESUME": Event.RESUME,
+            "TASK_CANCEL": Event.CANCEL,
+            "TASK_RETRY": Event.REDRIVE,
+        }
         assert [(row.action, row.actor, row.reason, row.task_id) for row in timeline.audit] == [
-            (action, "bob", f"why {event}", task_id)
-            for action, event in [
-                ("TASK_PAUSE", Event.PAUSE),
-                ("TASK_RESUME", Event.RESUME),
-                ("TASK_CANCEL", Event.CANCEL),
-                ("TASK_RETRY", Event.REDRIVE),
-            ]  # fmt: skip
+            (action, "bob", f"why {event}", task_id) for action, event in actions.items()
         ]
         assert [(row.before["state"], row.after["state"]) for row in timeline.audit] == [
             ("queued", "paused"), ("paused", "queued"), ("queued", "cancelled"), ("cancelled", "queued")]  # fmt: skip

@@ -58,7 +58,8 @@ class TestReads:
                 await harness.settle(task, Completed())
         for field, value in fields.items():
             assert [task.id for task in await harness.store.find(Query(**{field: value}))] == [wanted[field]]
-            assert await harness.store.find(Query(**{field: "nothing"})) == []
+            nothing: dict[str, Any] = {field: "nothing"}
+            assert await harness.store.find(Query(**nothing)) == []
 
     async def test_filters_on_errors(self, harness: Harness) -> None:
         locked = await harness.failed()

@@ -59,19 +59,13 @@ class TestTick:
     async def test_a_duty_goes_to_one_worker_per_interval(self, harness: Harness) -> None:
         other = await harness.another()
         ticks = await asyncio.gather(
-            *(
-                harness.tick(f"w{n}", store=(harness.store, other)[n % 2], prune=60.0, sweep=3600.0)
-                for n in range(6)
-            )
+            *(harness.tick(f"w{n}", store=(harness.store, other)[n % 2], prune=60.0, sweep=3600.0) for n in range(6))
         )
         assert sorted(duty for tick in ticks for duty in tick.duties) == ["prune", "sweep"]
         assert (await harness.tick(prune=60.0, sweep=3600.0)).duties == []
         await harness.advance(61)
         ticks = await asyncio.gather(
-            *(
-                harness.tick(f"w{n}", store=(harness.store, other)[n % 2], prune=60.0, sweep=3600.0)
-                for n in range(6)
-            )
+            *(harness.tick(f"w{n}", store=(harness.store, other)[n % 2], prune=60.0, sweep=3600.0) for n in range(6))
         )
         assert [duty for tick in ticks for duty in tick.duties] == ["prune"]
 

@@ -2,14 +2,14 @@
 -- strict: a value of the wrong type is refused instead of kept.
 
 -- Where a row stands in its queue. Taken anew each time a row becomes ready, so that rows always join at the tail.
-create table position (
+create table redrive_position (
   one    integer primary key check (one = 1),
   value  integer not null
 ) strict;
-insert into position (one, value) values (1, 0);
+insert into redrive_position (one, value) values (1, 0);
 
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last: narrow ones are read without them.
-create table task (
+create table redrive_task (
   id                   text primary key not null,
   created_at           integer not null,
   position             integer not null default 0,
@@ -54,17 +54,17 @@ create table task (
   constraint task_attempts_in_bounds check (attempt_count between 0 and max_attempts)
 ) strict;
 
-create index task_ready on task (queue, lane, priority, position) where state = 'queued';
-create index task_due on task (next_attempt_at) where state = 'delayed';
-create index task_lease on task (lease_expires_at) where state = 'running';
-create index task_failed on task (id) where state = 'failed';
-create index task_paused_group on task (task_group) where state = 'paused';
-create index task_cancel on task (worker_id) where cancel_requested_at is not null;
-create index task_scope on task (scope, id) where scope is not null;
-create index task_trace on task (trace_id, id) where trace_id is not null;
+create index redrive_task_ready on redrive_task (queue, lane, priority, position) where state = 'queued';
+create index redrive_task_due on redrive_task (next_attempt_at) where state = 'delayed';
+create index redrive_task_lease on redrive_task (lease_expires_at) where state = 'running';
+create index redrive_task_failed on redrive_task (id) where state = 'failed';
+create index redrive_task_paused_group on redrive_task (task_group) where state = 'paused';
+create index redrive_task_cancel on redrive_task (worker_id) where cancel_requested_at is not null;
+create index redrive_task_scope on redrive_task (scope, id) where scope is not null;
+create index redrive_task_trace on redrive_task (trace_id, id) where trace_id is not null;
 
 -- Completed and cancelled tasks. Slim: no payload for completed ones; cancelled ones keep theirs, they can be retried.
-create table history (
+create table redrive_history (
   id               text not null,
   finished_at      integer not null,
   created_at       integer not null,
@@ -88,11 +88,11 @@ create table history (
   payload          text,
   result           text
 ) strict;
-create index history_id on history (id);
-create index history_finished on history (finished_at);
+create index redrive_history_id on redrive_history (id);
+create index redrive_history_finished on redrive_history (finished_at);
 
 -- Every failed attempt.
-create table attempt (
+create table redrive_attempt (
   seq           integer primary key autoincrement,
   task_id       text not null,
   at            integer not null,
@@ -108,11 +108,11 @@ create table attempt (
   fingerprint   text not null,
   worker_id     text
 ) strict;
-create index attempt_task on attempt (task_id, seq);
-create index attempt_at on attempt (at);
+create index redrive_attempt_task on redrive_attempt (task_id, seq);
+create index redrive_attempt_at on redrive_attempt (at);
 
 -- One record for each terminal failure; it survives the task's later retry.
-create table dead_letter (
+create table redrive_dead_letter (
   seq                integer primary key autoincrement,
   id                 text not null unique,
   task_id            text not null,
@@ -133,15 +133,15 @@ create table dead_letter (
   error_message      text not null,
   error_fingerprint  text not null
 ) strict;
-create index dead_letter_task on dead_letter (task_id);
-create index dead_letter_kind on dead_letter (kind, seq);
-create index dead_letter_code on dead_letter (error_code, seq);
-create index dead_letter_fingerprint on dead_letter (error_fingerprint, seq);
-create index dead_letter_scope on dead_letter (scope, seq) where scope is not null;
-create index dead_letter_trace on dead_letter (trace_id, seq) where trace_id is not null;
+create index redrive_dead_letter_task on redrive_dead_letter (task_id);
+create index redrive_dead_letter_kind on redrive_dead_letter (kind, seq);
+create index redrive_dead_letter_code on redrive_dead_letter (error_code, seq);
+create index redrive_dead_letter_fingerprint on redrive_dead_letter (error_fingerprint, seq);
+create index redrive_dead_letter_scope on redrive_dead_letter (scope, seq) where scope is not null;
+create index redrive_dead_letter_trace on redrive_dead_letter (trace_id, seq) where trace_id is not null;
 
 -- Failures by cause.
-create table failure_group (
+create table redrive_failure_group (
   fingerprint   text primary key not null,
   n             integer not null,
   code          text not null,
@@ -153,10 +153,10 @@ create table failure_group (
   first_seen    integer not null,
   last_seen     integer not null
 ) strict;
-create index failure_group_seen on failure_group (last_seen);
+create index redrive_failure_group_seen on redrive_failure_group (last_seen);
 
 -- Exact totals, changed in the same transaction as the tasks: there is one writer, so nobody waits for a counter row.
-create table total (
+create table redrive_total (
   queue      text not null,
   kind       text not null,
   queued     integer not null default 0,
@@ -170,17 +170,17 @@ create table total (
 ) strict, without rowid;
 
 -- A key names one task, also after that task is finished.
-create table idempotency_key (
+create table redrive_idempotency_key (
   key         text primary key not null,
   task_id     text not null,
   digest      text not null,
   created_at  integer not null
 ) strict;
-create index idempotency_key_created on idempotency_key (created_at);
+create index redrive_idempotency_key_created on redrive_idempotency_key (created_at);
 
 -- Kinds with a lane of their own: limited, paused at some time, bulk, or set aside for workers that handle them.
 -- "running" counts only while "concurrency" is set.
-create table kind (
+create table redrive_kind (
   kind         text primary key not null,
   concurrency  integer check (concurrency > 0),
   rate_ms      integer check (rate_ms > 0),
@@ -189,7 +189,7 @@ create table kind (
   actor        text
 ) strict, without rowid;
 
-create table hold (
+create table redrive_hold (
   target  text not null check (target in ('queue', 'kind', 'group')),
   name    text not null,
   actor   text not null,
@@ -198,7 +198,7 @@ create table hold (
   primary key (target, name)
 ) strict, without rowid;
 
-create table schedule (
+create table redrive_schedule (
   name          text primary key not null,
   owner         text not null,
   kind          text not null,
@@ -213,7 +213,7 @@ create table schedule (
   last_at       integer
 ) strict;
 
-create table worker (
+create table redrive_worker (
   id           text primary key not null,
   host         text not null,
   pid          integer not null,
@@ -227,12 +227,12 @@ create table worker (
 ) strict;
 
 -- Housekeeping that the fleet does once per interval, whoever comes first.
-create table duty (
+create table redrive_duty (
   name     text primary key not null,
   next_at  integer not null
 ) strict;
 
-create table audit (
+create table redrive_audit (
   id        integer primary key autoincrement,
   at        integer not null,
   actor     text not null,
@@ -244,26 +244,26 @@ create table audit (
   before    text,
   after     text
 ) strict;
-create index audit_task on audit (task_id, id) where task_id is not null;
-create index audit_action on audit (action, id);
-create index audit_actor on audit (actor, id);
-create index audit_at on audit (at);
+create index redrive_audit_task on redrive_audit (task_id, id) where task_id is not null;
+create index redrive_audit_action on redrive_audit (action, id);
+create index redrive_audit_actor on redrive_audit (actor, id);
+create index redrive_audit_at on redrive_audit (at);
 
 -- Money. Accounts named "system:..." are the other side of the world and may go below zero; all others may not.
-create table account (
+create table redrive_account (
   name     text primary key not null,
   balance  integer not null default 0,
   constraint account_never_negative check (balance >= 0 or name like 'system:%')
 ) strict;
-create table posting (
+create table redrive_posting (
   key   text primary key not null,
   at    integer not null,
   note  text
 ) strict;
-create table entry (
-  posting  text not null references posting,
-  account  text not null references account,
+create table redrive_entry (
+  posting  text not null references redrive_posting,
+  account  text not null references redrive_account,
   amount   integer not null
 ) strict;
-create index entry_account on entry (account);
-create index entry_posting on entry (posting);
+create index redrive_entry_account on redrive_entry (account);
+create index redrive_entry_posting on redrive_entry (posting);

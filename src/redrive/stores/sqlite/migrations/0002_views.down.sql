@@ -1,3 +1,3 @@
-drop view v_counts;
-drop view v_failures;
-drop view v_tasks;
+drop view redrive_v_counts;
+drop view redrive_v_failures;
+drop view redrive_v_tasks;

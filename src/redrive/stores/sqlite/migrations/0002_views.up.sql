@@ -2,7 +2,7 @@
 -- Columns are added, never renamed or removed.
 
 -- Every task, live and finished.
-create view v_tasks as
+create view redrive_v_tasks as
   select t.id, t.state, t.kind, t.queue, t.task_group, t.scope, t.priority, t.attempt_count, t.max_attempts,
     strftime('%Y-%m-%dT%H:%M:%fZ', t.created_at / 1e6, 'unixepoch') as created_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', t.next_attempt_at / 1e6, 'unixepoch') as next_attempt_at,
@@ -11,22 +11,22 @@ create view v_tasks as
     strftime('%Y-%m-%dT%H:%M:%fZ', t.failed_at / 1e6, 'unixepoch') as failed_at, null as finished_at,
     null as execution_ms, t.trace_id, t.idempotency_key, t.replay_count, t.error_code, t.error_message, t.payload,
     t.progress, null as result
-  from task t
+  from redrive_task t
   union all
   select h.id, h.state, h.kind, h.queue, h.task_group, h.scope, h.priority, h.attempt_count, h.max_attempts,
     strftime('%Y-%m-%dT%H:%M:%fZ', h.created_at / 1e6, 'unixepoch'), null,
     strftime('%Y-%m-%dT%H:%M:%fZ', h.last_attempt_at / 1e6, 'unixepoch'), null, h.worker_id, null,
     strftime('%Y-%m-%dT%H:%M:%fZ', h.finished_at / 1e6, 'unixepoch'), h.execution_ms, h.trace_id, h.idempotency_key,
     h.replay_count, null, h.cancel_reason, h.payload, null, h.result
-  from history h;
+  from redrive_history h;
 
 -- Tasks that are failed now, with why.
-create view v_failures as
+create view redrive_v_failures as
   select t.id, t.kind, t.queue, t.task_group, t.scope, t.trace_id,
     strftime('%Y-%m-%dT%H:%M:%fZ', t.failed_at / 1e6, 'unixepoch') as failed_at, t.attempt_count, t.max_attempts,
     t.error_code, t.error_reason, t.failure_type, t.error_message, t.error_stack, t.error_fingerprint, t.replay_count, t.payload
-  from task t where t.state = 'failed';
+  from redrive_task t where t.state = 'failed';
 
 -- Exact totals. Completed and cancelled count everything ever finished, also what retention has removed.
-create view v_counts as
-  select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled from total x;
+create view redrive_v_counts as
+  select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled from redrive_total x;

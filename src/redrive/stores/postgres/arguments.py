@@ -1,0 +1,94 @@
+"""Values of the kernel as arguments of the SQL functions, and claimed rows back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from redrive.kernel.commit import Audit, Schedule
+from redrive.kernel.machine import Transition
+from redrive.kernel.task import Claimed, NewTask
+from redrive.stores.rows import action
+
+
+def claimed(row: Sequence[Any], token: UUID) -> Claimed:
+    """A row of ``redrive.claimed``, by position: this runs once per task in the hot loop."""
+    timeout_ms = row[14]
+    return Claimed(
+        row[0], token, row[1], row[2], row[6], row[7], row[8], row[4], row[9], row[10], row[11], row[12], row[13],
+        None if timeout_ms is None else timeout_ms / 1000, row[15], row[16],
+    )  # fmt: skip
+
+
+def columns(tasks: Sequence[NewTask]) -> list[Any]:
+    """New tasks as the array arguments of ``redrive.enqueue``; a column without values is sent as null."""
+
+    def column(values: list[Any]) -> list[Any] | None:
+        return values if any(value is not None for value in values) else None
+
+    return [
+        [t.id for t in tasks],
+        [t.kind for t in tasks],
+        [t.queue for t in tasks],
+        [t.payload for t in tasks],
+        [t.priority for t in tasks],
+        [t.max_attempts for t in tasks],
+        column([t.delay for t in tasks]),
+        column([t.run_at for t in tasks]),
+        column([None if t.timeout is None else round(t.timeout * 1000) for t in tasks]),
+        column([t.group for t in tasks]),
+        column([t.scope for t in tasks]),
+        column([t.trace_id for t in tasks]),
+        column([t.idempotency_key for t in tasks]),
+    ]
+
+
+def moves(transitions: Sequence[Transition]) -> str:
+    """Transitions as the argument of ``redrive.move``."""
+    return json.dumps([_move(t) for t in transitions], separators=(",", ":"))
+
+
+def _move(t: Transition) -> dict[str, Any]:
+    rule = t.rule
+    move: dict[str, Any] = {
+        "id": str(t.task_id),
+        "token": None if t.token is None else str(t.token),
+        "fenced": rule.fenced,
+        "expired": t.expired,
+        "sources": [state.value for state in rule.sources],
+        "event": t.event.value,
+        "target": t.to.value,
+        "delay": t.delay,
+        "attempts": rule.attempts.value,
+        "memo": None if t.memo is None else json.loads(t.memo),
+        "result": None if t.result is None else json.loads(t.result),
+        "ms": t.execution_ms,
+        "dead": t.dead,
+        "actor": t.actor,
+        "action": action(t.event),
+        "reason": t.reason,
+    }
+    if t.failure is not None:
+        f = t.failure
+        move |= {"code": f.code, "cause": f.reason, "type": f.type.value, "message": f.message,
+                 "stack": f.stack, "fingerprint": f.fingerprint}  # fmt: skip
+    return move
+
+
+def audits(rows: Sequence[Audit]) -> str:
+    return json.dumps([
+        {"actor": a.actor, "action": a.action, "reason": a.reason, "batch_id": a.batch_id,
+         "task_id": None if a.task_id is None else str(a.task_id), "before": a.before, "after": a.after}
+        for a in rows
+    ])  # fmt: skip
+
+
+def schedules(rows: Sequence[Schedule]) -> str:
+    return json.dumps([
+        {"name": s.name, "kind": s.kind, "cron": s.cron, "timezone": s.timezone, "missed": s.missed, "queue": s.queue,
+         "payload": None if s.payload is None else json.loads(s.payload), "priority": s.priority,
+         "max_attempts": s.max_attempts, "next_at": s.next_at.isoformat()}
+        for s in rows
+    ])  # fmt: skip

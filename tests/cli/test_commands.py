@@ -1,0 +1,260 @@
+"""What each command does and says, on SQLite; one walk over PostgreSQL."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+APP = "redrive.examples.shots:app"
+
+
+def test_an_empty_call_shows_the_commands(redrive) -> None:
+    said = redrive()
+    assert said.code == 0
+    for command in ("up", "work", "migrate", "enqueue", "show", "list", "stats", "pause", "resume", "cancel", "retry"):
+        assert command in said.out
+    assert "Exit codes" in said.out
+
+
+def test_version(redrive) -> None:
+    assert redrive("version", "--json").json["redrive"]
+    assert redrive("version").out.startswith("redrive ")
+
+
+def test_enqueue_with_every_option(redrive) -> None:
+    said = redrive(
+        "enqueue", "ANY", '{"n": 1}', "--queue", "q", "--priority", 3, "--delay", 60, "--max-attempts", 4,
+        "--timeout", 5, "--group", "g", "--scope", "s", "--trace-id", "t", "--idempotency-key", "k", "--json",
+    )  # fmt: skip
+    assert said.code == 0
+    task = said.json
+    expected = {
+        "kind": "ANY", "queue": "q", "priority": 3, "max_attempts": 4, "timeout": 5.0, "group": "g", "scope": "s",
+        "trace_id": "t", "idempotency_key": "k", "state": "delayed", "payload": {"n": 1},
+    }  # fmt: skip
+    assert {name: task[name] for name in expected} == expected
+    again = redrive("enqueue", "ANY", '{"n": 1}', "--key", "k", "--json")
+    assert again.json["id"] == task["id"] and again.json["deduplicated"]
+    conflict = redrive("enqueue", "ANY", '{"n": 2}', "--key", "k", "--json")
+    assert (conflict.code, conflict.out, conflict.error["code"]) == (1, "", "IDEMPOTENCY_CONFLICT")
+
+
+def test_payloads_from_files_and_stdin(redrive, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "p.json").write_text('{"from": "file"}')
+    assert redrive("enqueue", "ANY", "--payload-file", "p.json", "--json").json["payload"] == {"from": "file"}
+    monkeypatch.setattr("sys.stdin", io.StringIO("[1, 2]"))
+    assert redrive("enqueue", "ANY", "--payload-file", "-", "--json").json["payload"] == [1, 2]
+    assert redrive("enqueue", "ANY", "--payload-file", "missing.json").code == 1
+    assert redrive("enqueue", "ANY", "{}", "--payload-file", "p.json").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["ANY", "not json"], "TASK_PAYLOAD_INVALID"),
+        (["ANY", '{"a": NaN}'], "TASK_PAYLOAD_INVALID"),
+        (["ANY", "--delay", "-1"], "INPUT_INVALID"),
+        (["ANY", "--run-at", "tomorrow"], "INPUT_INVALID"),
+        (["bad kind"], "INPUT_INVALID"),
+        (["ANY", "--queue", "no/such"], "INPUT_INVALID"),
+        (["SHOT_SET_STATUS", "{}", "--app", APP], "TASK_PAYLOAD_INVALID"),
+        (["SHOT_SET_STATUS", "--app", APP], "TASK_PAYLOAD_MISSING"),
+        (["SHOT_SET_STATSU", "{}", "--app", APP], "KIND_UNKNOWN"),
+    ],
+)
+def test_bad_input_is_refused_and_changes_nothing(redrive, arguments: list[str], code: str) -> None:
+    said = redrive("enqueue", *arguments, "--json")
+    assert (said.code, said.out, said.error["code"]) == (1, "", code)
+    assert "Traceback" not in said.err
+    assert redrive("enqueue", "ANY", "--json").code == 0
+    assert len(redrive("list", "--json").json["tasks"]) == 1
+
+
+def test_list_filters_and_pages(redrive) -> None:
+    for n in range(3):
+        redrive("enqueue", "A", "--queue", "x", "--scope", f"s{n}")
+    redrive("enqueue", "B", "--delay", 60, "--group", "g", "--trace-id", "t")
+
+    def kinds(*filters: object) -> list[str]:
+        return [task["kind"] for task in redrive("list", "--json", *filters).json["tasks"]]
+
+    assert kinds() == ["B", "A", "A", "A"]
+    assert kinds("--state", "delayed,paused") == ["B"]
+    assert kinds("--kind", "A", "--scope", "s1") == ["A"]
+    assert kinds("--queue", "x") == ["A"] * 3
+    assert kinds("--group", "g") == kinds("--trace-id", "t") == ["B"]
+    assert kinds("--error-code", "X") == kinds("--reason", "timeout") == kinds("--fingerprint", "0") == []
+    first = redrive("list", "--json", "--limit", 3).json
+    rest = redrive("list", "--json", "--limit", 3, "--before", first["next_before"]).json
+    assert (len(first["tasks"]), len(rest["tasks"]), rest["next_before"]) == (3, 1, None)
+    table = redrive("list").out
+    assert all(task["id"] in table for task in first["tasks"] + rest["tasks"])
+    assert redrive("list", "--state", "nonsense").code == 1
+    assert "no tasks match" in redrive("list", "--kind", "C").out
+
+
+def test_a_failure_from_work_to_retry(redrive) -> None:
+    made = redrive("enqueue", "--app", APP, "SHOT_PUBLISH", '{"shot_id": "s-1"}', "--json").json
+    worked = redrive("work", "--app", APP, "--stop-when-empty", "--id", "w-1", "--json")
+    assert worked.code == 0
+    assert (worked.json["worker_id"], worked.json["failed"]) == ("w-1", 1)
+    found = redrive("show", made["id"], "--json").json
+    assert found["task"]["error_code"] == "SHOT_RIGHTS_MISSING"
+    assert [letter["reason"] for letter in found["dead_letters"]] == ["non_retryable"]
+    shown = redrive("show", made["id"], "--stack").out
+    for part in (made["id"], "attempt 1 failed", "SHOT_RIGHTS_MISSING", "w-1", "dead letter", '"shot_id": "s-1"'):
+        assert part in shown
+    listed = redrive("list", "--fingerprint", found["task"]["error_fingerprint"], "--json").json
+    assert [task["id"] for task in listed["tasks"]] == [made["id"]]
+    retried = redrive("retry", made["id"], "--by", "ann", "--reason", "rights are cleared", "--json")
+    assert (retried.code, retried.json["done"]) == (0, [made["id"]])
+    again = redrive("retry", made["id"], "--json")
+    assert (again.code, again.error["code"]) == (1, "TRANSITION_INVALID")
+    assert made["id"] in again.json["skipped"]
+    assert "by ann: rights are cleared" in redrive("show", made["id"]).out
+
+
+def test_actors_by_option_environment_and_login(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    def actor_of_cancel(*options: str) -> str:
+        made = redrive("enqueue", "ANY", "--json").json
+        assert redrive("cancel", made["id"], *options).code == 0
+        return redrive("show", made["id"], "--json").json["audit"][-1]["actor"]
+
+    monkeypatch.setenv("LOGNAME", "login")
+    assert actor_of_cancel() == "login"
+    monkeypatch.setenv("REDRIVE_ACTOR", "robot")
+    assert actor_of_cancel() == "robot"
+    assert actor_of_cancel("--by", "ann") == "ann"
+
+
+def test_cancel_answers_for_each_task(redrive) -> None:
+    made = redrive("enqueue", "ANY", "--json").json["id"]
+    missing = "01a1dd31-8ece-7476-a288-1dbda8bebfb9"
+    said = redrive("cancel", made, missing)
+    assert said.code == 1
+    assert f"{made}  cancelled" in said.out
+    assert f"there is no task {missing}" in said.err
+    assert redrive("cancel", "xyz").code == 1
+    assert redrive("cancel").code == 2
+
+
+def test_pause_and_resume(redrive) -> None:
+    made = redrive("enqueue", "A", "--queue", "mail", "--group", "g", "--json").json["id"]
+    for target, name in (("queue", "mail"), ("kind", "A"), ("group", "g")):
+        paused = redrive("pause", f"--{target}", name, "--reason", "look", "--json")
+        assert paused.json == {"target": target, "name": name, "paused": True, "changed": True}
+        assert "already" in redrive("pause", f"--{target}", name).out
+        assert name in redrive("stats").out
+        assert redrive("resume", f"--{target}", name, "--json").json["changed"]
+        assert "was not paused" in redrive("resume", f"--{target}", name).out
+    assert redrive("pause", made).code == 0
+    assert redrive("show", made, "--json").json["task"]["state"] == "paused"
+    assert redrive("resume", made, "--json").json["done"] == [made]
+
+
+def test_pausing_what_nobody_knows_lists_what_is_known(redrive) -> None:
+    redrive("enqueue", "A", "--queue", "mail")
+    queue = redrive("pause", "--queue", "mial", "--json")
+    assert (queue.code, queue.error["code"]) == (1, "QUEUE_UNKNOWN")
+    assert "mail" in queue.error["hint"]
+    kind = redrive("pause", "--kind", "B", "--json")
+    assert (kind.code, kind.error["code"]) == (1, "KIND_UNKNOWN")
+    assert redrive("pause", "--kind", "B", "--force").code == 0
+    assert redrive("resume", "--kind", "B").code == 0
+    assert redrive("pause").code == 2
+    assert redrive("pause", "--kind", "A", "--queue", "mail").code == 2
+
+
+def test_stats(redrive) -> None:
+    redrive("enqueue", "A", "--queue", "mail")
+    redrive("enqueue", "B")
+    found = redrive("stats", "--json").json
+    assert found["totals"]["queued"] == 2
+    assert found["queues"]["mail"]["queued"] == 1
+    assert found["kinds"]["B"]["queued"] == 1
+    assert {"holds", "limits", "workers", "failure_groups", "schedules"} <= set(found)
+    assert "mail" in redrive("stats").out
+
+
+def test_work_without_an_app_refuses_what_it_would_fail(redrive) -> None:
+    redrive("enqueue", "SYSTEM_HEALTH_CHECK")
+    done = redrive("work", "--stop-when-empty", "--json")
+    assert (done.code, done.json["completed"]) == (0, 1)
+    assert "worker.no_app" in done.err
+    made = redrive("enqueue", "MINE", "--json").json["id"]
+    refused = redrive("work", "--stop-when-empty")
+    assert refused.code == 1
+    assert "MINE" in refused.err and "--app" in refused.err
+    assert redrive("show", made, "--json").json["task"]["state"] == "queued"
+
+
+@pytest.mark.parametrize(
+    "options", [["--sleep", "0"], ["--max-time", "-1"], ["--timeout", "-1"], ["--queue", ","], ["--queue", "a b"]]
+)
+def test_work_refuses_options_that_make_no_sense(redrive, options: list[str]) -> None:
+    said = redrive("work", *options)
+    assert said.code == 1
+    assert said.err.startswith("error: ")
+
+
+def test_work_takes_queues_in_order_and_stops_after_jobs(redrive) -> None:
+    for queue in ("low", "high"):
+        redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--queue", queue)
+    said = redrive("work", "--queue", "high,low", "--queue", "default", "--once", "--json")
+    assert said.json["claimed"] == 1
+    assert redrive("stats", "--json").json["queues"]["high"]["completed"] == 1
+
+
+def test_migrations(redrive, here: Path) -> None:
+    fresh = redrive("migrate", "--status", "--json")
+    assert fresh.json["version"] == 0 and fresh.json["pending"]
+    assert redrive("migrate", "--json").json["steps"] == fresh.json["pending"]
+    assert redrive("migrate", "--json").json["steps"] == []
+    assert "create table" in redrive("migrate", "--sql").out.lower()
+    assert "drop" in redrive("migrate", "--sql", "--down", "--json").json["sql"].lower()
+    assert redrive("migrate", "--down").code == 2
+    assert redrive("migrate", "--to", "99").code == 1
+    assert redrive("migrate", "--to", "1").code == 1
+    down = redrive("migrate", "--down", "--to", "1")
+    assert down.code == 0 and "removed 0002" in down.out
+    refused = redrive("migrate", "--down", "--to", "0")
+    assert refused.code == 1 and "--yes" in refused.err
+    assert redrive("migrate", "--down", "--to", "0", "--yes").code == 0
+    grants = redrive("migrate", "--grant-producer", "web", "--json")
+    assert (grants.code, grants.error["code"]) == (1, "INPUT_INVALID")
+
+
+def test_looking_in_the_wrong_place_makes_no_database(redrive, here: Path) -> None:
+    for command in (["list"], ["stats"], ["show", "01a1dd31-8ece-7476-a288-1dbda8bebfb9"], ["pause", "--queue", "q"]):
+        said = redrive(*command)
+        assert said.code == 1
+        assert "there is no SQLite file" in said.err
+    assert not list(here.iterdir())
+    assert redrive("enqueue", "ANY", "--url", "sqlite:///:memory:").code == 1
+
+
+def test_stores_that_cannot_be_used(redrive) -> None:
+    unknown = redrive("list", "--url", "mysql://x", "--json")
+    assert (unknown.code, unknown.error["code"]) == (1, "CONFIG_INVALID")
+    gone = redrive("list", "--url", "postgresql://postgres@127.0.0.1:1/x", "--json")
+    assert (gone.code, gone.error["code"]) == (3, "STORE_UNAVAILABLE")
+    usage = redrive("list", "--nonsense", "--json")
+    assert (usage.code, usage.error["code"]) == (2, "USAGE")
+
+
+def test_the_same_on_postgresql(redrive, empty_postgres_url: str) -> None:
+    where = ("--url", empty_postgres_url)
+    early = redrive("list", *where)
+    assert early.code == 1 and "redrive migrate" in early.err
+    assert redrive("migrate", *where).code == 0
+    set_status = ("enqueue", "SHOT_SET_STATUS", '{"shot_id": "s-1", "status": "done"}', *where, "--app", APP, "--json")
+    made, *_ = [redrive(*set_status) for _ in range(4)]
+    worked = redrive("work", "--stop-when-empty", "--concurrency", 4, *where, "--app", APP, "--json")
+    # Together: the first one makes the table, and the others do not trip over it.
+    assert (worked.json["completed"], worked.json["requeued"]) == (4, 0)
+    found = redrive("show", made.json["id"], *where, "--json").json
+    assert found["task"]["state"] == "completed"
+    assert redrive("pause", "--queue", "default", *where).code == 0
+    assert redrive("stats", *where, "--json").json["holds"][0]["name"] == "default"

@@ -1,0 +1,71 @@
+"""What comes from tasks stays data, in a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from redrive.cli.output import clean, shown_url
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31m[bold red]:boom: \x9b31m \u202egnp.exe\u202c \x00\x08 [/]"
+APP = """
+from redrive import App, Context
+app = App()
+HOSTILE = {hostile!r}
+
+@app.task("EVIL", max_attempts=1)
+async def evil(ctx: Context, note: str) -> None:
+    raise RuntimeError(HOSTILE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"),
+        ("\x1b]0;never ended", ""),
+        ("a\x9b31mb", "ab"),
+        ("\x1bPdevice\x1b\\x", "x"),
+        ("one\ntwo\ttab", "one two tab"),
+        ("\u202eback", "\ufffdback"),
+        ("\x07\x00", "\ufffd\ufffd"),
+        ("naïve 漢字 🙂", "naïve 漢字 🙂"),
+    ],
+)
+def test_clean(given: str, wanted: str) -> None:
+    assert clean(given) == wanted
+
+
+def test_lines_are_kept_where_they_are_wanted() -> None:
+    assert clean("a\n\x1b[1mb\r", lines=True) == "a\nb "
+
+
+def test_passwords_are_not_shown() -> None:
+    assert shown_url("postgresql://ann:secret@db:5432/x") == "postgresql://ann:…@db:5432/x"
+    assert shown_url("sqlite:///redrive.db") == "sqlite:///redrive.db"
+
+
+def test_hostile_failures_cannot_reach_the_terminal(redrive, here: Path) -> None:
+    (here / "evil.py").write_text(APP.format(hostile=HOSTILE))
+    payload = json.dumps({"note": HOSTILE.replace("\x00", "")})
+    made = redrive("enqueue", "EVIL", payload, "--app", "evil", "--json").json["id"]
+    assert redrive("work", "--app", "evil", "--stop-when-empty").code == 0
+    for command in (["list"], ["show", made, "--stack"], ["stats"]):
+        out = redrive(*command).out
+        assert "[bold red]:boom:" in out, "markup is shown as it is"
+        assert not any((ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0 or ord(c) in (0x202E, 0x202C) for c in out)
+        document = redrive(*command, "--json")
+        assert document.out.isascii() and document.json
+
+
+def test_pipes_get_whole_ids_and_no_padding(redrive) -> None:
+    made = redrive("enqueue", "K" * 100, "--queue", "q" * 100, "--json").json["id"]
+    table = redrive("list").out
+    assert "\x1b" not in table
+    [header, row] = table.splitlines()
+    assert made in row and "K" * 100 in row and "q" * 100 in row
+    assert header.split() == ["id", "state", "kind", "queue", "attempts", "age", "what"]
+    assert all(line == line.rstrip() for line in table.splitlines())

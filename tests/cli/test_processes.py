@@ -1,0 +1,116 @@
+"""Real processes: how ``up`` and ``work`` start, answer, stop and die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import psutil
+
+APP = "redrive.examples.shots:app"
+
+
+def test_the_installed_command_into_a_pipe_that_closes() -> None:
+    command = os.path.join(os.path.dirname(sys.executable), "redrive")
+    said = subprocess.run(f"{command} migrate --sql | head -n 1", shell=True, capture_output=True, text=True)
+    assert (said.stdout.count("\n"), said.stderr) == (1, "")
+
+
+def test_up_serves_works_and_stops(start, redrive) -> None:
+    up = start("up", "--app", APP, "--demo", "--port", 0, "--json")
+    facts = up.document()
+    assert facts["app"] == APP and facts["concurrency"] == 10 and facts["migrated"]
+    health = httpx.get(f"{facts['http']}/healthz").json()
+    assert (health["status"], health["worker_id"]) == ("ok", facts["worker_id"])
+    up.log("task.failed")
+    failed = redrive("list", "--state", "failed", "--json").json["tasks"]
+    assert {task["kind"] for task in failed} <= {"SHOT_PUBLISH", "VIDEO_GEN"} and failed
+    # The slow demo task is cancelled, so that stopping does not wait for it.
+    [render] = redrive("list", "--kind", "SHOT_RENDER", "--json").json["tasks"]
+    redrive("cancel", render["id"])
+    up.process.send_signal(signal.SIGTERM)
+    up.log("worker.stopped")
+    assert up.ends() == 0
+
+
+def test_up_says_what_to_try_next(start) -> None:
+    up = start("up", "--port", 0, "--url", "sqlite:///other.db", REDRIVE_DEV="1")
+    lines = []
+    for line in up.process.stdout:
+        lines.append(line)
+        if line.startswith("Ctrl-C"):
+            break
+    text = "".join(lines)
+    assert "http://127.0.0.1:" in text
+    assert "./dev redrive enqueue --url sqlite:///other.db SYSTEM_HEALTH_CHECK" in text
+    up.process.send_signal(signal.SIGINT)
+    assert up.ends() == 0
+
+
+def test_up_names_a_port_that_is_taken_and_addresses_it_refuses(redrive) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = redrive("up", "--port", port)
+        assert said.code == 1
+        assert f"port {port}" in said.err and "--port" in said.err
+    outside = redrive("up", "--port", 0, "--host", "0.0.0.0")
+    assert outside.code == 1
+    assert "0.0.0.0" in outside.err and "tokens" in outside.err
+
+
+def test_a_second_signal_exits_at_once(start, redrive, crash_app: str) -> None:
+    redrive("enqueue", "HANG")
+    worker = start("work", "--app", crash_app)
+    worker.log("task.claimed")
+    worker.process.send_signal(signal.SIGTERM)
+    worker.log("worker.stopping")
+    worker.process.send_signal(signal.SIGTERM)
+    worker.log("worker.killed")
+    assert worker.ends() == 128 + signal.SIGTERM
+
+
+def test_a_second_signal_works_while_a_handler_blocks_the_loop(start, redrive, crash_app: str) -> None:
+    redrive("enqueue", "BLOCK")
+    worker = start("work", "--app", crash_app)
+    worker.log("blocking")
+    # Two different ones: a signal that is already pending would not be delivered twice.
+    worker.process.send_signal(signal.SIGTERM)
+    worker.process.send_signal(signal.SIGINT)
+    assert worker.ends() in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+
+def test_a_supervisor_restarts_what_crashes_and_passes_signals_on(start, redrive, crash_app: str) -> None:
+    redrive("enqueue", "CRASH")
+    supervisor = start("work", "--app", crash_app, "--processes", 2, "--id", "w", "--json")
+    seen: set[str] = set()
+    # The same name a second time: that child was started again.
+    while (name := supervisor.log("worker.started")["worker_id"]) not in seen:
+        seen.add(name)
+    assert name in ("w-1", "w-2")
+    supervisor.process.send_signal(signal.SIGTERM)
+    out, _ = supervisor.process.communicate(timeout=30)
+    assert supervisor.process.returncode == 0
+    assert '"restarts": 1' in out
+
+
+def test_workers_end_with_their_supervisor(start, redrive, crash_app: str) -> None:
+    redrive("enqueue", "OK")
+    supervisor = start("work", "--app", crash_app, "--processes", 2)
+    supervisor.log("task.completed")
+    children = psutil.Process(supervisor.process.pid).children()
+    assert len(children) == 2
+    supervisor.process.kill()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive
+
+
+def test_workers_that_are_done_end_by_themselves(start, redrive, crash_app: str) -> None:
+    for _ in range(4):
+        redrive("enqueue", "OK")
+    worker = start("work", "--app", crash_app, "--stop-when-empty", "--processes", 2, "--concurrency", 2)
+    assert worker.ends() == 0
+    assert redrive("stats", "--json").json["totals"]["completed"] == 4

@@ -1,0 +1,250 @@
+"""What only PostgreSQL can get wrong: dead rows, late commits, statement counts, the caller's own errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from redrive.errors import InvalidInput
+from redrive.kernel.commit import Commit, Target
+from redrive.kernel.outcome import Completed
+from redrive.kernel.task import State
+from redrive.testing.conformance.harness import LEASE, Harness, failing
+from redrive.testing.conformance.limits import limit_of
+from redrive.testing.conformance.wakes import ears, ready
+from tests.conformance.harness_postgres import PostgresHarness
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def harness(emptied_postgres_url: str) -> AsyncIterator[PostgresHarness]:
+    harness = PostgresHarness(emptied_postgres_url)
+    yield harness
+    await harness.close()
+
+
+class TestDeadRows:
+    """A long transaction elsewhere keeps vacuum from removing what was claimed. Invariant 7 holds nevertheless."""
+
+    @pytest.mark.parametrize("limited", [False, True], ids=["open lane", "lanes"])
+    async def test_invariant_7_a_claim_does_not_walk_dead_entries(
+        self, harness: PostgresHarness, limited: bool
+    ) -> None:
+        if limited:
+            await harness.limit("A", concurrency=500)
+        reader = await asyncpg.connect(harness.url)
+        async with reader.transaction(isolation="repeatable_read"):
+            await reader.fetchval("select count(*) from redrive.task")
+            await harness.enqueue_many(4000)
+            while batch := await harness.claim(400):
+                await harness.settle_many([(task, Completed()) for task in batch])
+            await harness.enqueue_many(20)
+            await harness.claim(5)
+            async with harness.measure(harness.store) as cost:
+                assert len(await harness.claim(5)) == 5
+            assert cost.rows < 200, cost.rows
+        await reader.close()
+
+    async def test_a_tick_does_not_walk_dead_entries(self, harness: PostgresHarness) -> None:
+        """Nor does the look for expired leases: both start where an earlier tick had seen everything."""
+        reader = await asyncpg.connect(harness.url)
+        async with reader.transaction(isolation="repeatable_read"):
+            await reader.fetchval("select count(*) from redrive.task")
+            await harness.enqueue_many(2000, delay=0.001)
+            promoted = 0
+            while promoted < 2000:
+                promoted += (await harness.tick()).promoted
+            while batch := await harness.claim(400, lease=0.001):
+                await harness.settle_many([(task, Completed()) for task in batch])
+            await harness.tick()
+            harness.store._checked_to = (await harness.store.overview()).now  # what the next minute brings
+            async with harness.measure(harness.store) as cost:
+                await harness.store.expired(50)
+                await harness.tick()
+            assert cost.rows < 200, cost.rows
+        await reader.close()
+
+
+CLAIM = """
+select id from redrive.cycle(null, null, null, null, null, false, 'raw', gen_random_uuid(), 60, 1, array['default'],
+  null, null, array['default'], array[''], array[-32768], array[0], array[32767])
+"""
+
+
+class TestOpenClaims:
+    """The other side is in the middle of a claim: it has decided, but not committed."""
+
+    async def waiting(self, harness: PostgresHarness, work: asyncio.Task[Any]) -> bool:
+        """Whether ``work`` comes to wait for a lock instead of ending."""
+        while not work.done():
+            rows = await harness.sql(
+                "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            )
+            if rows:
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    @pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate_ms": 60_000}], ids=["quota", "rate"])
+    @pytest.mark.parametrize("commits", [True, False])
+    async def test_the_last_place_is_decided_under_a_lock(
+        self, harness: PostgresHarness, limit: dict[str, int], commits: bool
+    ) -> None:
+        await harness.limit("K", **limit)
+        await harness.enqueue_many(3, "K")
+        other = await asyncpg.connect(harness.url)
+        transaction = other.transaction()
+        await transaction.start()
+        assert len(await other.fetch(CLAIM)) == 1
+        claim = asyncio.create_task(harness.claim(2))
+        assert await self.waiting(harness, claim)
+        await (transaction.commit() if commits else transaction.rollback())
+        assert len(await claim) == (0 if commits else 1)
+        await other.close()
+
+    @pytest.mark.parametrize("target, name", [(Target.QUEUE, "default"), (Target.KIND, "K"), (Target.GROUP, "g")])
+    async def test_a_pause_returns_after_claims_that_came_first(
+        self, harness: PostgresHarness, target: Target, name: str
+    ) -> None:
+        await harness.enqueue_many(3, "K", group="g")
+        other = await asyncpg.connect(harness.url)
+        transaction = other.transaction()
+        await transaction.start()
+        assert len(await other.fetch(CLAIM)) == 1
+        pause = asyncio.create_task(harness.hold(target, name))
+        assert await self.waiting(harness, pause)
+        await transaction.commit()
+        await pause
+        assert await harness.claim(3) == []
+        await other.close()
+
+    async def test_a_new_quota_counts_claims_that_came_first(self, harness: PostgresHarness) -> None:
+        await harness.enqueue_many(3, "K")
+        other = await asyncpg.connect(harness.url)
+        transaction = other.transaction()
+        await transaction.start()
+        assert len(await other.fetch(CLAIM)) == 1
+        limiting = asyncio.create_task(harness.limit("K", concurrency=1))
+        assert await self.waiting(harness, limiting)
+        await transaction.commit()
+        await limiting
+        assert await harness.claim(3) == []
+        await other.close()
+
+
+class TestLateCommits:
+    async def test_a_producer_that_commits_late_is_announced(self, harness: PostgresHarness) -> None:
+        """Its task has an older position than what this worker has already read past."""
+        heard = await ears(harness.store)
+        slow = await asyncpg.connect(harness.url)
+        transaction = slow.transaction()
+        await transaction.start()
+        late = await slow.fetchval("select redrive.enqueue('LATE', '{}')")
+        await harness.enqueue_many(3)
+        assert len(await harness.claim(3)) == 3
+        # Full claims: the worker is busy and has no reason to sweep.
+        await harness.enqueue_many(3)
+        assert len(await harness.claim(3)) == 3
+        heard.forget()
+        await transaction.commit()
+        await heard.hear(ready("default"))
+        assert [task.id for task in await harness.claim(1)] == [late]
+        await slow.close()
+
+    async def test_without_hints_a_sweep_finds_it(self, harness: PostgresHarness) -> None:
+        slow = await asyncpg.connect(harness.url)
+        transaction = slow.transaction()
+        await transaction.start()
+        late = await slow.fetchval("select redrive.enqueue('LATE', '{}')")
+        await harness.enqueue_many(6)
+        await harness.claim(3)
+        await transaction.commit()
+        harness.store._remembered.rewind("*", 0)  # what time does by itself within a second
+        assert [task.id for task in await harness.claim(1)] == [late]
+        await slow.close()
+
+
+class TestStatements:
+    async def test_each_hot_verb_is_one_statement(self, harness: PostgresHarness) -> None:
+        store = harness.store
+        await harness.enqueue_many(30)
+        await harness.claim(10)  # the driver asks for types once per connection
+        async with harness.measure(store) as cost:
+            claimed = await harness.claim(10)
+        assert len(cost.statements) == 1
+        async with harness.measure(store) as cost:
+            moves = [harness.decide(t, Completed() if n % 2 else failing()) for n, t in enumerate(claimed)]
+            await store.cycle(moves, harness.want(10))
+        assert len(cost.statements) == 1
+        for verb in (lambda: harness.renew(claimed[0]), harness.tick, lambda: store.expired(5), store.counts):
+            async with harness.measure(store) as cost:
+                await verb()
+            assert len(cost.statements) == 1, cost.statements
+
+    async def test_concurrent_producers_share_statements(self, harness: PostgresHarness) -> None:
+        await harness.enqueue()
+        async with harness.measure(harness.store) as cost:
+            await asyncio.gather(
+                *(harness.store.apply(Commit(enqueues=[harness.new()])) for _ in range(100)),
+            )
+        assert len(cost.statements) <= 3
+        assert await harness.count(State.QUEUED) == 101
+
+
+class TestEdges:
+    async def test_what_a_handler_raises_in_a_transaction_stays_its_own(self, harness: PostgresHarness) -> None:
+        await harness.sql("create table shot (n integer primary key)")
+        claimed = await harness.running()
+        for error, statement in (
+            (asyncpg.UniqueViolationError, "insert into shot values (1), (1)"),
+            (asyncpg.DataError, "select 1/0"),
+            (asyncpg.UndefinedTableError, "select * from nowhere"),
+        ):
+            with pytest.raises(error):
+                async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as connection:
+                    await connection.execute(statement)
+        with pytest.raises(ConnectionResetError):
+            async with harness.store.transaction(lambda: harness.decide(claimed, Completed())):
+                raise ConnectionResetError("of some other service")
+        assert await harness.settle(claimed, Completed())
+
+    @pytest.mark.parametrize("kind, queue", [("bad name", "q"), ("A", "bad/queue"), ("", "q")])
+    async def test_names_are_checked_by_the_database_too(self, harness: PostgresHarness, kind: str, queue: str) -> None:
+        with pytest.raises(InvalidInput, match="not a valid name"):
+            await harness.enqueue(kind, queue=queue)
+        assert await harness.totals() == {}
+
+    async def test_recount_repairs_a_wrong_number(self, harness: PostgresHarness) -> None:
+        await harness.limit("K", concurrency=2)
+        await harness.enqueue_many(3, "K")
+        await harness.claim(1)
+        await harness.sql("update redrive.kind set running = 2")
+        assert await harness.claim(3) == []
+        assert await harness.store.upkeep("recount", {}) == 1
+        assert (await limit_of(harness, "K")).running == 1
+        assert len(await harness.claim(3)) == 1
+
+    async def test_two_connections_never_deadlock_over_the_same_tasks(self, harness: PostgresHarness) -> None:
+        """Settlements, recovery, operators and claims of the same rows, in opposite orders."""
+        other = await harness.another()
+        await harness.limit("K", concurrency=50)
+        for _ in range(5):
+            await harness.enqueue_many(20, "K", max_attempts=50)
+            claimed = await harness.claim(20)
+            await harness.advance(LEASE + 1)
+            expired = await harness.look_for_expired(other)
+            await asyncio.gather(
+                harness.store.cycle([harness.decide(t, failing()) for t in claimed], harness.want(20)),
+                other.apply(Commit(transitions=expired[::-1])),
+                other.cycle([harness.decide(t, Completed()) for t in claimed[::-1]], harness.want(5, worker="w2")),
+            )
+            await check(harness)
+
+
+async def check(harness: Harness) -> None:
+    await harness.check_totals()

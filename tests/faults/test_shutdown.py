@@ -1,0 +1,78 @@
+"""SIGTERM under load: nothing is lost, nothing is paid for, and the exit code says so (D1)."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from redrive.kernel.task import State
+from tests.faults.harness import World, handed_back, runs, until
+
+pytestmark = pytest.mark.faults
+LONG = {"TASK_WORKER_LEASE_MS": "600000", "TASK_WORKER_GRACE_MS": "500"}
+
+
+def test_sigterm_under_load_completes_or_hands_back(store: World) -> None:
+    """``redrive work`` itself: what is short finishes within the grace, what is not is given back unpaid."""
+    endless = store.enqueue("GATED", max_attempts=1)
+    ids = [endless.id, *store.enqueue_many("SHORT", 300, max_attempts=1)]
+    worker = store.cli_worker("--concurrency", "8", env=LONG)
+    store.wait_effect(endless, "start")
+    worker.wait_for("task.completed", count=20)
+    assert worker.stop() == 0
+    [back] = worker.logged("task.requeued", task_id=endless.id)
+    assert back["reason"] == "shutdown"
+    task = store.get(endless)
+    assert (task.state, task.attempt_count) == (State.QUEUED, 0)
+    counts = store.account(ids, handed_back=handed_back(worker))
+    assert set(counts) == {"queued", "completed"}
+    left = store.sql(f"select count(*) from {'redrive.' if store.postgres else ''}task where attempt_count > 0")
+    assert left == [(0,)]
+    store.open()
+    second = store.worker(concurrency=8)
+    store.wait_completed(ids)
+    assert store.account(ids, handed_back=handed_back(worker, second)) == {"completed": 301}
+
+
+def test_a_second_signal_exits_at_once_and_loses_nothing(postgres: World) -> None:
+    ids = [postgres.enqueue("GATED").id, *postgres.enqueue_many("SHORT", 50)]
+    worker = postgres.cli_worker("--concurrency", "4", env={"TASK_WORKER_GRACE_MS": "600000"})
+    worker.wait_for("task.claimed", task_id=ids[0])
+    worker.send(signal.SIGTERM)
+    worker.wait_for("worker.stopping")
+    worker.send(signal.SIGTERM)
+    assert worker.wait() not in (0, None)
+    postgres.account(ids)
+    postgres.open()
+    postgres.worker(concurrency=8)
+    postgres.wait_completed(ids)
+    assert postgres.get(ids[0]).attempt_count == 2
+    assert postgres.account(ids) == {"completed": 51}
+
+
+def test_a_signal_to_the_whole_group_leaves_handler_processes_to_the_worker(postgres: World) -> None:
+    """A service manager's SIGTERM reaches the children too: that must not count as a died process."""
+    task = postgres.enqueue("SPIN", max_attempts=1)
+    worker = postgres.cli_worker(env=LONG)
+    [(_, _, _, pid, _)] = postgres.wait_effect(task, "start")
+    os.killpg(worker.pid, signal.SIGTERM)
+    assert worker.wait() == 0
+    until(lambda: not runs(pid), "the handler's process is gone")
+    found = postgres.get(task)
+    assert (found.state, found.attempt_count) == (State.QUEUED, 0)
+    assert postgres.account([task.id], handed_back=handed_back(worker)) == {"queued": 1}
+
+
+@pytest.mark.parametrize("kind", ["STUBBORN", "BLOCKED"])
+def test_handlers_that_do_not_stop_do_not_keep_the_process(postgres: World, kind: str) -> None:
+    task = postgres.enqueue(kind, max_attempts=1)
+    worker = postgres.cli_worker(env=LONG)
+    postgres.wait_effect(task, "start")
+    assert worker.stop() == 0
+    [said] = worker.logged("task.abandoned", task_id=task.id)
+    assert said["reason"] == "shutdown"
+    found = postgres.get(task)
+    assert (found.state, found.attempt_count) == (State.QUEUED, 0)
+    assert postgres.account([task.id], handed_back=handed_back(worker)) == {"queued": 1}
