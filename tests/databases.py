@@ -70,8 +70,11 @@ class Databases:
         try:
             yield name
             with psycopg.connect(self.url(name), autocommit=True) as connection:
+                connection.execute("set lock_timeout = '2s'")  # a failed test may have left a transaction open
                 connection.execute(EMPTY)
                 (size,) = connection.execute("select pg_database_size(current_database())").fetchone() or (WORN_OUT,)
+        except psycopg.Error:
+            size = WORN_OUT
         except BaseException:
             self._drop(name)
             raise

@@ -48,7 +48,8 @@ class SqliteHarness(Harness):
             if state in (State.COMPLETED, State.CANCELLED):
                 connection.execute(
                     f"{numbers} insert into redrive_history (id, finished_at, created_at, state, attempt_count,"
-                    f" max_attempts, replay_count, priority, kind, queue) select {new_id}, {now}, {now}, ?, 1, 3, 0, 0, ?, ? from n",
+                    f" max_attempts, replay_count, priority, kind, queue)"
+                    f" select {new_id}, {now}, {now}, ?, 1, 3, 0, 0, ?, ? from n",
                     (state, kind, queue),
                 )
             else:

@@ -33,7 +33,6 @@ class Model:
     clock: float = 0.0
     rows: dict[UUID, Row] = field(default_factory=dict)
     keys: dict[str, tuple[UUID, str]] = field(default_factory=dict)
-    held: bool = False
     audits: int = 0
     _positions: int = 0
 
@@ -43,8 +42,6 @@ class Model:
 
     def claimable(self, count: int) -> list[UUID]:
         """Which tasks a claim must answer, in order."""
-        if self.held:
-            return []
         running = {kind: sum(r.kind == kind and r.state is State.RUNNING for r in self.rows.values()) for kind in QUOTA}
         chosen: list[UUID] = []
         for row in sorted(self.rows.values(), key=lambda r: (r.priority, r.position)):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -96,28 +97,27 @@ class Machine(RuleBasedStateMachine):
             assert task.attempt == row.attempts <= task.max_attempts
         self.leases += claimed
 
-    @precondition(lambda self: self.leases)
+    # Rules bring about what they need instead of waiting for it: Hypothesis turns rules off at random to vary the
+    # histories, and few of them would get far otherwise.
+
     @rule(pick=picks, outcome=st.sampled_from(OUTCOMES))
     def settle(self, pick: int, outcome: Outcome) -> None:
         """By whoever once held a lease: a worker that lost it does not know."""
-        self._settle(self.leases[-1 - pick % min(len(self.leases), 6)], outcome)
+        self._settle(self._lease(pick), outcome)
 
-    @precondition(lambda self: self.overtaken())
     @rule(pick=picks, outcome=st.sampled_from([Completed(), *OUTCOMES]))
     def settle_late(self, pick: int, outcome: Outcome) -> None:
         """By a worker whose task somebody else runs now."""
-        stale = self.overtaken()
-        self._settle(stale[pick % len(stale)], outcome)
+        if stale := self._overtaken():
+            self._settle(stale[pick % len(stale)], outcome)
 
-    @precondition(lambda self: self.overtaken())
     @rule(pick=picks)
     def renew_late(self, pick: int) -> None:
-        stale = self.overtaken()
-        task = stale[pick % len(stale)]
-        assert self.model.renew(task, LEASE) is False
-        assert not self.do(self.harness.renew(task, LEASE))
+        if stale := self._overtaken():
+            task = stale[pick % len(stale)]
+            assert self.model.renew(task, LEASE) is False
+            assert not self.do(self.harness.renew(task, LEASE))
 
-    @precondition(lambda self: any(row.state is State.RUNNING for row in self.model.rows.values()))
     @rule()
     def lose_all_leases(self) -> None:
         """A store outage longer than every lease; then recovery, and the next worker takes what is there."""
@@ -125,9 +125,21 @@ class Machine(RuleBasedStateMachine):
         self.recover()
         self.claim(4)
 
-    def overtaken(self) -> list[Claimed]:
-        rows = self.model.rows
-        return [t for t in self.leases if rows[t.id].state is State.RUNNING and rows[t.id].token != t.token]
+    def _lease(self, pick: int) -> Claimed:
+        if not self.leases:
+            self.enqueue("FREE", 0, 3, 0.0, 2)
+            self.claim(4)
+        return self.leases[-1 - pick % min(len(self.leases), 6)]
+
+    def _overtaken(self) -> list[Claimed]:
+        def find() -> list[Claimed]:
+            rows = self.model.rows
+            return [t for t in self.leases if rows[t.id].state is State.RUNNING and rows[t.id].token != t.token]
+
+        if not find():
+            self._lease(0)
+            self.lose_all_leases()
+        return find()
 
     def _settle(self, task: Claimed, outcome: Outcome) -> None:
         expected = self.model.move(self.harness.decide(task, outcome))
@@ -152,10 +164,9 @@ class Machine(RuleBasedStateMachine):
             self.model.claimed(task, LEASE)
         self.leases += cycle.claimed
 
-    @precondition(lambda self: self.leases)
     @rule(pick=picks)
     def renew(self, pick: int) -> None:
-        task = self.leases[-1 - pick % min(len(self.leases), 6)]
+        task = self._lease(pick)
         assert self.do(self.harness.renew(task, LEASE)) == self.model.renew(task, LEASE)
 
     @precondition(lambda self: self.leases)
@@ -197,11 +208,13 @@ class Machine(RuleBasedStateMachine):
         task_id = list(self.model.rows)[pick % len(self.model.rows)]
         assert self.do(self.harness.ask_to_cancel(task_id)) == self.model.ask_to_cancel(task_id)
 
-    @rule(on=st.booleans())
-    def hold(self, on: bool) -> None:
-        self.do(self.harness.hold(Target.QUEUE, "default", on))
-        self.model.audits += on != self.model.held
-        self.model.held = on
+    @rule()
+    def hold_for_a_moment(self) -> None:
+        self.do(self.harness.hold(Target.QUEUE, "default"))
+        self.do(self.harness.hold(Target.QUEUE, "default"))
+        assert self.do(self.harness.claim(4, lease=LEASE)) == []
+        self.do(self.harness.hold(Target.QUEUE, "default", False))
+        self.model.audits += 2
 
     @rule()
     def fold(self) -> None:
@@ -243,6 +256,7 @@ def check(make: Callable[[], Awaitable[Harness]], end: End, examples: int, steps
         )
 
 
+@pytest.mark.timeout(300)  # a failure takes its time to be made small
 def test_sqlite_in_memory() -> None:
     async def make() -> Harness:
         harness = SqliteHarness(Path(":memory:"))
@@ -252,6 +266,7 @@ def test_sqlite_in_memory() -> None:
     check(make, lambda harness: harness.close(), examples=40, steps=40)
 
 
+@pytest.mark.timeout(300)
 def test_postgres(postgres_url: str) -> None:
     """One database and warm connections for all histories; emptied in between."""
     harness = PostgresHarness(postgres_url)

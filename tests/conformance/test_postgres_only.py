@@ -79,6 +79,12 @@ select id from redrive.cycle(null, null, null, null, null, false, 'raw', gen_ran
 class TestOpenClaims:
     """The other side is in the middle of a claim: it has decided, but not committed."""
 
+    @pytest.fixture
+    async def other(self, harness: PostgresHarness) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(harness.url)
+        yield connection
+        connection.terminate()
+
     async def waiting(self, harness: PostgresHarness, work: asyncio.Task[Any]) -> bool:
         """Whether ``work`` comes to wait for a lock instead of ending."""
         while not work.done():
@@ -93,11 +99,10 @@ class TestOpenClaims:
     @pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate_ms": 60_000}], ids=["quota", "rate"])
     @pytest.mark.parametrize("commits", [True, False])
     async def test_the_last_place_is_decided_under_a_lock(
-        self, harness: PostgresHarness, limit: dict[str, int], commits: bool
+        self, harness: PostgresHarness, other: Any, limit: dict[str, int], commits: bool
     ) -> None:
         await harness.limit("K", **limit)
         await harness.enqueue_many(3, "K")
-        other = await asyncpg.connect(harness.url)
         transaction = other.transaction()
         await transaction.start()
         assert len(await other.fetch(CLAIM)) == 1
@@ -105,14 +110,12 @@ class TestOpenClaims:
         assert await self.waiting(harness, claim)
         await (transaction.commit() if commits else transaction.rollback())
         assert len(await claim) == (0 if commits else 1)
-        await other.close()
 
     @pytest.mark.parametrize("target, name", [(Target.QUEUE, "default"), (Target.KIND, "K"), (Target.GROUP, "g")])
     async def test_a_pause_returns_after_claims_that_came_first(
-        self, harness: PostgresHarness, target: Target, name: str
+        self, harness: PostgresHarness, other: Any, target: Target, name: str
     ) -> None:
         await harness.enqueue_many(3, "K", group="g")
-        other = await asyncpg.connect(harness.url)
         transaction = other.transaction()
         await transaction.start()
         assert len(await other.fetch(CLAIM)) == 1
@@ -121,11 +124,9 @@ class TestOpenClaims:
         await transaction.commit()
         await pause
         assert await harness.claim(3) == []
-        await other.close()
 
-    async def test_a_new_quota_counts_claims_that_came_first(self, harness: PostgresHarness) -> None:
+    async def test_a_new_quota_counts_claims_that_came_first(self, harness: PostgresHarness, other: Any) -> None:
         await harness.enqueue_many(3, "K")
-        other = await asyncpg.connect(harness.url)
         transaction = other.transaction()
         await transaction.start()
         assert len(await other.fetch(CLAIM)) == 1
@@ -134,7 +135,6 @@ class TestOpenClaims:
         await transaction.commit()
         await limiting
         assert await harness.claim(3) == []
-        await other.close()
 
 
 class TestLateCommits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import sqlite3
@@ -14,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import UUID
 
 import psutil
@@ -23,7 +24,7 @@ import psycopg
 from redrive import App, Task
 from redrive.kernel.task import State
 from redrive.settings import load_settings
-from tests.faults import fault_app
+from tests.faults import fault_app, runner
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 25.0
@@ -48,23 +49,77 @@ def runs(pid: int) -> bool:
         return False
 
 
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["tests.faults.preload"])
+
+
+class Forked:
+    """A worker forked from a process that has imported everything; looks like a ``Popen``."""
+
+    def __init__(self, given: dict[str, Any], environment: dict[str, str], log: Path) -> None:
+        os.mkfifo(log)
+        self._process = _forks.Process(target=runner.run_forked, args=(given, environment, str(log)))
+        self._process.start()
+        self.pid: int = self._process.pid or 0
+        self._log = log
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def open_log(self) -> IO[str]:
+        return self._log.open()
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("worker", timeout)
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
+class Started(subprocess.Popen[str]):
+    """A worker started by its command line."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        super().__init__(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=environment, start_new_session=True,
+        )  # fmt: skip
+
+    def open_log(self) -> IO[str]:
+        assert self.stderr is not None
+        return self.stderr
+
+
 class WorkerProcess:
     """A worker in a process of its own, its log lines read as they come."""
 
-    def __init__(self, world: World, name: str, environment: dict[str, str], command: list[str]) -> None:
+    def __init__(self, name: str, process: Forked | Started) -> None:
         self.name = name
         self.events: list[Event] = []
         self._news = threading.Condition()
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env={**world.environment, "TASK_WORKER_ID": name, **environment}, start_new_session=True,
-        )  # fmt: skip
+        self.process = process
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        with self.process.open_log() as log:
+            self._take(log)
+
+    def join_log(self) -> None:
+        self._reader.join(10)
+
+    def _take(self, log: IO[str]) -> None:
+        for line in log:
             try:
                 event = json.loads(line)
             except ValueError:
@@ -174,29 +229,34 @@ class World:
     ) -> WorkerProcess:  # fmt: skip
         """Start one. ``ready`` waits until it has beaten once, so that nothing of what follows is its start-up."""
         given = {"options": {"sleep": 0.2, **options}, "constants": constants or {}, "skew": skew}
-        environment = {**(env or {}), **({"REDRIVE_URL": url} if url else {})}
-        command = [sys.executable, "-m", "tests.faults.runner", json.dumps(given)]
-        return self._start(name, environment, command, ready)
+        label = name or f"w{len(self.workers) + 1}"
+        environment = self._environment(label, {**(env or {}), **({"REDRIVE_URL": url} if url else {})})
+        if skew:  # a clock has to be wrong from the first import on
+            command = [sys.executable, "-m", "tests.faults.runner", json.dumps(given)]
+            return self._started(label, Started(command, environment), ready)
+        return self._started(label, Forked(given, environment, self.directory / f"{label}.log"), ready)
 
     def cli_worker(self, *arguments: str, name: str | None = None, env: dict[str, str] | None = None) -> WorkerProcess:
         """``redrive work``, as an operator starts it."""
+        label = name or f"w{len(self.workers) + 1}"
         command = [sys.executable, "-m", "redrive.cli", "work", "--sleep", "0.2", *arguments]
-        return self._start(name, env or {}, command, True)
+        return self._started(label, Started(command, self._environment(label, env or {})), True)
 
-    def _start(self, name: str | None, environment: dict[str, str], command: list[str], ready: bool) -> WorkerProcess:
-        worker = WorkerProcess(self, name or f"w{len(self.workers) + 1}", environment, command)
+    def _environment(self, label: str, given: dict[str, str]) -> dict[str, str]:
+        return {**self.environment, "TASK_WORKER_ID": label, **given}
+
+    def _started(self, label: str, process: Forked | Started, ready: bool) -> WorkerProcess:
+        worker = WorkerProcess(label, process)
         self.workers.append(worker)
         if ready:
             self.wait_alive(worker)
         return worker
 
     def wait_alive(self, worker: WorkerProcess) -> None:
-        schema = "redrive." if self.postgres else ""
-
         def beaten() -> bool:
             if worker.process.poll() is not None:
                 raise AssertionError(f"{worker.name} ended with {worker.process.returncode}:\n{worker.tail()}")
-            return bool(self.sql(f"select 1 from {schema}worker where id = '{worker.name}'"))
+            return bool(self.sql(f"select 1 from {self.table('worker')} where id = '{worker.name}'"))
 
         until(beaten, f"{worker.name} beats")
 
@@ -204,10 +264,9 @@ class World:
         for worker in self.workers:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)  # its handlers' processes too, whatever became of the worker
+            worker.process.kill()
             worker.process.wait(10)
-            if worker.process.stderr is not None:
-                worker._reader.join(10)
-                worker.process.stderr.close()
+            worker.join_log()
         self.app.sync._portal.call(self._close_stores())
         self.app.sync.close()
 
@@ -258,7 +317,7 @@ class World:
         """As if the lease had run out: moves its end into the past, nothing else."""
         past = str(int((time.time() - 0.001) * 1_000_000))
         when = "clock_timestamp() - interval '1 ms'" if self.postgres else past
-        self.sql(f"update {self._view('task')} set lease_expires_at = {when} where id = '{task.id}'")
+        self.sql(f"update {self.table('task')} set lease_expires_at = {when} where id = '{task.id}'")
 
     def timeline(self, task: Task | UUID) -> Any:
         async def look() -> Any:
@@ -281,11 +340,12 @@ class World:
     def path(self) -> Path:
         return Path(self.url.removeprefix("sqlite:///"))
 
-    def _view(self, name: str) -> str:
+    def table(self, name: str) -> str:
+        """A table or view of redrive's, by its name in this store."""
         return f"redrive.{name}" if self.postgres else f"redrive_{name}"
 
     def states(self) -> dict[str, str]:
-        rows = self.sql(f"select id, state from {self._view('v_tasks')}")
+        rows = self.sql(f"select id, state from {self.table('v_tasks')}")
         assert len({row[0] for row in rows}) == len(rows), "a task is in two places"
         return {str(_uuid(task_id)): str(state) for task_id, state in rows}
 
@@ -315,7 +375,7 @@ class World:
         self.check_totals()
         attempts = {
             str(_uuid(task_id)): number
-            for task_id, number in self.sql(f"select id, attempt_count from {self._view('v_tasks')}")
+            for task_id, number in self.sql(f"select id, attempt_count from {self.table('v_tasks')}")
         }
         runs = Counter(row[0] for row in self.effects("start"))
         finished = Counter(row[0] for row in self.effects("end"))
@@ -330,13 +390,13 @@ class World:
     def check_totals(self) -> None:
         columns = [state.value for state in State]
         kept: Counter[tuple[str, str, str]] = Counter()
-        for row in self.sql(f"select queue, kind, {', '.join(columns)} from {self._view('v_counts')}"):
+        for row in self.sql(f"select queue, kind, {', '.join(columns)} from {self.table('v_counts')}"):
             for state, number in zip(columns, row[2:], strict=True):
                 if number:
                     kept[row[0], row[1], state] = int(number)
         real = Counter(
             (queue, kind, str(state))
-            for queue, kind, state in self.sql(f"select queue, kind, state from {self._view('v_tasks')}")
+            for queue, kind, state in self.sql(f"select queue, kind, state from {self.table('v_tasks')}")
         )
         assert kept == real, f"totals {dict(kept)} are not the rows {dict(real)}"
 

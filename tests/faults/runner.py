@@ -57,8 +57,21 @@ async def work(options: dict[str, Any]) -> None:
     os._exit(0)  # a handler that ignores being stopped must not keep the process alive
 
 
+def run_forked(given: dict[str, Any], environment: dict[str, str], log: str) -> None:
+    """In a process that was forked with everything imported: make it what a fresh one would be, and work."""
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(os.open(log, os.O_WRONLY), 2)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    start(given)
+
+
 def main() -> None:
-    given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    start(json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})
+
+
+def start(given: dict[str, Any]) -> None:
     import pydantic_settings  # noqa: F401 (built before the clock is replaced: pydantic looks at datetime's identity)
 
     if given.get("skew"):

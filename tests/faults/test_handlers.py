@@ -31,17 +31,19 @@ def test_a_thread_does_not_block_the_loop(store: World) -> None:
 
 
 def test_a_process_is_killed_at_its_timeout_and_tried_again(store: World) -> None:
-    task = store.enqueue("SPIN", max_attempts=2, timeout=4)
     worker = store.worker(env=LONG)
+    warm = store.enqueue("ECHO")
+    store.wait_completed([warm.id])  # a timeout includes starting a process, which takes as long as it takes
+    task = store.enqueue("SPIN", max_attempts=2, timeout=1.5)
     store.wait_effect(task, "start")
     [again] = worker.wait_for("task.requeued", task_id=task.id)
     assert again["error_reason"] == "timeout"
     dead = store.wait_state(task, State.FAILED)
     assert (dead.error_reason, dead.failure_type, dead.attempt_count) == ("timeout", "timeout", 2)
-    for _, _, _, pid, _ in store.effects("start"):
-        assert not runs(pid)
+    for task_id, _, _, pid, _ in store.effects("start"):
+        assert task_id == str(warm.id) or not runs(pid)
     assert worker.stop() == 0
-    assert store.account([task.id]) == {"failed": 1}
+    assert store.account([warm.id, task.id]) == {"completed": 1, "failed": 1}
 
 
 def test_a_process_that_dies_is_a_failed_attempt(postgres: World) -> None:
@@ -64,41 +66,40 @@ def test_a_process_that_dies_is_a_failed_attempt(postgres: World) -> None:
     assert postgres.account([leaves.id, killed.id, large.id]) == {"failed": 2, "completed": 1}
 
 
-@pytest.mark.parametrize("kind", ["STUBBORN", "BLOCKED"])
-def test_a_handler_that_does_not_stop_is_fenced_off(store: World, kind: str) -> None:
-    task = store.enqueue(kind, max_attempts=1, timeout=0.5)
-    worker = store.worker(env=LONG, constants=SHORT_GRACE)
-    store.wait_effect(task, "start")
-    [said] = worker.wait_for("task.abandoned", task_id=task.id)
-    assert (said["level"], said["reason"]) == ("error", "timeout")
-    dead = store.wait_state(task, State.FAILED)
-    assert dead.error_reason == "timeout"
-    # Its slot is free again, and what it says in the end changes nothing.
-    other = store.enqueue("QUICK")
-    store.wait_completed([other.id])
+def test_handlers_that_do_not_stop_are_fenced_off(store: World) -> None:
+    tasks = [store.enqueue(kind, max_attempts=1, timeout=0.5) for kind in ("STUBBORN", "BLOCKED")]
+    worker = store.worker(env=LONG, constants=SHORT_GRACE, concurrency=2)
+    for task in tasks:
+        [said] = worker.wait_for("task.abandoned", task_id=task.id)
+        assert (said["level"], said["reason"]) == ("error", "timeout")
+        assert store.wait_state(task, State.FAILED).error_reason == "timeout"
+    # Their slots are free again, and what they say in the end changes nothing.
+    others = store.enqueue_many("QUICK", 4)
+    store.wait_completed(others)
     store.open()
-    store.wait_effect(task, "end")
-    worker.wait_for("task.late", task_id=task.id)
-    assert store.get(task).state is State.FAILED
+    for task in tasks:
+        store.wait_effect(task, "end")
+        worker.wait_for("task.late", task_id=task.id)
+        assert store.get(task).state is State.FAILED
     assert worker.stop() == 0
-    assert (worker.health["abandoned"], worker.health["late"]) == (1, 1)
-    assert store.account([task.id, other.id]) == {"failed": 1, "completed": 1}
+    assert (worker.health["abandoned"], worker.health["late"]) == (2, 2)
+    assert store.account([*(task.id for task in tasks), *others]) == {"failed": 2, "completed": 4}
 
 
-@pytest.mark.parametrize("kind", ["GATED", "GATED_THREAD", "SPIN", "STUBBORN"])
-def test_a_running_task_is_cancelled(store: World, kind: str) -> None:
-    task = store.enqueue(kind)
+def test_running_tasks_are_cancelled(store: World) -> None:
+    """On the loop, in a thread, in a process, and one that swallows it."""
+    tasks = {kind: store.enqueue(kind, max_attempts=1) for kind in ("GATED", "GATED_THREAD", "SPIN", "STUBBORN")}
     # A beat a minute: the request itself must reach the worker.
     env = {**LONG, "TASK_WORKER_INTERVAL_MS": "60000"}
-    worker = store.worker(env=env, constants=SHORT_GRACE, sleep=60)
-    [(_, _, _, pid, _)] = store.wait_effect(task, "start")
-    store.app.sync.cancel(task.id, actor="ann", reason="no longer wanted")
-    store.wait_state(task, State.CANCELLED)
-    worker.wait_for("task.cancelled", task_id=task.id)
-    if kind == "SPIN":
-        assert not runs(pid)
-    assert bool(worker.logged("task.abandoned")) == (kind == "STUBBORN")
+    worker = store.worker(env=env, constants=SHORT_GRACE, sleep=60, concurrency=4)
+    pids = {kind: store.wait_effect(task, "start")[0][3] for kind, task in tasks.items()}
+    for task in tasks.values():
+        store.app.sync.cancel(task.id, actor="ann", reason="no longer wanted")
+        store.wait_state(task, State.CANCELLED)
+        worker.wait_for("task.cancelled", task_id=task.id)
+        assert [row.action for row in store.timeline(task).audit] == ["TASK_CANCEL_REQUEST"]
+    assert not runs(pids["SPIN"])
+    assert [event["kind"] for event in worker.logged("task.abandoned")] == ["STUBBORN"]
     assert worker.stop() == 0
-    assert [row.action for row in store.timeline(task).audit] == ["TASK_CANCEL_REQUEST"]
     assert not store.effects("end")
-    assert store.account([task.id]) == {"cancelled": 1}
+    assert store.account([task.id for task in tasks.values()]) == {"cancelled": 4}

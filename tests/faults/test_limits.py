@@ -76,7 +76,7 @@ def test_a_rate_is_kept_by_two_workers(store: World) -> None:
 
 
 def _last_attempts(store: World) -> str:
-    return f"select last_attempt_at from {'redrive.' if store.postgres else ''}history where kind = 'LIMITED'"
+    return f"select last_attempt_at from {store.table('history')} where kind = 'LIMITED'"
 
 
 def _when(value: object) -> datetime:

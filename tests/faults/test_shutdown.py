@@ -28,7 +28,7 @@ def test_sigterm_under_load_completes_or_hands_back(store: World) -> None:
     assert (task.state, task.attempt_count) == (State.QUEUED, 0)
     counts = store.account(ids, handed_back=handed_back(worker))
     assert set(counts) == {"queued", "completed"}
-    left = store.sql(f"select count(*) from {'redrive.' if store.postgres else ''}task where attempt_count > 0")
+    left = store.sql(f"select count(*) from {store.table('task')} where attempt_count > 0")
     assert left == [(0,)]
     store.open()
     second = store.worker(concurrency=8)
@@ -65,14 +65,15 @@ def test_a_signal_to_the_whole_group_leaves_handler_processes_to_the_worker(post
     assert postgres.account([task.id], handed_back=handed_back(worker)) == {"queued": 1}
 
 
-@pytest.mark.parametrize("kind", ["STUBBORN", "BLOCKED"])
-def test_handlers_that_do_not_stop_do_not_keep_the_process(postgres: World, kind: str) -> None:
-    task = postgres.enqueue(kind, max_attempts=1)
-    worker = postgres.cli_worker(env=LONG)
-    postgres.wait_effect(task, "start")
+def test_handlers_that_do_not_stop_do_not_keep_the_process(postgres: World) -> None:
+    tasks = [postgres.enqueue(kind, max_attempts=1) for kind in ("STUBBORN", "BLOCKED")]
+    worker = postgres.cli_worker("--concurrency", "2", env=LONG)
+    for task in tasks:
+        postgres.wait_effect(task, "start")
     assert worker.stop() == 0
-    [said] = worker.logged("task.abandoned", task_id=task.id)
-    assert said["reason"] == "shutdown"
-    found = postgres.get(task)
-    assert (found.state, found.attempt_count) == (State.QUEUED, 0)
-    assert postgres.account([task.id], handed_back=handed_back(worker)) == {"queued": 1}
+    for task in tasks:
+        [said] = worker.logged("task.abandoned", task_id=task.id)
+        assert said["reason"] == "shutdown"
+        found = postgres.get(task)
+        assert (found.state, found.attempt_count) == (State.QUEUED, 0)
+    assert postgres.account([task.id for task in tasks], handed_back=handed_back(worker)) == {"queued": 2}
