@@ -31,6 +31,12 @@ async def harness(emptied_postgres_url: str) -> AsyncIterator[PostgresHarness]:
 class TestDeadRows:
     """A long transaction elsewhere keeps vacuum from removing what was claimed. Invariant 7 holds nevertheless."""
 
+    @pytest.fixture
+    async def harness(self, postgres_url: str) -> AsyncIterator[PostgresHarness]:
+        harness = PostgresHarness(postgres_url)
+        yield harness
+        await harness.close()
+
     @pytest.mark.parametrize("limited", [False, True], ids=["open lane", "lanes"])
     async def test_invariant_7_a_claim_does_not_walk_dead_entries(
         self, harness: PostgresHarness, limited: bool
@@ -164,7 +170,7 @@ class TestLateCommits:
         await harness.enqueue_many(6)
         await harness.claim(3)
         await transaction.commit()
-        harness.store._remembered.rewind("*", 0)  # what time does by itself within a second
+        harness.store._remembered._next_sweep = 0.0  # what time does by itself within a second
         assert [task.id for task in await harness.claim(1)] == [late]
         await slow.close()
 

@@ -393,7 +393,7 @@ class TestEnqueueFunction:
             ("redrive.enqueue('bad name', '{}')", "not a valid name"),
             ("redrive.enqueue(null, '{}')", "not a valid name"),
             ("redrive.enqueue('A', '{}', queue => '')", "not a valid name"),
-            ("redrive.enqueue('A', '{}', delay => interval '-1 s')", "must not be negative"),
+            ("redrive.enqueue('A', '{}', delay => interval '-1 s')", "delay must be from 0"),
             ("redrive.enqueue('A', '{}', max_attempts => 0)", "at least 1"),
         ],
     )

@@ -42,10 +42,14 @@ class Want:
 
 @dataclass(slots=True)
 class Cycle:
-    """The answer to a settle-and-claim: what was claimed, and which settlements lost their lease."""
+    """The answer to a settle-and-claim: what was claimed, and which settlements lost their lease.
+
+    ``more``: the claim came back short although there may be more; it is worth looking again at once.
+    """
 
     claimed: list[Claimed] = field(default_factory=list)
     lost: set[UUID] = field(default_factory=set)
+    more: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -34,7 +34,8 @@ _LOGIN = (pg.InvalidAuthorizationSpecificationError, pg.InvalidCatalogNameError)
 
 def translate(error: BaseException, where: str) -> RedriveError:
     """An error of the port for one of the driver's."""
-    said = str(error).strip() or type(error).__name__
+    # Without DETAIL: it quotes whole rows, and with them payloads that do not belong into logs.
+    said = str(getattr(error, "message", None) or error).strip() or type(error).__name__
     match error:
         case RedriveError():
             return error

@@ -85,6 +85,8 @@ class Listener:
             case ["ready", queue, position] if position.lstrip("-").isdigit():
                 self._remembered.rewind(queue, int(position))
                 self._send(Wake(queue=queue))
+            case ["look"]:
+                self._send(Wake(queue="*"))
             case ["due", ms] if ms.isdigit():
                 self._send(Wake(due_in=int(ms) / 1000))
             case ["cancel", _worker]:

@@ -14,22 +14,27 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
+from redrive.errors import StoreUnavailable
 from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
 
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 20.0
+LEND_TIMEOUT = 30.0
 Connection = Any  # asyncpg has no types
 
 
 class Pool:
-    """At most ``size`` connections to one database."""
+    """At most ``size`` connections to one database, and ``lendable`` more that are lent to handlers: heartbeats and
+    settles never wait behind an application's code."""
 
-    def __init__(self, url: str, size: int = 5) -> None:
+    def __init__(self, url: str, size: int = 5, lendable: int = 10) -> None:
         self.dsn, self.pooled = _split(url)
         self.where = _where(self.dsn)
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._slots = asyncio.Semaphore(size)
+        self._lendable = lendable
+        self._lent = asyncio.Semaphore(lendable)
         self._closed = False
 
     async def connect(self, **options: Any) -> Connection:
@@ -47,7 +52,8 @@ class Pool:
         if self.pooled:
             options["statement_cache_size"] = 0
         else:
-            settings["plan_cache_mode"] = "force_generic_plan"
+            # Any start-up parameter that PgBouncer does not know would do; this one is also right for short queries.
+            settings["jit"] = "off"
         # Not asyncio.wait_for: on Python 3.11 it swallows a cancellation that meets the end of what it waits for.
         async with asyncio.timeout(CONNECT_TIMEOUT + 1):
             return await asyncpg.connect(
@@ -55,9 +61,9 @@ class Pool:
             )
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def connection(self, *, lent: bool = False) -> AsyncIterator[Connection]:
         """A connection for one use. After an error it is not trusted again."""
-        async with self._slots:
+        async with self._slot_to_lend() if lent else self._slots:
             connection = await self._take()
             self._busy.add(connection)
             try:
@@ -85,10 +91,25 @@ class Pool:
             return await work(connection)
 
     @asynccontextmanager
-    async def transaction(self, **options: Any) -> AsyncIterator[Connection]:
+    async def _slot_to_lend(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(LEND_TIMEOUT):
+                await self._lent.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self._lendable} connections for handlers' transactions were in use for {LEND_TIMEOUT:g} s",
+                hint="do slow work before ctx.transaction(), not inside it, or lower the worker's concurrency",
+            ) from None
+        try:
+            yield
+        finally:
+            self._lent.release()
+
+    @asynccontextmanager
+    async def transaction(self, *, lent: bool = False, **options: Any) -> AsyncIterator[Connection]:
         """A connection inside a transaction. The driver's own block would roll back on a dead wire too, and wait for
         an answer without end; here such a connection is dropped, which rolls back as well."""
-        async with self.connection() as connection:
+        async with self.connection(lent=lent) as connection:
             transaction = connection.transaction(**options)
             await transaction.start()
             try:

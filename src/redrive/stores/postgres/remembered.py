@@ -17,6 +17,7 @@ PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
 SWEEP_EVERY = 1.0
 SWEEP_AFTER_SHORT = 0.02
 SWEEP_COST_SHARE = 20.0
+MOST_MARKS = 16
 
 Segments = tuple[list[str], list[str], list[int], list[int], list[int]]
 
@@ -29,6 +30,7 @@ class Remembered:
         self._next_sweep = 0.0
         self._sweeping = False
         self._sweep_cost = 0.0
+        self._swept_at = 0.0
 
     def segments(self, queues: Sequence[str], now: float) -> Segments:
         """Columns (queue, lane, from priority, from position, until priority), in the order of the queues."""
@@ -49,9 +51,15 @@ class Remembered:
         for queue, lane, priority, position in rows:
             latest[queue, lane, priority] = max(position, latest.get((queue, lane, priority), 0))
         for (queue, lane, priority), position in latest.items():
-            self._marks.setdefault((queue, lane), {})[priority] = position + 1
+            marks = self._marks.setdefault((queue, lane), {})
+            marks.pop(priority, None)
+            marks[priority] = position + 1
+            if len(marks) > MOST_MARKS:
+                # The one not claimed from for longest: its rows are found through the range before it.
+                del marks[next(iter(marks))]
         if self._sweeping:
             self._sweep_cost = cost
+            self._swept_at = now
             self._next_sweep = now + max(SWEEP_EVERY, SWEEP_COST_SHARE * cost)
         if short:
             soon = now + max(SWEEP_AFTER_SHORT, SWEEP_COST_SHARE * self._sweep_cost)
@@ -60,7 +68,8 @@ class Remembered:
     def rewind(self, queue: str, position: int) -> None:
         """A row at ``position`` became visible late: start from it again. ``*`` means anywhere."""
         if queue == "*":
-            self._next_sweep = 0.0
+            # As soon as the last sweep's cost allows: hints must not make a dear sweep frequent.
+            self._next_sweep = min(self._next_sweep, self._swept_at + SWEEP_COST_SHARE * self._sweep_cost)
             return
         for (known, _), marks in self._marks.items():
             if known == queue:

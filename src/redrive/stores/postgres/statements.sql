@@ -129,7 +129,8 @@ select * from redrive.schedule order by name;
 select redrive.fold();
 
 -- recount: running tasks of limited kinds, counted anew
-select sum(abs(redrive.recount(k.kind)))::integer from redrive.kind k where k.concurrency is not null;
+select sum(abs(redrive.recount(k.kind)))::integer
+from (select l.kind from redrive.kind l where l.concurrency is not null order by l.kind) k;
 
 -- partitions: day partitions of history
 select redrive.partitions($1);

@@ -127,14 +127,16 @@ class PostgresStore(Reads):
                      None if want.handles is None else list(want.handles), want.only, *segments]  # fmt: skip
             try:
                 found = await self._fetch("cycle", *args)
-            except StoreUnavailable:
+            except BaseException:  # a cancellation too: the server may commit what nobody waits for any more
                 self._unanswered[token] = time.monotonic() + UNANSWERED_FOR
                 self._next_ask = 0.0
                 raise
             self._learn(found, want.count, started)
         cycle = Cycle()
         for row in found:
-            if row[1] is None:
+            if row[0] is None:
+                cycle.more = True
+            elif row[1] is None:
                 cycle.lost.add(row[0])
             else:
                 cycle.claimed.append(arguments.claimed(row, token))
@@ -208,7 +210,7 @@ class PostgresStore(Reads):
     async def transaction(self, settlement: Callable[[], Transition]) -> AsyncIterator[Transaction]:
         raised: Exception | None = None
         try:
-            async with self.pool.transaction() as connection:
+            async with self.pool.transaction(lent=True) as connection:
                 try:
                     yield connection
                 except Exception as error:

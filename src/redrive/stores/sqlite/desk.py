@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import sqlite3
 import threading
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -43,6 +46,12 @@ class Desk:
         self.location = location
         self._name = name
         self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+        self.reset()
+        _desks.add(self)
+
+    def reset(self) -> None:
+        """As new: in a process that was forked, the thread does not exist and the locks may be held by nobody."""
         self._lock = threading.Lock()
         # Locked: nothing new. A bare lock, because waiting on it with a timeout costs half of what a Condition does,
         # and the writer does so all day.
@@ -51,7 +60,9 @@ class Desk:
         self._waiting: deque[Request] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._connection: sqlite3.Connection | None = None
+        if self._connection is not None:
+            _inherited.append(self._connection)
+            self._connection = None
 
     async def run(self, work: Callable[[Session], T]) -> T:
         """Have ``work`` done by the thread. A caller that is cancelled while it is being done changes nothing."""
@@ -135,6 +146,7 @@ class Desk:
 
     def connected(self) -> sqlite3.Connection:
         if self._connection is None:
+            _drop_inherited()
             self._connection = connect(self.location)
         return self._connection
 
@@ -151,6 +163,36 @@ class Desk:
                 connection.close()
             except sqlite3.Error:  # it is being thrown away because it is broken, or recovery does the rest
                 return
+
+
+# After a fork the child has the parent's connections. While they exist, SQLite believes that this process holds the
+# locks that they had, and takes none of its own: the parent would delete the log at its end under the child's feet.
+_desks: weakref.WeakSet[Desk] = weakref.WeakSet()
+_inherited: list[sqlite3.Connection] = []
+_dropping = threading.Lock()
+
+
+def _forked() -> None:
+    global _dropping
+    _dropping = threading.Lock()
+    for desk in list(_desks):
+        desk.reset()
+
+
+def _drop_inherited() -> None:
+    """Close what the parent had open and idle. What was in a transaction is left as it is, for good: closing would
+    undo it in the memory that both processes share."""
+    with _dropping:
+        while _inherited:
+            connection = _inherited.pop()
+            if connection.in_transaction:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            # Closed by the last reference: close() itself is for the thread that opened it.
+            del connection
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def deliver(answers: Sequence[Answer]) -> None:

@@ -68,7 +68,7 @@ def add_tasks(
 def digest(task: NewTask) -> str:
     """What a repeated key is compared by: kind and payload, whatever the order of the payload's keys."""
     text = "" if task.payload is None else json.dumps(json.loads(task.payload), sort_keys=True)
-    return hashlib.sha256((task.kind + text).encode()).hexdigest()
+    return hashlib.sha256(f"{task.kind}\x1f{text}".encode()).hexdigest()
 
 
 def _claim_keys(execute: Execute, tasks: Sequence[NewTask], now: int) -> dict[UUID, Enqueued]:

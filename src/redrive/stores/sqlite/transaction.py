@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import queue
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -115,6 +115,15 @@ class SqliteTransaction:
             raise _closed()
         value: T = await job.future
         return value
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make the calling context one that is inside this transaction; for a thread that did not open it itself."""
+        before = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(before)
 
     def abandon(self) -> None:
         """Roll back, without waiting for it."""

@@ -13,6 +13,9 @@ OnWake = Callable[[Wake], None]
 
 class Hub:
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self._lock = threading.Lock()
         self._listeners: tuple[tuple[asyncio.AbstractEventLoop, OnWake], ...] = ()
 

@@ -29,8 +29,12 @@ T = TypeVar("T")
 
 class Writer(Desk):
     def __init__(self, location: Location, clock: Callable[[], float], hub: Hub) -> None:
-        super().__init__("redrive-sqlite-write", location, clock)
         self._hub = hub
+        super().__init__("redrive-sqlite-write", location, clock)
+
+    def reset(self) -> None:
+        super().reset()
+        self._hub.reset()
         self._seen_version: int | None = None
         self._looked_at = 0.0
 

@@ -2,6 +2,8 @@ drop function redrive.enqueue(text, jsonb, text, integer, integer, interval, tim
 drop function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
   integer[], text[], text[], text[], text[], boolean);
 drop function redrive.new_id();
+drop function redrive.digest(text, jsonb);
+drop function redrive.check_numbers(integer[], double precision[], timestamptz[], integer[]);
 drop function redrive.check_name(text, text);
 drop function redrive.wake_due(timestamptz);
 drop function redrive.wake(text, bigint);

@@ -35,6 +35,33 @@ begin
   end if;
 end $$;
 
+-- The same rules for both forms: what gets in must be something that a worker can claim and an operator can list.
+create function redrive.check_numbers(p_max_attempts integer[], p_delays double precision[], p_run_ats timestamptz[],
+  p_timeouts_ms integer[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_problem text;
+begin
+  v_problem := case
+    when exists (select 1 from unnest(p_max_attempts) n where n < 1) then 'max_attempts must be at least 1'
+    when exists (select 1 from unnest(p_delays) d where not d between 0 and 316224000) then
+      'delay must be from 0 to 10 years'
+    when exists (select 1 from unnest(p_run_ats) r
+      where r > clock_timestamp() + interval '3660 days' or r < '1970-01-01') then
+      'run_at must be after 1970 and at most 10 years ahead'
+    when exists (select 1 from unnest(p_timeouts_ms) t where t < 1) then 'timeout must be positive'
+  end;
+  if v_problem is not null then
+    raise exception '%', v_problem using errcode = 'invalid_parameter_value';
+  end if;
+end $$;
+
+-- What a key stands for. The separator keeps kind "A" with payload "12" apart from kind "A1" with payload "2".
+create function redrive.digest(p_kind text, p_payload jsonb) returns bytea
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select sha256(convert_to(p_kind || chr(31) || coalesce(p_payload::text, ''), 'UTF8'))
+$$;
+
 -- Many tasks, as columns; a null array means the default for all. Answers only the rows that were not created
 -- because their key already names a task. p_again: the same ids may have landed before.
 create function redrive.enqueue(
@@ -49,23 +76,25 @@ declare
   v_now constant timestamptz := clock_timestamp();
   v_name text;
   v_skip uuid[] := '{}';
+  v_count bigint;
   v_queue text;
   v_position bigint;
   v_due timestamptz;
 begin
+  perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms);
   for v_name in select distinct k from unnest(p_kinds) k loop perform redrive.check_name('kind', v_name); end loop;
   for v_name in select distinct q from unnest(p_queues) q loop perform redrive.check_name('queue', v_name); end loop;
 
   if p_keys is not null then
     -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
     insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
-    select distinct on (x.key) x.key, x.id, sha256(convert_to(x.kind || coalesce(x.payload::text, ''), 'UTF8')), v_now
+    select distinct on (x.key) x.key, x.id, redrive.digest(x.kind, x.payload), v_now
     from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
     where x.key is not null order by x.key, x.ord
     on conflict do nothing;
     -- A new statement sees what concurrent callers committed while we waited for their keys.
     return query
-    select x.id, ik.task_id, ik.digest <> sha256(convert_to(x.kind || coalesce(x.payload::text, ''), 'UTF8'))
+    select x.id, ik.task_id, ik.digest <> redrive.digest(x.kind, x.payload)
     from unnest(p_ids, p_kinds, p_payloads, p_keys) x(id, kind, payload, key)
     join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id;
     v_skip := array(
@@ -92,15 +121,20 @@ begin
         u(id, kind, queue, payload, priority, max_attempts, delay, run_at, timeout_ms, task_group, scope, trace_id, key)
       where u.id <> all (v_skip)
     ) x
+    -- An earlier try of the same call may be committing at this moment.
+    on conflict (id) do nothing
     returning task.queue, task.kind, task.state, task.position, task.next_attempt_at
   ), tally as (
     insert into redrive.total_delta (queue, kind, queued, delayed)
     select n.queue, n.kind, count(*) filter (where n.state = 'queued'), count(*) filter (where n.state = 'delayed')
     from new n group by n.queue, n.kind
   )
-  select min(n.next_attempt_at), array_to_string(array_agg(distinct n.queue) filter (where n.state = 'queued'), '|'),
+  select count(*), min(n.next_attempt_at), array_to_string(array_agg(distinct n.queue) filter (where n.state = 'queued'), '|'),
     min(n.position) filter (where n.state = 'queued')
-  into v_due, v_name, v_position from new n;
+  into v_count, v_due, v_name, v_position from new n;
+  if v_count < cardinality(p_ids) - cardinality(v_skip) and not p_again then
+    raise exception 'a task with this id exists already' using errcode = 'unique_violation';
+  end if;
 
   if v_position is not null then
     foreach v_queue in array string_to_array(v_name, '|') loop perform redrive.wake(v_queue, v_position); end loop;
@@ -140,12 +174,8 @@ declare
 begin
   perform redrive.check_name('kind', kind);
   perform redrive.check_name('queue', queue);
-  if delay < interval '0' then
-    raise exception 'delay must not be negative: %', delay using errcode = 'invalid_parameter_value';
-  end if;
-  if max_attempts < 1 then
-    raise exception 'max_attempts must be at least 1: %', max_attempts using errcode = 'invalid_parameter_value';
-  end if;
+  perform redrive.check_numbers(array[max_attempts], array[extract(epoch from delay)::double precision], array[run_at],
+    array[(extract(epoch from timeout) * 1000)::integer]);
   if idempotency_key is not null then
     select * into v_existing from redrive.enqueue(array[v_id], array[kind], array[queue], array[payload], array[priority],
       array[max_attempts], null, array[v_due], array[(extract(epoch from timeout) * 1000)::integer], array[task_group],

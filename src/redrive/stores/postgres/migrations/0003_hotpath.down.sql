@@ -6,8 +6,8 @@ drop function redrive.revive(jsonb, uuid[]);
 drop function redrive.move(jsonb);
 drop function redrive.complete(uuid[], uuid[], real[], jsonb[]);
 drop function redrive.free_places(text[]);
-drop function redrive.claim(text, uuid, double precision, integer, text[], text[], text, text[], text[], integer[], bigint[],
-  integer[]);
-drop function redrive.candidates(integer, integer, text[], text[], text, text[], text[], text[], text[], integer[], bigint[],
-  integer[]);
+drop function redrive.claim(text, uuid, double precision, integer, text[], text[], text, boolean, text[], text[], integer[],
+  bigint[], integer[]);
+drop function redrive.candidates(integer, integer, boolean, text[], text[], text, text[], text[], text[], text[], integer[],
+  bigint[], integer[]);
 drop type redrive.claimed;

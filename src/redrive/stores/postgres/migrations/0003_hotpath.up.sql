@@ -13,15 +13,16 @@ create type redrive.claimed as (
 -- Rows met in the open lane that belong elsewhere are set aside, each once: into their kind's lane, or into
 -- "paused" when their group is held. So a limited or held backlog is never scanned past again.
 create function redrive.candidates(
-  p_want integer, p_scan integer, p_queues text[], p_handles text[], p_only text, p_closed text[], p_groups text[],
-  p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[],
-  out picked tid[], out set_aside boolean
+  p_want integer, p_scan integer, p_wait boolean, p_queues text[], p_handles text[], p_only text, p_closed text[],
+  p_groups text[], p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[],
+  p_seg_until integer[], out picked tid[], out set_aside boolean, out passed_by boolean
 ) returns record language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_lanes text[];
   v_open text[];
+  v_free text[];
   v_caps integer[];
   v_away tid[];
   v_held tid[];
@@ -47,9 +48,21 @@ begin
           limit 1) r)
     order by k.kind);
   -- Limited kinds are claimed with their row locked. The next statement counts with a snapshot taken after the lock.
-  perform 1 from redrive.kind k
-  where k.kind = any (v_open) and (k.concurrency is not null or k.rate_ms is not null)
-  order by k.kind for update;
+  -- Who already holds kind rows (a cycle that freed places) must not wait for others: it passes them by.
+  if p_wait then
+    perform 1 from redrive.kind k
+    where k.kind = any (v_open) and (k.concurrency is not null or k.rate_ms is not null)
+    order by k.kind for update;
+    passed_by := false;
+  else
+    v_free := array(
+      select k.kind from redrive.kind k where k.kind = any (v_open) and (k.concurrency is not null or k.rate_ms is not null)
+      order by k.kind for update skip locked);
+    v_free := v_free || array(
+      select k.kind from redrive.kind k where k.kind = any (v_open) and k.concurrency is null and k.rate_ms is null);
+    passed_by := cardinality(v_free) < cardinality(v_open);
+    v_open := v_free;
+  end if;
   select array_agg(c.kind), array_agg(c.cap) into v_open, v_caps
   from (
     select k.kind, least(p_want, k.concurrency - k.running,
@@ -58,11 +71,13 @@ begin
   ) c where c.cap > 0;
 
   with lane as (
-    select q.queue, q.ord, l.lane, l.cap
+    -- "cap" may run; up to "reach" rows are looked at, because rows of held groups may stand in front.
+    select q.queue, q.ord, l.lane, l.cap, l.reach
     from unnest(p_queues) with ordinality q(queue, ord)
     cross join (
-      select '' as lane, p_scan as cap where p_only is null
-      union all select u.lane, u.cap from unnest(v_open, v_caps) u(lane, cap)) l
+      select '' as lane, p_want as cap, p_scan as reach where p_only is null
+      union all select u.lane, u.cap, case when p_groups is null then u.cap else greatest(u.cap, p_scan) end
+      from unnest(v_open, v_caps) u(lane, cap)) l
   ), ready as (
     select r.*, lane.ord, lane.lane, lane.cap
     from lane
@@ -73,14 +88,17 @@ begin
       where c.state = 'queued' and c.queue = lane.queue and c.lane = lane.lane
         and (c.priority, c.position) >= (coalesce(s.priority, -32768), coalesce(s.pos, 0))
         and c.priority <= coalesce(s.until, 32767)
-      order by c.priority, c.position limit lane.cap) r
-  ), sorted as (
-    -- A kind's free places count over all queues together.
-    select r.*, row_number() over (partition by r.lane order by r.ord, r.priority, r.position) as nth,
+      order by c.priority, c.position limit lane.reach) r
+  ), judged as (
+    select r.*,
       case when p_groups is not null and r.task_group = any (p_groups) then 'held'
         when r.lane = '' and (r.kind = any (v_lanes) or (p_handles is not null and r.kind <> all (p_handles))) then 'away'
         else 'run' end as verdict
     from ready r
+  ), sorted as (
+    -- A kind's free places count over all queues together.
+    select j.*, row_number() over (partition by j.lane, j.verdict order by j.ord, j.priority, j.position) as nth
+    from judged j
   ), chosen as materialized (
     (select s.at, s.verdict from sorted s where s.verdict = 'run' and s.nth <= s.cap
       order by s.ord, s.priority, s.position limit p_want)
@@ -115,11 +133,12 @@ begin
   set_aside := v_away is not null or v_held is not null;
 end $$;
 
--- Claim up to p_want ready tasks of p_queues in order. The p_seg_* columns say where to start in each lane and
+-- Claim up to p_want ready tasks of p_queues in order. A row of nulls means: there may be more, look again at once. The p_seg_* columns say where to start in each lane and
 -- priority range: entries before that were claimed long ago and may still lie in the index, dead.
 create function redrive.claim(
   p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
-  p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[]
+  p_wait boolean, p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[],
+  p_seg_until integer[]
 ) returns setof redrive.claimed
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -130,6 +149,7 @@ declare
   v_groups text[];
   v_picked tid[];
   v_set_aside boolean;
+  v_passed_by boolean := false;
   v_left integer := p_want;
   v_got integer;
 begin
@@ -172,9 +192,9 @@ begin
   end if;
 
   for i in 1..5 loop
-    select c.picked, c.set_aside into v_picked, v_set_aside
-    from redrive.candidates(v_left, case when i = 1 then v_left else greatest(v_left, 2000) end, v_queues, p_handles, p_only,
-      v_closed, v_groups, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) c;
+    select c.picked, c.set_aside, c.passed_by into v_picked, v_set_aside, v_passed_by
+    from redrive.candidates(v_left, case when i = 1 then v_left else greatest(v_left, 2000) end, p_wait, v_queues, p_handles,
+      p_only, v_closed, v_groups, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) c;
     if v_picked is not null then
       return query
       with picked as (
@@ -201,10 +221,11 @@ begin
     -- Rows that were set aside may have hidden others behind them: look again.
     exit when v_left <= 0 or not v_set_aside;
   end loop;
+  if v_left > 0 and (v_set_aside or v_passed_by) then return next null::redrive.claimed; end if;
 end $$;
 
--- Frees places of limited kinds and wakes the fleet where a kind had been full. Kind rows are locked in the order of
--- their names, after task rows; a claim locks them first but never waits for task rows: no cycle, no deadlock.
+-- Frees places of limited kinds and wakes the fleet where a kind had been full. Locks are taken in one order: task rows
+-- by id, then kind rows by name, each once per transaction; a claim that already holds kind rows waits for nothing.
 create function redrive.free_places(p_kinds text[]) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -220,7 +241,7 @@ begin
     returning k.running + u.n >= k.concurrency as was_full
   )
   select bool_or(was_full) into v_was_full from freed;
-  if v_was_full then perform pg_notify('redrive', 'ready * 0'); end if;
+  if v_was_full then perform pg_notify('redrive', 'look'); end if;
 end $$;
 
 -- Completion, the common end: rows leave for history. Answers the ids that were completed; the rest lost their lease.
@@ -424,12 +445,26 @@ create function redrive.cycle(
   p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[], p_moves jsonb, p_again boolean,
   p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
   p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[]
-) returns setof redrive.claimed language plpgsql set search_path = pg_catalog, pg_temp as $$
+) returns setof redrive.claimed language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_done uuid[];
   v_held uuid[];
   v_tokens uuid[];
+  v_limited constant boolean := exists (select 1 from redrive.kind k where k.concurrency is not null);
 begin
+  if p_ids is not null and p_moves is not null then
+    -- Two statements that lock rows: all of them first, in order.
+    v_held := p_ids || array(select x.id from jsonb_to_recordset(p_moves) x(id uuid));
+    perform 1 from redrive.task t where t.id = any (v_held) order by t.id for update;
+    if v_limited then
+      perform 1 from redrive.kind k
+      where k.concurrency is not null and k.kind = any (array(select t.kind from redrive.task t where t.id = any (v_held)))
+      order by k.kind for update;
+    end if;
+    v_held := null;
+  end if;
   if p_ids is not null then
     v_done := redrive.complete(p_ids, p_tokens, p_ms, p_results);
     v_held := p_ids;
@@ -449,7 +484,7 @@ begin
   end if;
   if p_want > 0 then
     return query select * from redrive.claim(p_worker, p_token, p_lease, p_want, p_queues, p_handles, p_only,
-      p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until);
+      v_held is null or not v_limited, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until);
   end if;
 end $$;
 
