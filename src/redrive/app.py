@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
-from redrive.errors import IdempotencyConflict, InvalidInput
+from redrive.errors import IdempotencyConflict, InvalidInput, StoreError
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
@@ -34,6 +34,7 @@ from redrive.kernel.task import (
 )
 from redrive.observe.logs import TaskLog, choose_style
 from redrive.ops import actions
+from redrive.ops.inspect import parse_id
 from redrive.settings import Options, Settings, load_settings
 from redrive.stores import make_store
 from redrive.sync import Portal, SyncApp
@@ -42,6 +43,7 @@ from redrive.worker.worker import Worker
 P = ParamSpec("P")
 R = TypeVar("R")
 MISSED = ("coalesce", "all", "skip")
+DEFAULT_NAME = "default"
 
 
 class TaskHandler(Generic[P]):
@@ -77,12 +79,16 @@ class TaskHandler(Generic[P]):
 
 
 class App:
-    """``App()`` uses ``REDRIVE_URL``, else ``sqlite:///redrive.db`` in the working directory."""
+    """``App(url)`` uses that store, ``App()`` that of ``REDRIVE_URL``, else ``sqlite:///redrive.db`` in this directory.
 
-    def __init__(self, url: str | None = None, *, name: str = "default", settings: Settings | None = None) -> None:
+    ``name`` says whose schedules these are. Without one, ``redrive work`` and ``up`` use the application's import path.
+    """
+
+    def __init__(self, url: str | None = None, *, name: str = DEFAULT_NAME, settings: Settings | None = None) -> None:
         self.settings = settings if settings is not None else load_settings(url=url)
         self.url = url or self.settings.url
         self.name = check_name(name, "app name")
+        self.owner = self.name
         self.registry = Registry()
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
@@ -210,11 +216,18 @@ class App:
         if answer.conflict:
             raise IdempotencyConflict(new.idempotency_key or "", answer.id)
         # Inside a caller's transaction the task may be one that only that transaction sees.
-        found = None if connection is not None else await (await self.store()).get(answer.id)
+        found = None if connection is not None else await self._seen(answer.id)
         task = found or _pending(new)
         task.id = answer.id
         task.deduplicated = True
         return task
+
+    async def _seen(self, task_id: UUID) -> Task | None:
+        """None also where it may not be looked at: a database role that only enqueues cannot read tasks."""
+        try:
+            return await (await self.store()).get(task_id)
+        except StoreError:
+            return None
 
     def _new_from(self, index: int, given: Mapping[str, Any] | tuple[str, Any]) -> NewTask:
         try:
@@ -264,16 +277,19 @@ class App:
 
     async def get(self, task_id: UUID | str) -> Task | None:
         """A task by its id, live or finished."""
-        return await (await self.store()).get(UUID(str(task_id)))
+        wanted = parse_id(str(task_id))
+        return await (await self.store()).get(wanted)
 
     async def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Cancel a waiting task now, or ask a running one to stop."""
-        result = await actions.cancel(await self.store(), [UUID(str(task_id))], actor=actor, reason=reason)
+        wanted = parse_id(str(task_id))
+        result = await actions.cancel(await self.store(), [wanted], actor=actor, reason=reason)
         actions.insist(result, "cancelled")
 
     async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Run a failed or cancelled task again."""
-        result = await actions.retry(await self.store(), [UUID(str(task_id))], actor=actor, reason=reason)
+        wanted = parse_id(str(task_id))
+        result = await actions.retry(await self.store(), [wanted], actor=actor, reason=reason)
         actions.insist(result, "retried")
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -285,7 +301,7 @@ class App:
         )
         return Worker(
             store, self.registry, self.settings, chosen, schedules=[self._planned(s) for s in self.schedules.values()],
-            owner=self.name, log=log or TaskLog(style=choose_style(self.settings.log_format)),
+            owner=self.owner, log=log or TaskLog(style=choose_style(self.settings.log_format)),
         )  # fmt: skip
 
     def queues(self) -> tuple[str, ...]:

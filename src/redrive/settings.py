@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from pathlib import Path
@@ -15,6 +16,8 @@ from redrive.kernel.backoff import Backoff
 
 DEFAULT_URL = "sqlite:///redrive.db"
 CONFIG_FILE = "redrive.toml"
+# Read elsewhere, or set by redrive itself for its own processes.
+OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED"}
 KindMap = dict[str, int]
 
 
@@ -127,8 +130,30 @@ def load_settings(**given: Any) -> Settings:
         raise
     except Exception as error:  # pydantic-settings wraps JSON mistakes in its own error
         raise ConfigError(
-            f"settings cannot be used: {error}", hint='maps are JSON, for example {"VIDEO_GEN": 1}'
+            f"settings cannot be used: {_bad_json(error)}", hint='maps are JSON, for example {"VIDEO_GEN": 1}'
         ) from None
+
+
+def unknown_names() -> list[str]:
+    """Environment variables that look like settings and are none: most likely misspelt."""
+    known = {_name(field) for field in Settings.model_fields} | OTHER_NAMES
+    return sorted(
+        name for name in os.environ
+        if name.startswith(("REDRIVE_", "TASK_WORKER_")) and name not in known and not name.startswith("REDRIVE_TEST_")
+    )  # fmt: skip
+
+
+def similar_name(name: str) -> str | None:
+    known = [*map(_name, Settings.model_fields), *OTHER_NAMES]
+    return next(iter(difflib.get_close_matches(name, known, 1)), None)
+
+
+def _bad_json(error: Exception) -> str:
+    """pydantic-settings names the field that it could not read, not the variable it came from."""
+    for field in ("kind_concurrency", "kind_rate_limit_ms"):
+        if f'"{field}"' in str(error):
+            return f"{_name(field)} is not a JSON object: {os.environ.get(_name(field), '')!r}"
+    return str(error)
 
 
 def _name(field: str) -> str:

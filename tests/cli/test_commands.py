@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -258,3 +259,33 @@ def test_the_same_on_postgresql(redrive, empty_postgres_url: str) -> None:
     assert found["task"]["state"] == "completed"
     assert redrive("pause", "--queue", "default", *where).code == 0
     assert redrive("stats", *where, "--json").json["holds"][0]["name"] == "default"
+
+
+def test_a_time_without_its_zone_is_refused(redrive) -> None:
+    said = redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--run-at", "2030-01-31T09:00:00", "--json")
+    assert (said.code, said.error["code"]) == (1, "INPUT_INVALID")
+    assert "no time zone" in said.error["message"] and "2030-01-31T09:00:00Z" in said.error["hint"]
+    assert redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--run-at", "2030-01-31T09:00:00Z").code == 0
+
+
+def test_the_version_as_an_option(redrive) -> None:
+    said = redrive("--version")
+    assert said.code == 0 and said.out == redrive("version").out
+
+
+def test_a_map_that_is_no_json_names_its_variable(redrive, monkeypatch) -> None:
+    monkeypatch.setenv("TASK_WORKER_KIND_RATE_LIMIT_MS", "A=1")
+    said = redrive("stats")
+    assert said.code == 1 and "TASK_WORKER_KIND_RATE_LIMIT_MS" in said.err and "A=1" in said.err
+
+
+def test_work_warns_of_what_looks_misspelt(redrive, monkeypatch) -> None:
+    monkeypatch.setenv("TASK_WORKER_CONCURENCY", "3")
+    monkeypatch.setenv("REDRIVE_ULR", "x")
+    said = redrive("work", "--queue", "default,nosuch", "--stop-when-empty")
+    assert said.code == 0
+    lines = [json.loads(line) for line in said.err.splitlines()]
+    warned = [line["message"] for line in lines if line["level"] == "warning"]
+    assert any("TASK_WORKER_CONCURENCY" in text and "mean TASK_WORKER_CONCURRENCY?" in text for text in warned)
+    assert any("REDRIVE_ULR" in text for text in warned)
+    assert [text for text in warned if "queue" in text] == ["no queue is named nosuch so far; known queues: default"]

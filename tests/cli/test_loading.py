@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from redrive import App
+from redrive.cli.loading import load
+
 CASES = [
     ("nowhere:app", "there is no module 'nowhere'", "project's directory"),
     ("broken:app", "importing broken failed: ZeroDivisionError: division by zero", "broken.py, line 2"),
@@ -54,3 +57,36 @@ def test_the_url_option_wins_over_the_apps_own(redrive, here: Path) -> None:
     redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--app", "own", "--url", "sqlite:///other.db")
     assert (here / "other.db").exists()
     assert len(redrive("list", "--url", "sqlite:///own.db", "--json").json["tasks"]) == 1
+
+
+def test_the_environments_url_wins_over_the_apps_own_in_every_command(
+    redrive, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "own.py").write_text("from redrive import App\napp = App('sqlite:///own.db')\n")
+    monkeypatch.setenv("REDRIVE_URL", "sqlite:///env.db")
+    named = ("--app", "own")
+    assert "env.db" in redrive("migrate", *named).out
+    made = redrive("enqueue", "SYSTEM_HEALTH_CHECK", *named, "--json").json["id"]
+    assert redrive("work", *named, "--stop-when-empty").code == 0
+    assert redrive("show", made, *named, "--json").json["task"]["state"] == "completed"
+    assert redrive("stats", *named, "--json").json["totals"]["completed"] == 1
+    assert not (here / "own.db").exists()
+    redrive("enqueue", "SYSTEM_HEALTH_CHECK", *named, "--url", "sqlite:///option.db")
+    assert (here / "option.db").exists(), "the option wins over both"
+    monkeypatch.setenv("REDRIVE_URL", "")
+    (here / "second.py").write_text("from redrive import App\napp = App('sqlite:///own.db')\n")
+    redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--app", "second")
+    assert (here / "own.db").exists(), "an empty variable is none"
+
+
+def test_in_python_the_url_in_the_code_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDRIVE_URL", "sqlite:///env.db")
+    assert App("sqlite:///own.db").url == "sqlite:///own.db"
+    assert App().url == "sqlite:///env.db"
+
+
+def test_schedules_belong_to_the_import_path_unless_the_app_has_a_name(here: Path) -> None:
+    (here / "own.py").write_text("from redrive import App\napp = App()\nnamed = App(name='billing')\n")
+    assert load(None, "own").app.owner == "own:app"
+    assert load(None, "own:named").app.owner == "billing"
+    assert load(None, None).app.owner == "default"

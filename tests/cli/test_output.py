@@ -46,6 +46,28 @@ def test_lines_are_kept_where_they_are_wanted() -> None:
 def test_passwords_are_not_shown() -> None:
     assert shown_url("postgresql://ann:secret@db:5432/x") == "postgresql://ann:…@db:5432/x"
     assert shown_url("sqlite:///redrive.db") == "sqlite:///redrive.db"
+    assert shown_url("postgresql://ann@db/x?sslmode=require") == "postgresql://ann@db/x?sslmode=require"
+    masked = shown_url("postgresql://db/x?user=ann&password=s3cret&sslpassword=s3cret&PassFile=/s3cret")
+    assert masked == "postgresql://db/x?user=ann&password=…&sslpassword=…&PassFile=…"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:s3cret@one:5432,two:5433/x",
+        "postgresql://ann:s3c/s3cret@db/x",
+        "postgresql://ann:s3c?s3cret@db/x",
+        "postgresql://ann:s3c#s3cret@db/x",
+        "postgresql://ann:s3c@s3cret@db/x",
+        "postgresql://ann:s3cret@[db/x",
+        "postgresql://db/x?password=s3cret&oops",
+        "postgresql://:s3cret@db/x",
+        "host=db password=s3cret",
+        "postgresql:ann:s3cret@db",
+    ],
+)
+def test_odd_urls_do_not_show_passwords_either(url: str) -> None:
+    assert "s3cret" not in shown_url(url)
 
 
 def test_hostile_failures_cannot_reach_the_terminal(redrive, here: Path) -> None:

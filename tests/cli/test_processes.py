@@ -114,3 +114,14 @@ def test_workers_that_are_done_end_by_themselves(start, redrive, crash_app: str)
     worker = start("work", "--app", crash_app, "--stop-when-empty", "--processes", 2, "--concurrency", 2)
     assert worker.ends() == 0
     assert redrive("stats", "--json").json["totals"]["completed"] == 4
+
+
+def test_children_are_told_the_url_where_others_cannot_read_it(start, redrive, crash_app: str) -> None:
+    supervisor = start("work", "--app", crash_app, "--processes", 2, "--url", "sqlite:///told.db")
+    supervisor.log("worker.started")
+    children = psutil.Process(supervisor.process.pid).children()
+    assert children and not any("told.db" in " ".join(child.cmdline()) for child in children)
+    redrive("enqueue", "OK", "--app", crash_app, "--url", "sqlite:///told.db")
+    supervisor.log("task.completed")
+    supervisor.process.send_signal(signal.SIGTERM)
+    assert supervisor.ends() == 0

@@ -111,7 +111,7 @@ class PostgresHarness(Harness):
                     cost.statements.append(re.sub(r"\s+", " ", query.query).strip())
 
             @asynccontextmanager
-            async def lend() -> AsyncIterator[Any]:
+            async def lend(**_: Any) -> AsyncIterator[Any]:
                 yield connection
 
             connection.add_query_logger(note)

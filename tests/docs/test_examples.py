@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -39,3 +41,23 @@ def test_every_setting_is_documented() -> None:
 
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert [name for name in map(_name, Settings.model_fields) if f"`{name}`" not in text] == []
+
+
+def test_the_postgresql_section_of_the_quickstart_works_as_written(empty_postgres_url: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    [application] = [code for code in blocks(ROOT / "docs" / "quickstart.md") if code.startswith("# reports.py")]
+    (tmp_path / "reports.py").write_text(application, encoding="utf-8")
+    section = text.partition("## PostgreSQL")[2].partition("```sh\n")[2].partition("```")[0]
+    commands = [line for line in section.splitlines() if line.startswith("redrive ")]
+    assert [command.split()[1] for command in commands] == ["migrate", "enqueue", "work"]
+    commands[-1] += " --stop-when-empty"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("REDRIVE_", "TASK_WORKER_"))}
+    for command in [*commands, "redrive list --json"]:
+        done = subprocess.run(
+            f"{sys.executable} -m redrive.cli {command.removeprefix('redrive ')}", shell=True, cwd=tmp_path,
+            env={**kept, "REDRIVE_URL": empty_postgres_url}, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    [task] = json.loads(done.stdout)["tasks"]
+    assert (task["kind"], task["state"]) == ("BUILD_REPORT", "completed")
+    assert not list(tmp_path.glob("*.db"))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import psycopg
 import pytest
 
-from redrive import App, Context
+from redrive import App, Batch, Context
 from redrive.errors import ConfigError, IdempotencyConflict, InvalidInput, PayloadInvalid, PayloadMissing, UnknownKind
+from redrive.handlers.bulk import Item
 from redrive.settings import load_settings
+from tests.databases import Databases
 
 pytestmark = pytest.mark.anyio
 
@@ -134,3 +138,72 @@ def test_declarations_are_checked_at_import_time() -> None:
             app.periodic("X", cron=cron, timezone=zone)
     with pytest.raises(InvalidInput, match="missed must be one of"):
         app.periodic("X", cron="* * * * *", missed="maybe")
+
+
+def test_signatures_and_places_that_cannot_work_are_refused_at_decoration() -> None:
+    app = App("sqlite:///:memory:")
+    with pytest.raises(ConfigError, match="'n' is annotated with int") as raised:
+
+        @app.task("X")
+        def noctx(n: int) -> None: ...
+
+    assert "def noctx(ctx: Context, n: …)" in (raised.value.hint or "")
+    with pytest.raises(ConfigError, match="annotated with list"):
+
+        @app.task("X")
+        def listed(ids: list[int]) -> None: ...
+
+    with pytest.raises(ConfigError, match="not declared as bulk"):
+
+        @app.task("X")
+        def unbulk(batch: Batch) -> None: ...
+
+    with pytest.raises(ConfigError, match="gets a Batch"):
+
+        @app.task("X", bulk=5)
+        def single(ctx: Context) -> None: ...
+
+    with pytest.raises(ConfigError, match="takes no batch"):
+
+        @app.task("X", bulk=5)
+        def empty() -> None: ...
+
+    with pytest.raises(InvalidInput, match="inside a function"):
+
+        @app.task("X", isolation="process")
+        def nested(ctx: Context) -> None: ...
+
+    with pytest.raises(InvalidInput, match="a lambda"):
+        app.task("X", isolation="process")(lambda ctx: None)
+
+    # What cannot be judged, or fits, is taken.
+    app.task("UNANNOTATED")(lambda ctx, n=1: None)
+
+    @app.task("ANY")
+    def anything(ctx: Any, n: int) -> None: ...
+
+    @app.task("OPTIONAL")
+    def optional(ctx: Context | None, n: int) -> None: ...
+
+    @app.task("ITEMS", bulk=5)
+    def items(batch: Sequence[Item]) -> None: ...
+
+
+def test_ids_that_are_none_are_refused(tmp_path: Any) -> None:
+    app = App(f"sqlite:///{tmp_path}/ids.db")
+    for call in (app.sync.get, app.sync.cancel, app.sync.retry):
+        with pytest.raises(InvalidInput, match="'nope' is not a task id"):
+            call("nope")
+
+
+async def test_a_role_that_only_enqueues_may_use_keys(databases: Databases, database: str) -> None:
+    with databases.role("producer") as role, psycopg.connect(databases.url(database), autocommit=True) as owner:
+        owner.execute(f"select redrive.grant_producer('{role}')")
+        app = App(databases.url(database, user=role))
+        first = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
+        second = await app.enqueue("SEND", {"to": "x"}, idempotency_key="k")
+        assert (second.id, second.deduplicated, second.payload) == (first.id, True, {"to": "x"})
+        with pytest.raises(IdempotencyConflict):
+            await app.enqueue("SEND", {"to": "y"}, idempotency_key="k")
+        await app.close()
+        owner.execute(f"drop owned by {role}")

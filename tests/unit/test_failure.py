@@ -188,6 +188,14 @@ class TestStorable:
         assert "could not be shown" in failure_of(Nasty()).message
         assert failure_of(ValueError()).message == "ValueError"
 
+    def test_a_message_names_its_exception_where_the_text_alone_says_little(self) -> None:
+        class Declined(Exception): ...
+
+        assert failure_of(KeyError("missing")).message == "KeyError: 'missing'"
+        assert failure_of(ConnectionError("no answer")).message == "ConnectionError: no answer"
+        for plain in (RuntimeError("card declined"), Exception("card declined"), Declined("card declined")):
+            assert failure_of(plain).message == "card declined"
+
     def test_odd_attributes_are_not_trusted(self) -> None:
         class Odd(Exception):
             status_code: Any = True

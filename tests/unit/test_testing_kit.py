@@ -114,6 +114,32 @@ async def test_failures_carry_their_error() -> None:
         assert (failed.error_code, failed.error_message) == ("NOT_TODAY", "closed")
 
 
+async def test_no_failures_or_what_they_were() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        await app.enqueue("SEND", {"to": "a@b.c"})
+        await kit.drain()
+        kit.assert_no_failures()
+        await app.enqueue("REFUSE")
+        await app.enqueue("FLAKY")
+        await kit.drain()
+        kit.assert_no_failures("SEND")
+        with pytest.raises(AssertionError) as raised:
+            kit.assert_no_failures()
+        assert str(raised.value).splitlines() == [
+            "2 × a task failed:",
+            "  REFUSE null (failed)",
+            "    attempt 1 of 5: NOT_TODAY: closed",
+            "  FLAKY null (delayed)",
+            "    attempt 1 of 3: TASK_EXECUTION_FAILED: ConnectionError: not yet",
+        ]
+        kit.advance(3600)
+        await kit.drain()
+        kit.advance(3600)
+        await kit.drain()
+        kit.assert_no_failures("FLAKY")
+
+
 async def test_kinds_of_other_applications_stay_queued() -> None:
     app = make_app()
     async with using(app) as kit:

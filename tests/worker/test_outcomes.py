@@ -39,7 +39,7 @@ async def test_an_exception_is_retried_until_attempts_are_used_up(app: App) -> N
     assert (failed.state, failed.attempt_count, failed.error_code) == (State.FAILED, 3, "TASK_EXECUTION_FAILED")
     assert (failed.error_reason, failed.failure_type) == ("connect", "network")
     story = await inspect.show(await app.store(), task.id)
-    assert [attempt.message for attempt in story.attempts] == ["attempt 1", "attempt 2", "attempt 3"]
+    assert [attempt.message for attempt in story.attempts] == [f"ConnectionError: attempt {n}" for n in (1, 2, 3)]
     assert [letter.reason for letter in story.dead_letters] == ["max_attempts_exceeded"]
     [group] = await (await app.store()).groups(10)
     assert group.count == 3

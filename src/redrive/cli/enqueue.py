@@ -30,7 +30,10 @@ Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Else
 Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Smaller numbers run first.")]
 Delay = Annotated[float | None, typer.Option("--delay", metavar="SECONDS", help="Run no sooner than in so long.")]
 RunAt = Annotated[
-    str | None, typer.Option("--run-at", metavar="TIME", help="Run no sooner than, e.g. 2026-01-31T09:00:00+01:00.")
+    str | None,
+    typer.Option(
+        "--run-at", metavar="TIME", help="Run no sooner than, e.g. 2026-01-31T09:00:00+01:00 (with its zone)."
+    ),
 ]
 Attempts = Annotated[int | None, typer.Option("--max-attempts", metavar="N", help="Else the kind's own number.")]
 Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Stop an attempt after so long.")]
@@ -98,4 +101,9 @@ def _time(text: str | None) -> datetime | None:
         raise InvalidInput(
             f"{text!r} is not a time", hint="write it like 2026-01-31T09:00:00+01:00 or 2026-01-31T08:00:00Z"
         ) from None
-    return moment if moment.tzinfo else moment.astimezone()
+    if moment.tzinfo is None:
+        raise InvalidInput(
+            f"--run-at {text} has no time zone, and this machine's may not be the one you mean",
+            hint=f"add it: {moment.isoformat()}Z for UTC, or {moment.isoformat()}+01:00",
+        )
+    return moment

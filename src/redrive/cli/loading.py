@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from redrive.app import App
+from redrive.app import DEFAULT_NAME, App
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import load_settings
 from redrive.stores import make_store
@@ -25,14 +26,21 @@ class Loaded:
 
 
 def load(url: str | None, spec: str | None) -> Loaded:
-    """The application of ``--app`` or ``REDRIVE_APP``, else a bare one, on the store of ``--url`` if given."""
+    """The application of ``--app`` or ``REDRIVE_APP``, else a bare one.
+
+    Its store is that of ``--url``, else of ``REDRIVE_URL``, else the application's own: whoever runs a command decides
+    where it acts, also for an application with a URL written in its code.
+    """
     wanted = spec or load_settings().app
     if wanted is None:
         return Loaded(App(url))
     loaded = _import(wanted)
-    if url is not None:
-        make_store(url)  # refuses what cannot work, before anything else happens
-        loaded.app.url = url
+    chosen = url or os.environ.get("REDRIVE_URL")
+    if chosen:
+        make_store(chosen)  # refuses what cannot work, before anything else happens
+        loaded.app.url = chosen
+    if loaded.app.name == DEFAULT_NAME and loaded.spec is not None:
+        loaded.app.owner = loaded.spec
     return loaded
 
 

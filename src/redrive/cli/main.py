@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -41,8 +41,14 @@ for _panel, _group in _COMMANDS.items():
         cli.command(_name, rich_help_panel=_panel, epilog=EPILOG)(_function)
 
 
+Version = Annotated[bool, typer.Option("--version", help="Show the version, as the command version does.")]
+
+
 @cli.callback(invoke_without_command=True)
-def _bare(context: typer.Context) -> None:
+def _bare(context: typer.Context, show_version: Version = False) -> None:
+    if show_version:
+        version.version()
+        raise typer.Exit
     if context.invoked_subcommand is None:
         sys.stdout.write(context.get_help().rstrip() + "\n")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -27,6 +27,7 @@ _SEQUENCE = re.compile(
 STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
 WIDE = 10_000
 LAST_COLUMN = 40
+SECRETS = {"password", "passfile", "sslpassword"}
 
 
 def clean(value: object, *, lines: bool = False) -> str:
@@ -130,11 +131,25 @@ def _short(span: timedelta) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A store's URL without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
+    """A store's URL without its secrets; of one that cannot be taken apart with certainty, only the scheme."""
+    if url.lower().startswith("sqlite:"):
         return url
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:…@{parts.netloc.rpartition('@')[2]}"))
+    scheme, found, _ = url.partition("://")
+    if not found or not scheme.replace("+", "").isalnum():
+        return "…"
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        return f"{scheme}://…"
+    # An @ behind the host is that of a password with an unquoted / ? or #: where it ends, nobody knows.
+    if "@" in parts.path + parts.query + parts.fragment or parts.netloc.count("@") > 1:
+        return f"{scheme}://…"
+    login, at, host = parts.netloc.rpartition("@")
+    user, colon, _ = login.partition(":")
+    shown = "&".join(f"{quote(name)}={'…' if name.lower() in SECRETS else quote(value, '/')}" for name, value in query)
+    kept = shown if any(name.lower() in SECRETS for name, _ in query) else parts.query
+    return urlunsplit(parts._replace(netloc=f"{user}{':…' if colon else ''}{at}{host}", query=kept))
 
 
 def report(error: RedriveError, as_json: bool = False) -> None:

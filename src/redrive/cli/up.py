@@ -8,7 +8,7 @@ import typer
 
 from redrive.cli.loading import load
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.work import make_options
+from redrive.cli.work import make_options, warn_of_unknown_settings
 from redrive.observe.logs import choose_style, configure
 
 CONCURRENCY = 10
@@ -36,6 +36,7 @@ def up(
     loaded = load(url, app)
     settings = loaded.app.settings
     configure(choose_style(settings.log_format))
+    warn_of_unknown_settings()
     given = {"concurrency": concurrency or max(settings.concurrency, CONCURRENCY)}
     options = make_options(loaded.app, [], given)
     # Only here: importing the web framework takes longer than most commands take to run.

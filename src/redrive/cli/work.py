@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -23,8 +24,9 @@ from redrive.errors import ConfigError, InvalidInput, StoreUnavailable
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, check_name, check_text
 from redrive.observe.logs import choose_style, configure
-from redrive.settings import Options
-from redrive.worker.supervisor import Supervisor
+from redrive.ops.inspect import known_queues
+from redrive.settings import Options, similar_name, unknown_names
+from redrive.worker.supervisor import SUPERVISED, Supervisor
 from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.cli")
@@ -80,6 +82,8 @@ def work(
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
     configure(choose_style(loaded.app.settings.log_format))
+    if SUPERVISED not in os.environ:  # else the supervisor has said it
+        warn_of_unknown_settings()
     if processes > 1:
         code, summary = asyncio.run(_supervise(loaded, options, processes, url))
     else:
@@ -101,6 +105,27 @@ def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Opti
     except ValidationError as error:
         problems = "; ".join(f"--{str(p['loc'][0]).replace('_', '-')}: {p['msg']}" for p in error.errors())
         raise InvalidInput(f"these options cannot be used: {problems}") from None
+
+
+def warn_of_unknown_settings() -> None:
+    for name in unknown_names():
+        close = similar_name(name)
+        guess = f"; did you mean {close}?" if close else "; the settings are listed in docs/settings.md"
+        logger.warning("%s is set and is no setting of redrive%s", name, guess, extra={"event": "settings.unknown"})
+
+
+async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
+    """A worker may come before the first task of its queue; a misspelt name looks the same, so it is said."""
+    own = sorted(app.registry.queues())
+    if all(name in own for name in queues):
+        return
+    known = await known_queues(await app.store(), own)
+    for name in queues:
+        if name not in known:
+            logger.warning(
+                "no queue is named %s so far; known queues: %s", name, ", ".join(sorted(known)),
+                extra={"event": "queue.unknown"},
+            )  # fmt: skip
 
 
 def update_settings(app: App, **values: Any) -> None:
@@ -132,6 +157,9 @@ async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
     try:
         if loaded.module is None:
             await leave_unknown_kinds(loaded, await app.store(), options.queues)
+        if SUPERVISED not in os.environ:
+            with suppress(StoreUnavailable):  # the worker waits for its store
+                await warn_of_unknown_queues(app, options.queues)
         worker = app.worker(store, options)
         with stopping(worker.stop):
             await run_worker(worker, output.shown_url(app.url))
@@ -160,8 +188,11 @@ async def _supervise(loaded: Loaded, options: Options, processes: int, url: str 
     app = loaded.app
     with suppress(StoreUnavailable):  # children wait for their store; a wrong schema is better said once, here
         await leave_unknown_kinds(loaded, await app.store(), options.queues)
+        await warn_of_unknown_queues(app, options.queues)
     await app.close()
-    supervisor = Supervisor([_command(loaded, options, number, url) for number in range(1, processes + 1)])
+    if url:
+        os.environ["REDRIVE_URL"] = url
+    supervisor = Supervisor([_command(loaded, options, number) for number in range(1, processes + 1)])
     with stopping(supervisor.stop, force=lambda: supervisor.signal(signal.SIGTERM)):
         logger.info("starting %d worker processes", processes, extra={"event": "supervisor.started"})
         codes = await supervisor.run()
@@ -169,8 +200,9 @@ async def _supervise(loaded: Loaded, options: Options, processes: int, url: str 
     return max(codes), {"processes": processes, "exit_codes": codes, "restarts": supervisor.restarts}
 
 
-def _command(loaded: Loaded, options: Options, number: int, url: str | None) -> list[str]:
-    """The command line of one child: this one's options, spelled out."""
+def _command(loaded: Loaded, options: Options, number: int) -> list[str]:
+    """The command line of one child: this one's options, spelled out. Its URL is in the environment, since every user
+    of the machine can read a command line and the URL may have a password."""
     command = [sys.executable, "-m", "redrive.cli", "work", "--queue", ",".join(options.queues)]
     for name in ("concurrency", "sleep", "tries", "timeout", "max_time", "max_jobs"):
         value = getattr(options, name)
@@ -180,5 +212,4 @@ def _command(loaded: Loaded, options: Options, number: int, url: str | None) -> 
     command += ["--stop-when-empty"] if options.stop_when_empty else []
     named = loaded.app.settings.worker_id
     command += ["--id", f"{named}-{number}"] if named else []
-    command += ["--url", url] if url else []
     return command + (["--app", loaded.spec] if loaded.spec else [])

@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -128,8 +134,11 @@ class TaskTransaction:
             return asyncio.run_coroutine_threadsafe(awaitable, self._runtime.loop).result()
 
         transaction = wait(manager.__aenter__())
+        # It was opened in a task of the worker's loop; what this thread calls has to see that it is inside, too.
+        entered: Callable[[], AbstractContextManager[Any]] = getattr(transaction, "entered", nullcontext)
         try:
-            yield BlockingTransaction(transaction, wait)
+            with entered():
+                yield BlockingTransaction(transaction, wait)
         except BaseException as error:
             if not wait(manager.__aexit__(type(error), error, error.__traceback__)):
                 raise

@@ -130,7 +130,19 @@ def _isolation(kind: str, function: Callable[..., Any], wanted: str | None, bulk
         raise InvalidInput(f"the handler of {kind} runs on the {natural}; isolation {isolation} does not fit it")
     if isolation is Isolation.PROCESS and bulk:
         raise InvalidInput(f"the handler of {kind} cannot be both bulk and process-isolated")
+    if isolation is Isolation.PROCESS:
+        _check_importable(kind, function)
     return isolation
+
+
+def _check_importable(kind: str, function: Callable[..., Any]) -> None:
+    name = getattr(function, "__qualname__", "<object>")
+    if "<" in name:
+        what = "a lambda" if "<lambda>" in name else "inside a function" if "<locals>" in name else "not a function"
+        raise InvalidInput(
+            f"the handler of {kind} is {what} and cannot run in a process of its own",
+            hint="define it with def at the top of a module, where the other process can import it",
+        )
 
 
 def _origin(function: Callable[..., Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from redrive.errors import ConfigError, PayloadInvalid, PayloadMissing
+from redrive.handlers.bulk import Batch
+from redrive.handlers.context import Context
 
 
 class PayloadSpec:
@@ -29,6 +32,7 @@ class PayloadSpec:
         self._adapter: TypeAdapter[Any] | None = None
         self.required = False
         if bulk:
+            _check_bulk(kind, function, names or {})
             self._adapter = TypeAdapter(whole if whole is not None else Any)
             self.required = whole is not None
             return
@@ -106,7 +110,46 @@ def _parameters(kind: str, function: Callable[..., Any], names: Mapping[str, Any
         raise ConfigError(
             f"the handler of {kind} takes no context", hint=f"write: def {_named(function)}(ctx: Context, ...)"
         )
+    first = parameters[0]
+    if not _may_be(first.annotation, Context):
+        if _may_be(first.annotation, Batch):
+            raise ConfigError(
+                f"the handler of {kind} takes a Batch, and is not declared as bulk", hint="add bulk=N to @app.task"
+            )
+        raise ConfigError(
+            f"the first parameter of the handler of {kind} is the context, and {first.name!r} is annotated with "
+            f"{inspect.formatannotation(first.annotation)}",
+            hint=f"write: def {_named(function)}(ctx: Context, {'...' if first.name == 'ctx' else f'{first.name}: …'})",
+        )
     return parameters[1:]
+
+
+def _check_bulk(kind: str, function: Callable[..., Any], names: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(function, locals=dict(names), eval_str=True)
+    except NameError:  # a name for type checkers only; nothing else here needs it
+        signature = inspect.signature(function)
+    hint = f"write: def {_named(function)}(batch: Batch)"
+    first = next(iter(signature.parameters.values()), None)
+    if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY:
+        raise ConfigError(f"the bulk handler of {kind} takes no batch", hint=hint)
+    if not _may_be(first.annotation, Batch):
+        raise ConfigError(
+            f"the bulk handler of {kind} gets a Batch, and {first.name!r} is annotated with "
+            f"{inspect.formatannotation(first.annotation)}",
+            hint=hint,
+        )
+
+
+def _may_be(annotation: Any, wanted: type) -> bool:
+    """False only for a type that certainly does not fit; what cannot be judged (a protocol, text) is let through."""
+    choices = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else ()
+    if choices:
+        return any(_may_be(choice, wanted) for choice in choices)
+    found = typing.get_origin(annotation) or annotation
+    if found in (Any, inspect.Parameter.empty) or not isinstance(found, type) or getattr(found, "_is_protocol", False):
+        return True
+    return issubclass(found, wanted) or issubclass(wanted, found)
 
 
 def _model_of(kind: str, parameters: list[inspect.Parameter]) -> type[BaseModel]:

@@ -174,22 +174,31 @@ def _by_status(status: int) -> _Class:
 
 def _status(error: BaseException) -> int | None:
     """The HTTP status carried by the exceptions of httpx, requests, aiohttp, boto and others."""
-    for holder in (getattr(error, "response", None), error):
+    for holder in (_look(error, "response"), error):
         for name in ("status_code", "status"):
-            value = getattr(holder, name, None)
+            value = _look(holder, name)
             if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
                 return value
     return None
 
 
 def _retry_after(error: BaseException, now: datetime | None) -> float | None:
-    headers: Any = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None)
-    if not isinstance(headers, Mapping):
+    try:
+        headers = _look(_look(error, "response"), "headers") or _look(error, "headers")
+        if not isinstance(headers, Mapping):
+            return None
+        value = headers.get("Retry-After") or headers.get("retry-after")
+        return None if value is None else parse_retry_after(str(value), now)
+    except Exception:  # somebody else's mapping
         return None
-    value = headers.get("Retry-After") or headers.get("retry-after")
-    if value is None:
+
+
+def _look(holder: Any, name: str) -> Any:
+    """An attribute, or None. It may be a property of somebody else's class, and raise anything."""
+    try:
+        return getattr(holder, name, None)
+    except Exception:
         return None
-    return parse_retry_after(str(value), now)
 
 
 def parse_retry_after(value: str, now: datetime | None) -> float | None:
@@ -198,10 +207,10 @@ def parse_retry_after(value: str, now: datetime | None) -> float | None:
         seconds = float(value)
     except ValueError:
         try:
-            when = parsedate_to_datetime(value)
-        except ValueError:
+            when = parsedate_to_datetime(value).astimezone(UTC)
+        except (ValueError, OverflowError):
             return None
-        seconds = (when.astimezone(UTC) - (now or datetime.now(UTC))).total_seconds()
+        seconds = (when - (now or datetime.now(UTC))).total_seconds()
     return min(max(seconds, 0.0), 86_400.0) if seconds == seconds else None
 
 
@@ -210,7 +219,10 @@ def _message(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "(the exception could not be shown as text)"
-    return clean(text or type(error).__name__)[:MAX_MESSAGE]
+    kind = type(error)
+    # The text of a built-in exception often says little without its name: KeyError('missing') is just 'missing'.
+    named = kind.__module__ == "builtins" and kind not in (Exception, RuntimeError)
+    return clean(f"{kind.__name__}: {text}" if named and text else text or kind.__name__)[:MAX_MESSAGE]
 
 
 def _stack(error: BaseException) -> str:

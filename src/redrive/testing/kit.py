@@ -126,6 +126,12 @@ class TestKit:
         if matching:
             raise AssertionError(f"{len(matching)} × {_named(kind, payload)} was enqueued:\n{_listed(matching)}")
 
+    def assert_no_failures(self, kind: str | None = None) -> None:
+        """No task ended as failed, and none waits for another attempt after a failed one."""
+        failed = [task for task in self.enqueued(kind) if task.state is State.FAILED or _failing(task)]
+        if failed:
+            raise AssertionError(f"{len(failed)} × a task failed:\n{_listed(failed, _cause)}")
+
     def _find(self, query: Query) -> list[Task]:
         found = self._portal.call(_all(self.store, query))
         for task in found:
@@ -228,6 +234,17 @@ def _named(kind: str, payload: Mapping[str, Any]) -> str:
     return f"{kind} with {fields}" if fields else kind
 
 
-def _listed(tasks: list[Task]) -> str:
-    lines = [f"  {task.kind} {json.dumps(task.payload, ensure_ascii=False)} ({task.state})" for task in tasks[:SHOWN]]
+def _failing(task: Task) -> bool:
+    return task.state is State.DELAYED and task.error_code is not None
+
+
+def _cause(task: Task) -> str:
+    return f"\n    attempt {task.attempt_count} of {task.max_attempts}: {task.error_code}: {task.error_message}"
+
+
+def _listed(tasks: list[Task], more: Callable[[Task], str] = lambda _: "") -> str:
+    lines = [
+        f"  {task.kind} {json.dumps(task.payload, ensure_ascii=False)} ({task.state}){more(task)}"
+        for task in tasks[:SHOWN]
+    ]
     return "\n".join([*lines, f"  … and {len(tasks) - SHOWN} more"] if len(tasks) > SHOWN else lines)

@@ -66,8 +66,8 @@ class LeaseKeeper:
                 await asyncio.gather(self._renewing, return_exceptions=True)
 
     def _enforce(self, now: float) -> None:
-        for run in list(self._worker.runs.values()):
-            if run.settled:
+        for run in (*self._worker.runs.values(), *self._worker.trailing.values()):
+            if run.settled and not run.trailing:
                 continue
             if run.stop is None:
                 if run.deadline is not None and now >= run.deadline:
@@ -122,7 +122,7 @@ class LeaseKeeper:
 
     def _next_look(self, now: float) -> float:
         soonest = now + LOOK_AT_LEAST_EVERY
-        for run in self._worker.runs.values():
+        for run in (*self._worker.runs.values(), *self._worker.trailing.values()):
             if run.deadline is not None and run.stop is None and run.deadline < soonest:
                 soonest = run.deadline
         if self._grace_ends is not None:

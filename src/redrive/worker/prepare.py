@@ -15,14 +15,17 @@ from redrive.settings import Settings
 if TYPE_CHECKING:
     from redrive.worker.worker import Worker
 
+NOBODY = "default"  # the name of every App that was given none
+
 
 async def prepare(worker: Worker) -> None:
     """Waits for the store if it has to: a worker started before its database is not a mistake."""
-    controls: list[Control] = [*limits(worker.registry, worker.settings)]
     while not worker.stopping:
         try:
             await worker.store.open()
-            await worker.store.apply(Commit(controls=[*controls, await _schedules(worker)]))
+            controls: list[Control] = [*await _limits(worker), *await _schedules(worker)]
+            if controls:
+                await worker.store.apply(Commit(controls=controls))
             worker.outage.over()
             return
         except StoreUnavailable as error:
@@ -31,14 +34,28 @@ async def prepare(worker: Worker) -> None:
             await asyncio.sleep(worker.outage.begin(error))
 
 
-async def _schedules(worker: Worker) -> Declare:
-    """First runs are planned from the store's clock; a schedule that the store knows keeps the run planned there."""
+async def _schedules(worker: Worker) -> list[Declare]:
+    """First runs are planned from the store's clock; a schedule that the store knows keeps the run planned there.
+
+    An application that has none any more takes back its last ones, but only under a name of its own: whatever else
+    shares the name "default" (a worker without an application, a second script) has schedules to lose.
+    """
     if not worker.schedules:
-        return Declare(worker.owner, ())
+        return [] if worker.owner == NOBODY else [Declare(worker.owner, ())]
     now, _ = await worker.store.due_schedules()
-    return Declare(
-        worker.owner, tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in worker.schedules)
-    )
+    planned = tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in worker.schedules)
+    return [Declare(worker.owner, planned)]
+
+
+async def _limits(worker: Worker) -> list[Limit]:
+    """What configuration limits now, and the end of what it limited before. An operator's limit stays."""
+    wanted = limits(worker.registry, worker.settings)
+    settings = worker.settings
+    ours = {*worker.registry.handlers, *settings.kind_concurrency, *settings.kind_rate_limit_ms}
+    unlimited = ours - {limit.kind for limit in wanted}
+    rows = (await worker.store.overview()).limits
+    lifted = [row for row in rows if row.kind in unlimited and row.actor is None and (row.concurrency or row.rate_ms)]
+    return [*wanted, *(Limit(row.kind) for row in lifted)]
 
 
 def limits(registry: Registry, settings: Settings) -> list[Limit]:

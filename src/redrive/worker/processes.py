@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copyreg
 import importlib
+import logging
 import multiprocessing
 import os
 import pickle
@@ -20,9 +22,10 @@ from uuid import UUID
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.handlers.context import Context
+from redrive.handlers.context import logger as task_logger
 from redrive.handlers.registry import Handler
 from redrive.kernel.failure import failure_of
-from redrive.kernel.outcome import Failed, Verdict
+from redrive.kernel.outcome import Cancel, Fail, Failed, Retry, Snooze, Verdict
 from redrive.kernel.task import Claimed
 
 
@@ -45,6 +48,7 @@ class Job:
     task: Claimed
     arguments: dict[str, Any]
     worker_id: str
+    log_level: int = logging.INFO
 
 
 class ProcessPool:
@@ -56,17 +60,22 @@ class ProcessPool:
         self._idle: list[_Child] = []
         self._on_progress = on_progress
 
-    async def run(self, handler: Handler, task: Claimed, arguments: dict[str, Any], worker_id: str) -> Any:
-        """Run one attempt; cancelling this coroutine kills the child."""
+    async def run(
+        self, handler: Handler, task: Claimed, arguments: dict[str, Any], worker_id: str,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> Any:  # fmt: skip
+        """Run one attempt; cancelling this coroutine kills the child. ``on_start``: the handler is about to be called,
+        its process has started and has imported it."""
         module, name = _address(handler)
         child = self._idle.pop() if self._idle else await asyncio.to_thread(self._spawn)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        job = Job(module, name, task, arguments, worker_id)
+        job = Job(module, name, task, arguments, worker_id, task_logger.getEffectiveLevel())
         # In a thread, the sending too: a large payload fills the pipe until the child has started and reads.
         threading.Thread(
-            target=self._talk, args=(child, job, loop, answer), name=f"redrive-process-{child.process.pid}", daemon=True
-        ).start()
+            target=self._talk, args=(child, job, loop, answer, on_start), name=f"redrive-process-{child.process.pid}",
+            daemon=True,
+        ).start()  # fmt: skip
         try:
             outcome = await answer
         except asyncio.CancelledError:
@@ -97,7 +106,10 @@ class ProcessPool:
         theirs.close()
         return _Child(process, ours)
 
-    def _talk(self, child: _Child, job: Job, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
+    def _talk(
+        self, child: _Child, job: Job, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any],
+        on_start: Callable[[], None],
+    ) -> None:  # fmt: skip
         def post(call: Callable[..., Any], *args: Any) -> None:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(call, *args)
@@ -108,13 +120,26 @@ class ProcessPool:
 
         try:
             child.pipe.send(job)
-            while (message := child.pipe.recv())[0] == "progress":
-                post(self._on_progress, *message[1])
+            while (message := child.pipe.recv())[0] != "done":
+                match message:
+                    case "progress", (task_id, progress):
+                        post(self._on_progress, task_id, progress)
+                    case "log", fields:
+                        _log(fields)
+                    case "started", _:
+                        post(on_start)
             post(finish, message[1], None)
         except (EOFError, OSError):
             post(finish, None, ProcessDied())
         except Exception as error:  # pickling runs the application's code: it may raise anything
             post(finish, None, error)
+
+
+def _log(fields: dict[str, Any]) -> None:
+    """A record of the child, said here, where logging is set up."""
+    record = logging.makeLogRecord(fields)
+    if task_logger.isEnabledFor(record.levelno):
+        task_logger.handle(record)
 
 
 def _kill(child: _Child) -> None:
@@ -140,17 +165,63 @@ def _address(handler: Handler) -> tuple[str, str]:
     return function.__module__, function.__qualname__
 
 
+def _remake(kind: type[Verdict], args: tuple[Any, ...], values: dict[str, Any]) -> Verdict:
+    verdict = kind.__new__(kind, *args)
+    vars(verdict).update(values)
+    return verdict
+
+
+# An exception is unpickled by calling its class with its text, which is not what these take.
+for _kind in (Snooze, Retry, Fail, Cancel):
+    copyreg.pickle(_kind, lambda said: (_remake, (type(said), said.args, vars(said))))
+
+
 # -- in the child ---------------------------------------------------------------------------------------------------
+
+
+class _Line:
+    """The pipe to the worker, for all threads of the child."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def send(self, what: str, value: Any) -> None:
+        with self._lock:
+            self._pipe.send((what, value))
+
+
+class _Forward(logging.Handler):
+    """Sends what ``ctx.log`` says to the worker: nobody has set up logging in a child."""
+
+    def __init__(self, line: _Line) -> None:
+        super().__init__()
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            fields = {name: _plain(value) for name, value in vars(record).items()}
+            fields |= {"msg": record.getMessage(), "args": None, "exc_info": None}
+            if record.exc_info:
+                fields["exc_text"] = logging.Formatter().formatException(record.exc_info)
+            self._line.send("log", fields)
+        except Exception:
+            self.handleError(record)
+
+
+def _plain(value: Any) -> Any:
+    """Something that travels: types of the application's own may not."""
+    return value if value is None or type(value) in (bool, int, float, str) else str(value)
 
 
 class _ChildRuntime:
     """The handler's side of ``ctx`` in a child: progress goes up the pipe."""
 
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
+    def __init__(self, line: _Line) -> None:
+        self._line = line
 
     def note_progress(self, task_id: UUID, progress: str) -> None:
-        self._pipe.send(("progress", (task_id, progress)))
+        self._line.send("progress", (task_id, progress))
 
     def transaction(self, *_: Any) -> NoReturn:
         raise RedriveError("ctx.transaction() is not available in a process-isolated handler")
@@ -167,13 +238,16 @@ def serve(pipe: Connection) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     threading.Thread(target=_follow_parent, name="redrive-parent", daemon=True).start()
+    line = _Line(pipe)
+    task_logger.addHandler(_Forward(line))
+    task_logger.propagate = False
     while True:
         try:
             job = pipe.recv()
         except (EOFError, OSError):
             os._exit(0)
         try:
-            pipe.send(("done", _run(job, pipe)))
+            line.send("done", _run(job, line))
         except (BrokenPipeError, OSError):
             os._exit(0)
 
@@ -186,10 +260,12 @@ def _follow_parent() -> None:
         os._exit(1)
 
 
-def _run(job: Job, pipe: Connection) -> Any:
+def _run(job: Job, line: _Line) -> Any:
     try:
         function = _resolve(job.module, job.name)
-        context = Context(job.task, _ChildRuntime(pipe), job.worker_id)
+        task_logger.setLevel(job.log_level)
+        context = Context(job.task, _ChildRuntime(line), job.worker_id)
+        line.send("started", None)
         value = function(context, **job.arguments)
         if asyncio.iscoroutine(value):
             value = asyncio.run(value)

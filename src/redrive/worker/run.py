@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from redrive.errors import ErrorCode, InvalidInput, PayloadInvalid, RedriveError
 from redrive.handlers.bulk import Batch, Item, answers
 from redrive.handlers.context import Context
 from redrive.handlers.registry import Handler, Isolation
-from redrive.kernel.failure import FailureType, failure, failure_of
+from redrive.kernel.failure import FailureType, clean, failure, failure_of
 from redrive.kernel.outcome import Cancel, Completed, Failed, Outcome, Released, Verdict
 from redrive.kernel.payload import encode
 from redrive.kernel.task import Claimed
 from redrive.worker.processes import ProcessDied, ProcessPool
 from redrive.worker.threads import ThreadPool
 
+START_LIMIT = 60.0
+
 
 class Run:
     """One leased task in this worker's hands, from claim to settle."""
 
     __slots__ = ("abandoned", "again", "committing", "context", "deadline", "future", "handler", "mates", "progress",
-                 "renewed_at", "settled", "slot", "started", "stop", "stopped_at", "task", "timeout")  # fmt: skip
+                 "renewed_at", "settled", "slot", "started", "starting", "stop", "stopped_at", "task", "timeout",
+                 "trailing", "transaction")  # fmt: skip
 
     def __init__(self, task: Claimed, handler: Handler | None, context: Context, timeout: float | None) -> None:
         now = time.monotonic()
@@ -32,7 +36,11 @@ class Run:
         self.timeout = timeout
         self.started = now
         self.renewed_at = now
+        # A process has to start and import the application first: that is not the handler's time.
+        self.starting = handler is not None and handler.isolation is Isolation.PROCESS
         self.deadline = now + timeout if timeout else None
+        if self.starting:
+            self.deadline = now + START_LIMIT
         self.future: asyncio.Future[Any] | None = None
         self.mates: list[Run] = [self]
         self.progress: str | None = None
@@ -43,14 +51,30 @@ class Run:
         self.abandoned = False
         self.committing = False
         self.again = False
+        # Its own transaction has completed the task, and the handler goes on.
+        self.trailing = False
+        self.transaction: Any = None
 
     @property
     def ms(self) -> float:
         return (time.monotonic() - self.started) * 1000
 
+    def begin(self) -> None:
+        """The handler's process has begun the job: its time runs from now."""
+        if self.starting:
+            self.starting = False
+            self.deadline = time.monotonic() + self.timeout if self.timeout else None
+
+    def break_transaction(self) -> None:
+        """Roll back what the handler has open, without it: it would hold its locks, and on SQLite everybody up, for
+        as long as it hangs. What it still does with it is refused."""
+        opened, self.transaction = self.transaction, None
+        if opened is not None:
+            (getattr(opened, "abandon", None) or opened.terminate)()
+
     def ask_to_stop(self, why: str) -> None:
         """Tell the handler to stop: sets ``ctx.cancelled``, cancels what can be. The first reason stays."""
-        if self.stop is not None or self.settled:
+        if self.stop is not None or (self.settled and not self.trailing):
             return
         self.stop = why
         self.stopped_at = time.monotonic()
@@ -65,10 +89,13 @@ class Run:
 class Runner:
     """Runs attempts where their handler belongs."""
 
-    def __init__(self, threads: ThreadPool, processes: ProcessPool, worker_id: str) -> None:
+    def __init__(
+        self, threads: ThreadPool, processes: ProcessPool, worker_id: str, on_start: Callable[[Run], None]
+    ) -> None:
         self._threads = threads
         self._processes = processes
         self._worker_id = worker_id
+        self._on_start = on_start
 
     async def run(self, run: Run) -> Outcome:
         """The whole attempt as a value. Never raises, except when the worker itself is being torn down."""
@@ -120,7 +147,7 @@ class Runner:
             return await handler.function(run.context, **arguments)
         if handler.isolation is Isolation.THREAD:
             return await self._threads.submit(lambda: handler.function(run.context, **arguments))
-        return await self._processes.run(handler, run.task, arguments, self._worker_id)
+        return await self._processes.run(handler, run.task, arguments, self._worker_id, lambda: self._on_start(run))
 
     async def _call_bulk(self, handler: Handler, batch: Batch) -> Any:
         if handler.isolation is Isolation.LOOP:
@@ -152,15 +179,27 @@ def outcome_of(value: Any, handler: Handler) -> Outcome:
     try:
         return Completed(encode(value, "the handler's result"))
     except PayloadInvalid as error:
-        # The work is done: retrying it for a result that cannot be stored would do it twice.
-        return Completed(encode({"error": "RESULT_NOT_STORED", "message": error.message[:500]}))
+        message = error.message
+    except Exception as error:  # a container of the application's own that cannot be read
+        message = f"reading the handler's result raised {type(error).__name__}"
+    # The work is done: retrying it for a result that cannot be stored would do it twice.
+    return Completed(encode({"error": "RESULT_NOT_STORED", "message": clean(message)[:500]}))
+
+
+def unforeseen(run: Run, error: BaseException | None) -> Outcome:
+    """The attempt broke where nothing was expected to. Says no more of the error than cannot break again."""
+    what = "it was cancelled" if error is None else f"{type(error).__name__} was raised"
+    message = f"the attempt ended without an outcome: {what} outside the handler"
+    return Failed(failure(ErrorCode.EXECUTION_FAILED, "no_outcome", message, where=run.task.kind))
 
 
 def stopped(run: Run) -> Outcome:
     """What a stopped attempt becomes, by the reason it was stopped for."""
     match run.stop:
         case "timeout":
-            message = f"the handler did not finish within its timeout of {run.timeout:g} s"
+            message = f"the handler did not finish within its timeout of {run.timeout or 0:g} s"
+            if run.starting:
+                message = f"the handler's process did not start within {START_LIMIT:g} s"
             return Failed(
                 failure(ErrorCode.EXECUTION_FAILED, "timeout", message, type=FailureType.TIMEOUT, where=run.task.kind)
             )

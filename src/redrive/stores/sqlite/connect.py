@@ -31,7 +31,10 @@ pragma cache_size = -65536;
 def connect(location: Location) -> sqlite3.Connection:
     """A connection that never waits inside SQLite: waiting is ours (``patiently``)."""
     _check(location)
-    connection = sqlite3.connect(location.path, timeout=0, isolation_level=None, cached_statements=512)
+    # Not bound to this thread: a forked child closes what it inherits from a thread that it does not have.
+    connection = sqlite3.connect(
+        location.path, timeout=0, isolation_level=None, cached_statements=512, check_same_thread=False
+    )
     try:
         patiently(lambda: _prepare(connection, location))
     except BaseException:

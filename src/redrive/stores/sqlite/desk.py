@@ -187,8 +187,8 @@ def _drop_inherited() -> None:
             connection = _inherited.pop()
             if connection.in_transaction:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-            # Closed by the last reference: close() itself is for the thread that opened it.
-            del connection
+            else:
+                connection.close()
 
 
 if hasattr(os, "register_at_fork"):

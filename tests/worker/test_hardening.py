@@ -1,0 +1,434 @@
+"""What must not leave a task, a slot or the store behind: broken outcomes, cancelled workers, hanging handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from redrive import App, Batch, Context, Snooze, State
+from redrive.errors import LeaseLost, StoreUnavailable
+from redrive.kernel.outcome import Verdict
+from redrive.kernel.store import Want
+from redrive.settings import Options
+from redrive.stores.postgres import pool as postgres_pool
+from redrive.worker import worker as worker_module
+from redrive.worker.worker import Worker
+
+from . import process_handlers
+from .conftest import MakeApp, drain, ended, until, working
+
+pytestmark = pytest.mark.anyio
+
+
+class _Response:
+    status_code = 503
+    headers = {"Retry-After": "Fri, 31 Dec 9999 23:59:59 -1200"}  # noqa: RUF012
+
+
+class _Http(Exception):
+    response = _Response()
+
+
+class _Lazy(Exception):
+    @property
+    def response(self) -> None:
+        raise RuntimeError("no response was received")
+
+
+class _Unreadable(dict[str, int]):
+    def items(self) -> Any:
+        raise KeyError("lazy")
+
+
+class _OddSequence(list[int]):
+    def __len__(self) -> int:
+        raise LookupError("no length")
+
+
+# -- every attempt ends in an outcome --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [_Http, _Lazy])
+async def test_an_exception_that_cannot_be_looked_at_fails_the_attempt(app: App, error: type[Exception]) -> None:
+    @app.task("T", max_attempts=1)
+    async def t(ctx: Context) -> None:
+        raise error("x")
+
+    task = await app.enqueue("T")
+    async with working(app):
+        failed = await ended(app, task.id)
+    assert (failed.state, failed.error_code) == (State.FAILED, "TASK_EXECUTION_FAILED")
+
+
+async def test_a_result_that_cannot_be_read_completes(app: App) -> None:
+    @app.task("T")
+    async def t(ctx: Context) -> dict[str, int]:
+        return _Unreadable(a=1)
+
+    task = await app.enqueue("T")
+    async with working(app):
+        done = await ended(app, task.id)
+    assert done.state is State.COMPLETED
+    assert done.result["error"] == "RESULT_NOT_STORED"
+
+
+@pytest.mark.parametrize("answer", [Verdict("mine"), Snooze(1, state=_Unreadable(a=1))])
+async def test_a_verdict_that_means_nothing_fails_the_attempt(app: App, answer: Verdict) -> None:
+    @app.task("T", max_attempts=1)
+    async def t(ctx: Context) -> Any:
+        return answer
+
+    task = await app.enqueue("T")
+    async with working(app):
+        failed = await ended(app, task.id)
+    assert (failed.state, failed.error_reason) == (State.FAILED, "no_outcome")
+
+
+async def test_a_bulk_answer_that_cannot_be_read_fails_its_tasks(app: App) -> None:
+    @app.task("B", bulk=3, max_attempts=1)
+    async def b(batch: Batch) -> Any:
+        return _OddSequence([1, 2])
+
+    tasks = await app.enqueue_many([("B", None), ("B", None)])
+    async with working(app):
+        found = [await ended(app, task.id) for task in tasks]
+    assert [task.error_reason for task in found] == ["no_outcome", "no_outcome"]
+
+
+# -- a cancelled run_worker() ----------------------------------------------------------------------------------------
+
+
+def _slow_answer(store: Any, when: str) -> asyncio.Event:
+    """Hold up the first cycle that settles something on its way, or the answer of the first that claims."""
+    seen, original = asyncio.Event(), store.cycle
+
+    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+        if seen.is_set():
+            return await original(settlements, want, again=again)
+        if settlements and when == "settle":
+            seen.set()
+            await asyncio.sleep(0.4)
+        answer = await original(settlements, want, again=again)
+        if answer.claimed and when == "claim":
+            seen.set()
+            await asyncio.sleep(0.4)
+        return answer
+
+    store.cycle = cycle
+    return seen
+
+
+@pytest.mark.parametrize("when", ["settle", "claim"])
+async def test_cancelling_the_worker_leaves_nothing_running(app: App, when: str) -> None:
+    ran = []
+
+    @app.task("T")
+    async def t(ctx: Context) -> None:
+        ran.append(ctx.task_id)
+
+    store: Any = await app.store()
+    seen = _slow_answer(store, when)
+    task = await app.enqueue("T")
+    running = asyncio.create_task(app.run_worker(Options()))
+    await seen.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    found = await app.get(task.id)
+    assert found is not None
+    expected = (State.COMPLETED, 1, 1) if when == "settle" else (State.QUEUED, 0, 0)
+    assert (found.state, found.attempt_count, len(ran)) == expected
+
+
+async def test_a_settle_that_the_store_did_not_take_is_tried_again_after_the_cancellation(app: App) -> None:
+    @app.task("T")
+    async def t(ctx: Context) -> None: ...
+
+    store: Any = await app.store()
+    original, seen, failures = store.cycle, asyncio.Event(), 3
+
+    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+        nonlocal failures
+        if settlements and failures:
+            failures -= 1
+            seen.set()
+            await asyncio.sleep(0.05)
+            raise StoreUnavailable("down")
+        return await original(settlements, want, again=again)
+
+    store.cycle = cycle
+    task = await app.enqueue("T")
+    running = asyncio.create_task(app.run_worker(Options()))
+    await seen.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    found = await app.get(task.id)
+    assert found is not None and found.state is State.COMPLETED
+
+
+async def test_a_claim_whose_caller_was_cancelled_is_given_back(app: App, url: str) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("SQLite has no wire between the claim and its answer")
+    app.declare("T")
+    task = await app.enqueue("T")
+    store: Any = await app.store()
+    original, committed = store._fetch, asyncio.Event()
+
+    async def unanswered(name: str, *args: Any) -> Any:
+        found = await original(name, *args)
+        committed.set()
+        await asyncio.sleep(60)
+        return found
+
+    store._fetch = unanswered
+    claim = asyncio.create_task(store.cycle([], Want("w", ("default",), 1, 60)))
+    await committed.wait()
+    claim.cancel()
+    await asyncio.gather(claim, return_exceptions=True)
+    store._fetch = original
+    claimed = await app.get(task.id)
+    assert claimed is not None and claimed.state is State.RUNNING
+    await store.cycle([], None)
+    found = await app.get(task.id)
+    assert found is not None and (found.state, found.attempt_count) == (State.QUEUED, 0)
+
+
+# -- handlers' transactions ------------------------------------------------------------------------------------------
+
+
+async def test_many_handlers_enqueue_from_inside_their_transactions(make_app: MakeApp, url: str) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("on SQLite transactions exclude each other, and say so")
+    app = make_app(lease_ms=3000)
+    together = asyncio.Barrier(8)
+
+    @app.task("T")
+    async def t(ctx: Context) -> None:
+        async with ctx.transaction() as tx:
+            await tx.execute("select 1")
+            await together.wait()
+            await app.enqueue("CHILD")
+
+    @app.task("CHILD", queue="other")
+    async def child(ctx: Context) -> None: ...
+
+    tasks = await app.enqueue_many([("T", None)] * 8)
+    async with working(app, concurrency=10, queues=("default",)) as worker:
+        found = [await ended(app, task.id) for task in tasks]
+    assert {(task.state, task.attempt_count) for task in found} == {(State.COMPLETED, 1)}
+    assert worker.health.lost == 0
+
+
+async def test_a_handler_does_not_wait_for_a_connection_for_ever(
+    app: App, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("one connection, one queue")
+    monkeypatch.setattr(postgres_pool, "LEND_TIMEOUT", 0.2)
+    store: Any = await app.store()
+    store.pool._lendable, store.pool._lent = 1, asyncio.Semaphore(1)
+    async with store.pool.transaction(lent=True):
+        with pytest.raises(StoreUnavailable, match="connections for handlers' transactions"):
+            async with store.pool.transaction(lent=True):
+                pass
+
+
+async def test_enqueueing_from_a_thread_inside_its_transaction_does_not_wait_for_itself(app: App, url: str) -> None:
+    @app.task("T", max_attempts=1)
+    def t(ctx: Context) -> None:
+        with ctx.transaction():
+            app.sync.enqueue("OTHER")
+
+    app.declare("OTHER", queue="other")
+    task = await app.enqueue("T")
+    async with working(app, queues=("default",)):
+        found = await ended(app, task.id)
+    if url.startswith("sqlite"):
+        assert found.state is State.FAILED
+        assert "inside one of its own transactions" in (found.error_message or "")
+    else:
+        assert found.state is State.COMPLETED
+
+
+async def test_a_thread_that_hangs_in_its_transaction_does_not_hold_up_the_store(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE", 0.3)
+    app = make_app()
+    release, said = threading.Event(), []
+    opened: list[Any] = []
+
+    @app.task("T", timeout=0.3, max_attempts=1)
+    def t(ctx: Context) -> None:
+        try:
+            with ctx.transaction() as tx:
+                opened.append(tx)
+                release.wait(60)
+                tx.execute("select 1")
+        except Exception as error:
+            said.append(error)
+            raise
+
+    task = await app.enqueue("T")
+    try:
+        async with working(app) as worker:
+            failed = await ended(app, task.id)
+            assert (failed.state, failed.error_reason) == (State.FAILED, "timeout")
+            app.declare("OTHER", queue="other")
+            await asyncio.wait_for(app.enqueue("OTHER"), 5)
+            if hasattr(opened[0].transaction, "is_closed"):
+                assert opened[0].transaction.is_closed()
+            release.set()
+            await until(lambda: _is(said))
+            await until(lambda: _is(worker.health.late))
+    finally:
+        release.set()
+    assert worker.health.abandoned == 1
+
+
+async def _is(value: Any) -> Any:
+    return value
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_handler_that_hangs_behind_its_transaction_does_not_keep_its_slot(
+    app: App, monkeypatch: pytest.MonkeyPatch, threaded: bool
+) -> None:
+    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE", 0.3)
+    release = threading.Event()
+
+    async def hang(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+        await asyncio.sleep(3600)
+
+    def hang_in_a_thread(ctx: Context) -> None:
+        with ctx.transaction():
+            pass
+        release.wait(60)
+
+    app.task("T", timeout=0.3)(hang_in_a_thread if threaded else hang)
+
+    @app.task("O")
+    async def o(ctx: Context) -> None: ...
+
+    first = await app.enqueue("T")
+    try:
+        async with working(app, concurrency=1) as worker:
+            assert (await ended(app, first.id)).state is State.COMPLETED
+            second = await app.enqueue("O")
+            assert (await ended(app, second.id)).state is State.COMPLETED
+            assert worker.health.abandoned == (1 if threaded else 0)
+            assert worker.health.late == (0 if threaded else 1)
+            assert not worker.trailing
+    finally:
+        release.set()
+
+
+async def test_a_second_transaction_of_a_completed_task_is_refused(app: App) -> None:
+    raised = []
+
+    @app.task("T")
+    async def t(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+        try:
+            async with ctx.transaction():
+                pass
+        except LeaseLost as error:
+            raised.append(error)
+
+    await app.enqueue("T")
+    await drain(app)
+    assert len(raised) == 1
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_start_of_a_process_is_not_the_handlers_time(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "redrive.task")
+    app.task("QUICK", isolation="process", timeout=1, max_attempts=1)(process_handlers.quick)
+    app.task("ENDLESS", isolation="process", timeout=1, max_attempts=1)(process_handlers.endless)
+    app.task("DECLINE", isolation="process")(process_handlers.decline)
+    app.task("POLL", isolation="process")(process_handlers.poll)
+    kinds = ("QUICK", "ENDLESS", "DECLINE", "POLL")
+    tasks = await app.enqueue_many([(kind, None) for kind in kinds])
+    async with working(app):
+        quick, endless, decline, poll = [await ended(app, task.id) for task in tasks]
+    assert (quick.state, quick.result) == (State.COMPLETED, "done")
+    assert (endless.state, endless.error_reason) == (State.FAILED, "timeout")
+    assert (decline.error_code, decline.attempt_count) == ("CARD_DECLINED", 1)
+    assert (poll.state, poll.result) == (State.COMPLETED, "2")
+    [record] = [record for record in caplog.records if record.name == "redrive.task"]
+    assert (record.getMessage(), record.levelname) == ("halfway 50", "INFO")
+    assert vars(record)["task_id"] == str(quick.id)
+
+
+# -- the end of a worker ---------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_found_nothing_left_is_marked_as_stopped(app: App) -> None:
+    worker = await drain(app)
+    rows = (await (await app.store()).overview()).workers
+    assert [(row.id, row.stopping) for row in rows] in ([], [(worker.id, True)])
+    assert worker.stopping
+
+
+async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "LAST_SETTLE_PATIENCE", 0.5)
+    app, done = make_app(grace_ms=3000), []
+
+    @app.task("T")
+    async def t(ctx: Context) -> None:
+        await asyncio.sleep(1)
+        done.append(1)
+
+    await app.enqueue("T")
+    store: Any = await app.store()
+    worker: Worker = app.worker(store, Options(concurrency=2))
+    running = asyncio.create_task(worker.run())
+    await until(lambda: _is(worker.runs))
+
+    async def down(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("down")
+
+    originals = store.cycle, store.tick, store.renew
+    store.cycle = store.tick = store.renew = down
+    worker.outage.begin(StoreUnavailable("down"))
+    worker.outage._since = time.monotonic() - 60
+    worker.stop()
+    await until(lambda: _is(done))
+    assert not running.done()
+    store.cycle, store.tick, store.renew = originals
+    await asyncio.wait_for(running, 20)
+    assert worker.health.completed == 1
+
+
+async def test_a_lease_counts_from_before_the_claim_was_sent(app: App) -> None:
+    renewed = []
+
+    @app.task("T")
+    async def t(ctx: Context) -> None:
+        renewed.append(worker.runs[ctx.task_id].renewed_at)
+
+    store: Any = await app.store()
+    original, asked = store.cycle, []
+
+    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+        began = time.monotonic()
+        answer = await original(settlements, want, again=again)
+        await asyncio.sleep(0.1)
+        if answer.claimed:
+            asked.append(began)
+        return answer
+
+    store.cycle = cycle
+    await app.enqueue("T")
+    worker = app.worker(store, Options(stop_when_empty=True))
+    await worker.run()
+    assert renewed[0] <= asked[0]
