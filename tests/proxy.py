@@ -87,6 +87,11 @@ class Proxy:
     def connections(self) -> int:
         return len(self._links)
 
+    @property
+    def swallowing(self) -> bool:
+        """``swallow_answers`` has met its statement."""
+        return any(link.deaf for link in list(self._links))
+
     def cut(self) -> int:
         """Reset every connection now open; new ones are still accepted. Answers how many there were."""
         return self._call(self._cut())

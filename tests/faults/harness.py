@@ -212,7 +212,7 @@ class World:
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("TASK_WORKER", "REDRIVE", "FAULT", "PG"))},
             "REDRIVE_URL": url, "REDRIVE_LOG": "json", "REDRIVE_APP": "tests.faults.fault_app:app",
-            "FAULT_DIR": str(directory),
+            "FAULT_DIR": str(directory), "FAULT_PARENT": str(os.getpid()),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "TASK_WORKER_LEASE_MS": "2000", "TASK_WORKER_INTERVAL_MS": "200", "TASK_WORKER_GRACE_MS": "2000",
         }  # fmt: skip

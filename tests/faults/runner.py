@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -67,11 +68,22 @@ def run_forked(given: dict[str, Any], environment: dict[str, str], log: str) -> 
     start(given)
 
 
+def _follow(pid: int) -> None:
+    """A test run that was killed leaves nobody to end its workers."""
+    while True:
+        time.sleep(1)
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            os._exit(1)
+
+
 def main() -> None:
     start(json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})
 
 
 def start(given: dict[str, Any]) -> None:
+    threading.Thread(target=_follow, args=(int(os.environ["FAULT_PARENT"]),), daemon=True).start()
     import pydantic_settings  # noqa: F401 (built before the clock is replaced: pydantic looks at datetime's identity)
 
     if given.get("skew"):

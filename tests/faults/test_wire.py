@@ -140,15 +140,19 @@ def test_a_silently_dead_listen_is_noticed(postgres: World, wire: tuple[Proxy, s
 async def test_a_transaction_on_a_dead_wire_is_given_up(
     postgres: World, wire: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rolling back is a question too: on a connection that does not answer, it would be asked for ever."""
+    """Neither the rollback nor the driver's attempt to cancel the statement, both without an answer, holds it up."""
     proxy, url = wire
     monkeypatch.setattr(pool, "COMMAND_TIMEOUT", 0.5)
     store = PostgresStore(url)
     note = Commit(audits=[Audit("ann", "NOTE")])
     await store.apply(note)
     proxy.swallow_answers(b"insert into redrive.audit")
+    asked = asyncio.create_task(store.apply(note))
+    while not proxy.swallowing:
+        await asyncio.sleep(0.01)
+    proxy.black_hole()  # also for the driver's attempt to cancel it
     with pytest.raises(StoreUnavailable):
-        await asyncio.wait_for(store.apply(note), 10)
+        await asyncio.wait_for(asked, 10)
     proxy.cut()
     proxy.restore()
     await store.apply(note)

@@ -107,8 +107,8 @@ class Pool:
 
     @asynccontextmanager
     async def transaction(self, *, lent: bool = False, **options: Any) -> AsyncIterator[Connection]:
-        """A connection inside a transaction. The driver's own block would roll back on a dead wire too, and wait for
-        an answer without end; here such a connection is dropped, which rolls back as well."""
+        """A connection inside a transaction. The driver's own block would ask a dead wire to roll back as well; here
+        such a connection is dropped, which rolls back too."""
         async with self.connection(lent=lent) as connection:
             transaction = connection.transaction(**options)
             await transaction.start()
