@@ -43,7 +43,7 @@ def breakable_server() -> Iterator[cluster.Cluster]:
     try:
         server = cluster.private_cluster(f"breakable-{uuid4().hex[:6]}", settings={"max_connections": "30"})
     except cluster.NoPostgres as error:
-        pytest.skip(str(error))
+        pytest.fail(str(error))
     yield server
     server.remove()
 
