@@ -16,7 +16,6 @@ from redrive.kernel.outcome import Verdict
 from redrive.kernel.store import Want
 from redrive.settings import Options
 from redrive.stores.postgres import pool as postgres_pool
-from redrive.worker import worker as worker_module
 from redrive.worker.worker import Worker
 
 from . import process_handlers
@@ -142,6 +141,33 @@ async def test_cancelling_the_worker_leaves_nothing_running(app: App, when: str)
     assert found is not None
     expected = (State.COMPLETED, 1, 1) if when == "settle" else (State.QUEUED, 0, 0)
     assert (found.state, found.attempt_count, len(ran)) == expected
+
+
+async def test_cancelling_between_an_answer_and_its_taking_in_gives_the_tasks_back(app: App) -> None:
+    """A busy worker sends its next call before it looks at what the last one claimed."""
+    ran: list[Any] = []
+
+    @app.task("T")
+    async def t(ctx: Context) -> None:
+        ran.append(ctx.task_id)
+
+    store: Any = await app.store()
+    original, claims = store.cycle, 0
+
+    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+        nonlocal claims
+        if claims == 1:  # the first claim is answered and nothing of it has begun
+            running.cancel()
+        claims += want is not None
+        return await original(settlements, want, again=again)
+
+    store.cycle = cycle
+    tasks = await app.enqueue_many([("T", {})] * 600)
+    running = asyncio.create_task(app.run_worker(Options(concurrency=400)))
+    await asyncio.gather(running, return_exceptions=True)
+    found = [await app.get(task.id) for task in tasks]
+    assert claims >= 2 and not ran
+    assert {(task.state, task.attempt_count) for task in found if task} == {(State.QUEUED, 0)}
 
 
 async def test_a_settle_that_the_store_did_not_take_is_tried_again_after_the_cancellation(app: App) -> None:
@@ -324,7 +350,7 @@ async def test_a_handler_that_hangs_behind_its_transaction_does_not_keep_its_slo
             assert (await ended(app, second.id)).state is State.COMPLETED
             assert worker.health.abandoned == (1 if threaded else 0)
             assert worker.health.late == (0 if threaded else 1)
-            assert not worker.trailing
+            assert not worker.attempts.trailing
     finally:
         release.set()
 
@@ -380,7 +406,7 @@ async def test_a_worker_that_found_nothing_left_is_marked_as_stopped(app: App) -
 
 
 async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "LAST_SETTLE_PATIENCE", 0.5)
+    monkeypatch.setattr("redrive.worker.settling.LAST_SETTLE_PATIENCE", 0.5)
     app, done = make_app(grace_ms=3000), []
 
     @app.task("T")

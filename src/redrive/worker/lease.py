@@ -66,7 +66,7 @@ class LeaseKeeper:
                 await asyncio.gather(self._renewing, return_exceptions=True)
 
     def _enforce(self, now: float) -> None:
-        for run in (*self._worker.runs.values(), *self._worker.trailing.values()):
+        for run in (*self._worker.runs.values(), *self._worker.attempts.trailing.values()):
             if run.settled and not run.trailing:
                 continue
             if run.stop is None:
@@ -75,7 +75,7 @@ class LeaseKeeper:
                 elif self._grace_ends is not None and now >= self._grace_ends:
                     run.ask_to_stop("shutdown")
             elif now - run.stopped_at >= STOP_GRACE:
-                self._worker.abandon(run)
+                self._worker.attempts.abandon(run)
 
     async def _renew(self, now: float) -> None:
         heartbeat = self._worker.settings.heartbeat
@@ -102,7 +102,7 @@ class LeaseKeeper:
         self._worker.outage.over("lease")
         for task_id, run in runs.items():
             if task_id in lost:
-                self._worker.lose(run)
+                self._worker.attempts.lose(run)
             else:
                 run.renewed_at = now
 
@@ -122,7 +122,7 @@ class LeaseKeeper:
 
     def _next_look(self, now: float) -> float:
         soonest = now + LOOK_AT_LEAST_EVERY
-        for run in (*self._worker.runs.values(), *self._worker.trailing.values()):
+        for run in (*self._worker.runs.values(), *self._worker.attempts.trailing.values()):
             if run.deadline is not None and run.stop is None and run.deadline < soonest:
                 soonest = run.deadline
         if self._grace_ends is not None:

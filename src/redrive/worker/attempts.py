@@ -1,0 +1,296 @@
+"""From claimed tasks to outcomes: what this worker holds, in how many slots, and how each attempt ends.
+
+Nothing here decides about states: an outcome goes through ``machine.settle`` and on to ``settling``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from redrive.errors import LeaseLost, RedriveError, StoreUnavailable, StoreUnusable
+from redrive.handlers.context import Context
+from redrive.handlers.registry import Handler
+from redrive.kernel.machine import Held, Policy, Transition, settle
+from redrive.kernel.outcome import Completed, Fail, Outcome
+from redrive.kernel.store import Want
+from redrive.kernel.task import Claimed
+from redrive.worker.processes import ProcessPool
+from redrive.worker.run import Run, Runner, outcome_of, stopped, unforeseen
+from redrive.worker.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from redrive.worker.worker import Worker
+
+
+class Attempts:
+    """Every leased task in this worker's hands, and the coroutine that runs it."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.runs: dict[UUID, Run] = {}
+        # Completed by their own transaction, with a handler that has not ended yet.
+        self.trailing: dict[UUID, Run] = {}
+        self.slots = worker.options.concurrency
+        self.claimed = 0
+        self._strays: list[asyncio.Future[Any]] = []
+        self._threads = ThreadPool()
+        self._processes = ProcessPool(self.note_progress)
+        self._runner = Runner(self._threads, self._processes, worker.id, self._process_began)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._worker.loop
+
+    # -- beginning -------------------------------------------------------------------------------------------------
+
+    def reserve(self, count: int) -> None:
+        """Slots for tasks that were claimed and are about to be started."""
+        self.claimed += count
+        self.slots -= count
+
+    async def start(self, tasks: list[Claimed], asked: float) -> None:
+        groups: dict[str, list[Run]] = {}
+        for task in tasks:
+            run = self.hold(task, asked)
+            if run.handler is not None and run.handler.bulk:
+                groups.setdefault(task.kind, []).append(run)
+            else:
+                run.future = self._launch(self._attempt(run), [run])
+        for runs in groups.values():
+            await self._start_bulk(runs)
+
+    async def _start_bulk(self, runs: list[Run]) -> None:
+        """One slot, one call: fill it up to the handler's size with more of the same kind."""
+        handler = runs[0].handler
+        assert handler is not None and handler.bulk is not None
+        missing = -len(runs) % handler.bulk
+        if missing and not self._worker.options.once:
+            runs += await self._more(handler.kind, missing)
+        chunks = [runs[i : i + handler.bulk] for i in range(0, len(runs), handler.bulk)]
+        # The claim took a slot for each task; a call needs only one.
+        self.slots += sum(1 for run in runs if run.slot) - len(chunks)
+        for chunk in chunks:
+            future = self._launch(self._attempt_bulk(chunk), chunk)
+            for run in chunk:
+                run.slot = run is chunk[0]
+                run.mates = chunk
+                run.future = future
+
+    async def _more(self, kind: str, count: int) -> list[Run]:
+        worker = self._worker
+        want = Want(worker.id, worker.options.queues, count, worker.settings.lease, only=kind)
+        call = worker.settling.send([], want)
+        try:
+            found = await worker.settling.answer(call)
+        except (StoreUnavailable, StoreUnusable):
+            return []
+        worker.settling.taken(call)
+        self.claimed += len(found.claimed)
+        return [self.hold(task, call.asked, slot=False) for task in found.claimed]
+
+    def hold(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:
+        """Take a claimed task into this worker's hands. ``slot``: one was reserved for it."""
+        worker = self._worker
+        handler = worker.registry.handlers.get(task.kind)
+        run = Run(task, handler, Context(task, self, worker.id), self._timeout(task, handler))
+        # The store counts the lease from some moment after it was asked.
+        run.renewed_at = asked
+        run.slot = slot
+        self.runs[task.id] = run
+        worker.leases.watch(run)
+        worker.report.claimed(task)
+        return run
+
+    def _timeout(self, task: Claimed, handler: Handler | None) -> float | None:
+        if task.timeout is not None:
+            return task.timeout
+        if handler is not None and handler.timeout is not None:
+            return handler.timeout
+        options, settings = self._worker.options, self._worker.settings
+        default = settings.timeout_ms / 1000 if options.timeout is None else options.timeout
+        return default or None
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def _launch(self, attempt: Coroutine[Any, Any, None], runs: list[Run]) -> asyncio.Task[None]:
+        """Whatever becomes of the attempt, it ends in ``finish``: also when it is cancelled before its first step."""
+        task = self.loop.create_task(attempt)
+        task.add_done_callback(lambda done: self._ended(done, runs))
+        return task
+
+    def _ended(self, attempt: asyncio.Task[None], runs: list[Run]) -> None:
+        error = None if attempt.cancelled() else attempt.exception()
+        for run in runs:
+            if not run.settled:
+                self.finish(run, _broken(run, error))
+
+    async def _attempt(self, run: Run) -> None:
+        try:
+            outcome = await self._runner.run(run)
+        except BaseException as error:
+            outcome = _broken(run, error)
+        self.finish(run, outcome)
+
+    async def _attempt_bulk(self, runs: list[Run]) -> None:
+        try:
+            outcomes = await self._runner.run_bulk(runs)
+        except BaseException as error:
+            outcomes = [_broken(run, error) for run in runs]
+        for run, outcome in zip(runs, outcomes, strict=True):
+            self.finish(run, outcome)
+
+    def _process_began(self, run: Run) -> None:
+        run.begin()
+        self._worker.leases.watch(run)
+
+    def note_progress(self, task_id: UUID, progress: str) -> None:
+        run = self.runs.get(task_id)
+        if run is not None:
+            run.progress = progress
+
+    @asynccontextmanager
+    async def transaction(self, task_id: UUID, result: Callable[[], Any]) -> AsyncIterator[Any]:
+        """The handler's writes and the task's completion, in one commit."""
+        run = self._still_held(task_id)
+
+        def completion() -> Transition:
+            run.committing = True
+            handler = run.handler
+            outcome = outcome_of(result(), handler) if handler is not None else Completed()
+            return self.decide(run, outcome if isinstance(outcome, Completed) else Completed())
+
+        try:
+            async with self._worker.store.transaction(completion) as transaction:
+                self._still_held(task_id)  # it may have been given up while this waited for a connection
+                run.transaction = transaction
+                yield transaction
+        except BaseException:
+            # The commit may have landed without its answer: the next settle has to find out.
+            run.again, run.committing = run.committing, False
+            raise
+        finally:
+            run.transaction = None
+        if not run.settled:
+            run.settled = run.trailing = True
+            self.trailing[task_id] = run
+        self._worker.report.begin()
+        self._worker.settling.landed([(run, completion())], set())
+        self._worker.report.flush()
+
+    def _still_held(self, task_id: UUID) -> Run:
+        run = self.runs.get(task_id)
+        if run is None or run.settled or run.stop == "lost":
+            raise LeaseLost(
+                f"task {task_id} is no longer held by this attempt; no transaction can complete it",
+                hint="one transaction completes a task: do everything that belongs to it in one block",
+            )
+        return run
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    def finish(self, run: Run, outcome: Outcome) -> None:
+        """An attempt is over, one way or the other. Only the first answer counts."""
+        self._free_slot(run)
+        if run.settled:
+            self._left(run)
+            if run.abandoned or not isinstance(outcome, Completed):
+                self._worker.report.late(run, outcome)
+            return
+        run.settled = True
+        if run.stop == "lost":
+            self.runs.pop(run.task.id, None)
+            self._worker.wake()
+            return
+        self._worker.settling.add(run, self.decide(run, outcome))
+        self._worker.wake()
+
+    def decide(self, run: Run, outcome: Outcome) -> Transition:
+        """What the outcome means, by the state machine."""
+        worker, task = self._worker, run.task
+        policy = run.handler.policy if run.handler is not None else Policy(backoff=worker.settings.backoff)
+        tries = worker.options.tries
+        allowed = task.max_attempts if tries is None else min(task.max_attempts, tries)
+        held = Held(task.id, task.token, task.attempt, allowed, worker.id, run.ms)
+        decided: Transition | None
+        try:
+            decided = settle(held, outcome, policy, worker.rng())
+        except RedriveError as error:  # a snooze whose state cannot be stored
+            return settle(held, Fail(error.code, error.message), policy, 0.0)
+        except Exception as error:  # and one whose state cannot even be read
+            return settle(held, unforeseen(run, error), policy, 0.0)
+        if decided is None:  # a Verdict that is none of ours
+            return settle(held, unforeseen(run, TypeError()), policy, 0.0)
+        return decided
+
+    def lose(self, run: Run) -> None:
+        """The heartbeat found that somebody else has the task: stop, and say so; its outcome will not be asked for."""
+        if run.settled or run.committing or run.stop == "lost":
+            return
+        run.ask_to_stop("lost")
+        run.stop = "lost"
+        run.break_transaction()
+        self._worker.report.lost(run)
+
+    def abandon(self, run: Run) -> None:
+        """The handler does not stop. It is fenced off: settled without it, and whatever it still says is refused."""
+        run.abandoned = True
+        if run.future is not None:
+            self._strays.append(run.future)
+        run.break_transaction()
+        self._worker.report.abandoned(run)
+        if run.trailing:
+            self._free_slot(run)
+            self._left(run)
+        else:
+            self.finish(run, stopped(run))
+
+    async def stop_all(self, patience: float) -> None:
+        """Stop everything now; what does not end within ``patience`` seconds is fenced off."""
+        runs = [*self.runs.values(), *self.trailing.values()]
+        for run in runs:
+            run.ask_to_stop("shutdown")
+        futures = {run.future for run in runs if run.future is not None and not run.future.done()}
+        if futures:
+            await asyncio.wait(futures, timeout=patience)
+        for run in runs:
+            if run.future is None and not run.settled:  # claimed, and not begun
+                self.finish(run, stopped(run))
+            elif run.trailing or not run.settled:
+                self.abandon(run)
+
+    def give_back(self, tasks: list[Claimed], asked: float) -> None:
+        """Claimed for nothing: the worker is going down. No attempt is used."""
+        self.reserve(len(tasks))
+        for task in tasks:
+            run = self.hold(task, asked)
+            run.stop = "shutdown"
+            self.finish(run, stopped(run))
+
+    def close(self) -> None:
+        """``asyncio.run`` waits for every task at its end: one that swallows its cancellation would keep the process
+        alive for good. It was fenced off and reported; nobody waits for it."""
+        for stray in self._strays:
+            if isinstance(stray, asyncio.Task) and not stray.done():
+                asyncio._unregister_task(stray)
+                stray._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._threads.close()
+        self._processes.close()
+
+    def _free_slot(self, run: Run) -> None:
+        if run.slot:
+            run.slot = False
+            self.slots += 1
+
+    def _left(self, run: Run) -> None:
+        """A handler whose task was settled before it ended has ended, or been given up: its slot is free."""
+        run.trailing = False
+        self.trailing.pop(run.task.id, None)
+        self._worker.wake()
+
+
+def _broken(run: Run, error: BaseException | None) -> Outcome:
+    return unforeseen(run, error) if run.stop is None else stopped(run)

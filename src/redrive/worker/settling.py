@@ -1,0 +1,192 @@
+"""Outcomes on their way into the store: gathered, sent with the next claim, sent again until an answer came."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.kernel.machine import Transition
+from redrive.kernel.outcome import Fail
+from redrive.kernel.store import Cycle, Want
+from redrive.worker.run import Run
+
+if TYPE_CHECKING:
+    from redrive.worker.worker import Worker
+
+SETTLE_BATCH = 2000
+LAST_SETTLE_PATIENCE = 15.0
+HAND_BACK_PATIENCE = 5.0
+ASK_AGAIN_AFTER = 1.05
+
+Batch = list[tuple[Run, Transition]]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A settle-and-claim that the store was asked for: what it settles, what it claims, and when."""
+
+    task: asyncio.Task[Cycle]
+    batch: Batch
+    want: Want | None
+    asked: float
+
+
+class Settling:
+    """The outbox of a worker. An outcome leaves it when the store has answered for it, and not before."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.outbox: Batch = []
+        self._under_way: list[Call] = []
+
+    def add(self, run: Run, transition: Transition) -> None:
+        self.outbox.append((run, transition))
+
+    def take(self) -> Batch:
+        batch, self.outbox = self.outbox[:SETTLE_BATCH], self.outbox[SETTLE_BATCH:]
+        return batch
+
+    def send(self, batch: Batch, want: Want | None) -> Call:
+        """Begin one call of the store: settle the batch, claim what is wanted."""
+        cycle = self._worker.store.cycle([t for _, t in batch], want, again=_again(batch))
+        call = Call(self._worker.loop.create_task(cycle), batch, want, time.monotonic())
+        self._under_way.append(call)
+        return call
+
+    async def answer(self, call: Call) -> Cycle:
+        """Wait for it. A cancellation of this coroutine does not cut the call off: ``hand_back`` sees to it, as long
+        as nobody has taken the answer."""
+        try:
+            return await asyncio.shield(call.task)
+        except Exception:
+            self.taken(call)
+            raise
+
+    def taken(self, call: Call) -> None:
+        """The answer is in good hands."""
+        self._under_way.remove(call)
+
+    def landed(self, batch: Iterable[tuple[Run, Transition]], lost: set[UUID]) -> None:
+        """The store has answered."""
+        worker = self._worker
+        for run, transition in batch:
+            worker.runs.pop(run.task.id, None)
+            if run.task.id in lost:
+                worker.report.refused(run.task, transition)
+                continue
+            worker.report.landed(run.task, transition)
+            if transition.delay:
+                worker.beats.due_in(transition.delay)
+
+    def keep(self, batch: Batch) -> None:
+        """The answer is unknown: everything goes out again, and what landed the first time is recognised."""
+        for run, _ in batch:
+            run.again = True
+        self.outbox = batch + self.outbox
+
+    async def rode_out(self, error: RedriveError) -> bool:
+        """Wait a little longer each time. False when the worker is to stop and the store does not come back."""
+        worker = self._worker
+        delay = worker.outage.begin(error)
+        # From the stop on, however long the store was gone before it.
+        waited = min(worker.outage.seconds, time.monotonic() - worker.stopped_at)
+        if worker.stopping and waited > LAST_SETTLE_PATIENCE + worker.settings.grace_ms / 1000:
+            worker.outage.give_up(len(self.outbox))
+            return False
+        if worker.options.stop_when_empty and not worker.runs and not self.outbox:
+            raise error
+        await asyncio.sleep(delay)
+        return True
+
+    async def singly(self, batch: Batch, error: RedriveError) -> None:
+        """The store refuses the batch for what is in it. One by one; the culprit is failed with what the store said."""
+        if not batch:
+            await asyncio.sleep(self._worker.outage.begin(error))
+            return
+        left = batch[::-1]
+        while left:
+            run, transition = left.pop()
+            try:
+                cycle = await self._worker.store.cycle([transition], None, again=True)
+            except asyncio.CancelledError:
+                self.keep([(run, transition), *reversed(left)])
+                raise
+            except (StoreUnavailable, StoreUnusable) as outage:
+                # The others have to wait with it.
+                self.keep([(run, transition), *reversed(left)])
+                await self.rode_out(outage)
+                return
+            except RedriveError as refusal:
+                verdict = Fail("TASK_OUTCOME_REFUSED", f"the store refused the outcome: {refusal.message}"[:1000])
+                if transition.failure is not None and transition.failure.code == verdict.code:
+                    raise
+                self.add(run, self._worker.attempts.decide(run, verdict))
+            else:
+                self.landed([(run, transition)], cycle.lost)
+
+    # -- the worker is being cancelled -----------------------------------------------------------------------------
+
+    async def hand_back(self) -> None:
+        """Everything was stopped: give it back, as far as the store answers."""
+        # A claim that nobody heard the answer of: the store gives such tasks back when it is asked the next time, and
+        # perhaps the time after that, because the server may still be at it.
+        asks = 1 if self._worker.outage.seconds else 0
+        for call in tuple(self._under_way):
+            if not await self._seen_to_its_end(call):
+                asks = 2
+        ends = time.monotonic() + HAND_BACK_PATIENCE
+        while self.outbox or asks:
+            if await self._offered(ends):
+                asks = max(asks - 1, 0)
+            if time.monotonic() >= ends:
+                break
+            if self.outbox or asks:
+                await asyncio.sleep(0.25 if self.outbox else ASK_AGAIN_AFTER)
+        if self.outbox:
+            self._worker.outage.give_up(len(self.outbox))
+
+    async def _offered(self, ends: float) -> bool:
+        batch, self.outbox = self.outbox, []
+        try:
+            async with asyncio.timeout(max(ends - time.monotonic(), 0.1)):
+                cycle = await self._worker.store.cycle([t for _, t in batch], None, again=_again(batch))
+        except (StoreUnavailable, StoreUnusable, TimeoutError):
+            self.keep(batch)
+        except RedriveError as error:
+            await self.singly(batch, error)
+        else:
+            self.landed(batch, cycle.lost)
+            return True
+        return False
+
+    async def _seen_to_its_end(self, call: Call) -> bool:
+        """A call that was under way may have settled and claimed. False when a claim was left without an answer."""
+        await asyncio.wait([call.task], timeout=HAND_BACK_PATIENCE)
+        if not call.task.done():
+            await end([call.task])
+        if call.task.cancelled() or call.task.exception() is not None:
+            self.keep(call.batch)
+            return call.want is None
+        cycle = call.task.result()
+        self.landed(call.batch, cycle.lost)
+        self._worker.attempts.give_back(cycle.claimed, call.asked)
+        return True
+
+
+def _again(batch: Iterable[tuple[Run, Transition]]) -> bool:
+    """Some of these went out before, and the answer never came."""
+    return any(run.again for run, _ in batch)
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel until it works: a library may swallow a cancellation that arrives at the wrong moment."""
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=1)
