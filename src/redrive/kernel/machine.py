@@ -156,7 +156,11 @@ def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Trans
     """What follows from an outcome. Pure: the same inputs give the same transition."""
     match outcome:
         case Completed(result=result):
-            return _move(held, Event.COMPLETE, State.COMPLETED, result=result)
+            # By position and without detours: this is made once for every task.
+            return Transition(
+                held.id, Event.COMPLETE, State.COMPLETED, held.token, 0.0, result, None, None, None,
+                held.execution_ms, held.worker_id,
+            )  # fmt: skip
         case Snooze(seconds=seconds, state=state):
             return _move(held, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
         case Released(reason=reason):

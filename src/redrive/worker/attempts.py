@@ -13,11 +13,12 @@ from uuid import UUID
 
 from redrive.errors import LeaseLost, RedriveError, StoreUnavailable, StoreUnusable
 from redrive.handlers.context import Context
-from redrive.handlers.registry import Handler
+from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.machine import Held, Policy, Transition, settle
 from redrive.kernel.outcome import Completed, Fail, Outcome
 from redrive.kernel.store import Want
 from redrive.kernel.task import Claimed
+from redrive.worker.carriers import Carriers
 from redrive.worker.processes import ProcessPool
 from redrive.worker.run import Run, Runner, outcome_of, stopped, unforeseen
 from redrive.worker.threads import ThreadPool
@@ -39,6 +40,7 @@ class Attempts:
         self._strays: list[asyncio.Future[Any]] = []
         self._threads = ThreadPool()
         self._processes = ProcessPool(self.note_progress)
+        self._carriers = Carriers(self._attempt, self._broke)
         self._runner = Runner(self._threads, self._processes, worker.id, self._process_began)
 
     @property
@@ -58,6 +60,8 @@ class Attempts:
             run = self.hold(task, asked)
             if run.handler is not None and run.handler.bulk:
                 groups.setdefault(task.kind, []).append(run)
+            elif run.handler is None or run.handler.isolation is Isolation.LOOP:
+                self._carriers.add(run)
             else:
                 run.future = self._launch(self._attempt(run), [run])
         for runs in groups.values():
@@ -125,12 +129,17 @@ class Attempts:
     def _ended(self, attempt: asyncio.Task[None], runs: list[Run]) -> None:
         error = None if attempt.cancelled() else attempt.exception()
         for run in runs:
-            if not run.settled:
-                self.finish(run, _broken(run, error))
+            self._broke(run, error)
+
+    def _broke(self, run: Run, error: BaseException | None) -> None:
+        if not run.settled:
+            self.finish(run, _broken(run, error))
 
     async def _attempt(self, run: Run) -> None:
+        if run.settled:  # given back before its turn came
+            return
         try:
-            outcome = await self._runner.run(run)
+            outcome = await self._runner.run(run) if run.stop is None else stopped(run)
         except BaseException as error:
             outcome = _broken(run, error)
         self.finish(run, outcome)

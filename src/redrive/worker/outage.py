@@ -14,11 +14,17 @@ logger = logging.getLogger("redrive.worker")
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
 REMIND_EVERY = 30.0
+# Contact that breaks again within this time was not a recovery.
+STEADY_AFTER = 10.0
 
 
 class Outage:
     """One per worker: its coroutines share the store, so they share its absence. It is over when everyone who met it
-    got through again; otherwise a beat that succeeds would announce a recovery between two settles that fail."""
+    got through again; otherwise a beat that succeeds would announce a recovery between two settles that fail.
+
+    While contact comes and goes (a server with too few connections left, say) that is one disturbance with one
+    beginning, a reminder every half minute and one end, however often it flaps.
+    """
 
     def __init__(self, worker_id: str, health: Health) -> None:
         self._worker_id = worker_id
@@ -26,7 +32,11 @@ class Outage:
         self._since: float | None = None
         self._met: set[str] = set()
         self._delay = FIRST_DELAY
-        self._reminded = 0.0
+        self._disturbed_since: float | None = None
+        self._said = 0.0
+        self._failed_at = 0.0
+        self._returned_at = float("-inf")
+        self._flaps = 0
 
     @property
     def seconds(self) -> float:
@@ -34,24 +44,15 @@ class Outage:
 
     def begin(self, error: RedriveError, who: str = "work") -> float:
         """Note a failed contact; answers how long to wait before the next."""
-        now = time.monotonic()
+        now = self._failed_at = time.monotonic()
         self._met.add(who)
         self._health.store_error = error.message
         if self._since is None:
-            self._since = self._reminded = now
+            self._since = now
             self._delay = FIRST_DELAY
-            self._say(
-                logging.WARNING, "store.unavailable", "%s; keeping finished outcomes and trying again", error.message
-            )
-        elif now - self._reminded >= REMIND_EVERY:
-            self._reminded = now
-            self._say(
-                logging.WARNING,
-                "store.unavailable",
-                "still no store after %.0f s: %s",
-                now - self._since,
-                error.message,
-            )
+            self._broke(now, error.message)
+        elif now - self._said >= REMIND_EVERY:
+            self._still(now, error.message)
         delay = self._delay * (0.5 + random.random())  # noqa: S311 (spreads a fleet's reconnects; no secret)
         self._delay = min(self._delay * 2, LONGEST_DELAY)
         return delay
@@ -59,11 +60,14 @@ class Outage:
     def over(self, who: str = "work") -> None:
         self._health.last_contact = time.time()
         self._met.discard(who)
+        now = time.monotonic()
         if self._since is not None and not self._met:
-            self._say(logging.INFO, "store.recovered", "the store is back after %.1f s", time.monotonic() - self._since)
+            self._since = None
             self._health.reconnects += 1
             self._health.store_error = None
-            self._since = None
+            self._returned_at = now
+        if self._since is None and self._disturbed_since is not None:
+            self._returned(now, self._disturbed_since)
 
     def forget(self, who: str) -> None:
         """Has no reason to try again, so its last failure says nothing about now."""
@@ -76,5 +80,34 @@ class Outage:
             "and the tasks will run again", unsettled,
         )  # fmt: skip
 
+    def _broke(self, now: float, why: str) -> None:
+        if self._disturbed_since is None and now - self._returned_at >= STEADY_AFTER:
+            self._disturbed_since, self._flaps = now, 0
+            self._say(logging.WARNING, "store.unavailable", "%s; keeping finished outcomes and trying again", why)
+            return
+        self._flaps += 1
+        if self._disturbed_since is None:
+            self._disturbed_since = now
+            self._say(logging.WARNING, "store.unavailable", "contact with the store comes and goes: %s", why)
+        elif now - self._said >= REMIND_EVERY:
+            self._still(now, why)
+
+    def _still(self, now: float, why: str) -> None:
+        lasted = now - (self._disturbed_since or now)
+        if self._flaps:
+            message = "contact with the store still comes and goes after %.0f s (lost %d times): %s"
+            self._say(logging.WARNING, "store.unavailable", message, lasted, self._flaps + 1, why)
+        else:
+            self._say(logging.WARNING, "store.unavailable", "still no store after %.0f s: %s", lasted, why)
+
+    def _returned(self, now: float, disturbed_since: float) -> None:
+        if self._flaps and now - self._failed_at < STEADY_AFTER:
+            return
+        self._disturbed_since = None
+        self._say(
+            logging.INFO, "store.recovered", "the store is back after %.1f s", self._returned_at - disturbed_since
+        )
+
     def _say(self, level: int, event: str, message: str, *args: object) -> None:
+        self._said = time.monotonic()
         logger.log(level, message, *args, extra={"event": event, "worker_id": self._worker_id})

@@ -19,6 +19,7 @@ from redrive.worker.processes import ProcessDied, ProcessPool
 from redrive.worker.threads import ThreadPool
 
 START_LIMIT = 60.0
+COMPLETED = Completed()
 
 
 class Run:
@@ -109,10 +110,13 @@ class Runner:
         except Exception as error:  # a validator of the application's own that raises what it should not
             return self._raised(run, error, handler)
         try:
-            value = await self._call(handler, run, arguments)
+            if handler.isolation is Isolation.LOOP:
+                value = await handler.function(run.context, **arguments)
+            else:
+                value = await self._call_elsewhere(handler, run, arguments)
         except BaseException as error:
             return self._raised(run, error, handler)
-        return outcome_of(value, handler)
+        return COMPLETED if value is None else outcome_of(value, handler)
 
     async def run_bulk(self, runs: list[Run]) -> list[Outcome]:
         """One call for many tasks. A payload that does not fit fails alone."""
@@ -142,9 +146,7 @@ class Runner:
                 outcomes[index] = self._raised(runs[index], raised, handler)
         return [outcomes[index] for index in range(len(runs))]
 
-    async def _call(self, handler: Handler, run: Run, arguments: dict[str, Any]) -> Any:
-        if handler.isolation is Isolation.LOOP:
-            return await handler.function(run.context, **arguments)
+    async def _call_elsewhere(self, handler: Handler, run: Run, arguments: dict[str, Any]) -> Any:
         if handler.isolation is Isolation.THREAD:
             return await self._threads.submit(lambda: handler.function(run.context, **arguments))
         return await self._processes.run(handler, run.task, arguments, self._worker_id, lambda: self._on_start(run))

@@ -1,0 +1,88 @@
+"""Coroutines that run on the worker's loop, without an ``asyncio.Task`` for each.
+
+Making a task, scheduling it and hearing of its end costs more than most small handlers do. A carrier is a task that
+runs one attempt after the other for as long as they do not have to wait. When one has to, the carrier is that
+attempt's own task from then on, and the next carrier goes on with the rest. So what waits is always alone in its task
+(its cancellation, its time-outs), what never waits costs no task at all, and each has a context of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import types
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+from redrive.worker.run import Run
+
+# How long one carrier may run on before others get their turn: the lease keeper, answers of the store.
+AT_A_STRETCH = 0.01
+
+
+class Carriers:
+    """Runs ``attempt(run)`` for everything put in, in order of arrival; ``broken`` hears of one that raised."""
+
+    def __init__(
+        self, attempt: Callable[[Run], Coroutine[Any, Any, None]], broken: Callable[[Run, BaseException], None]
+    ) -> None:
+        self._attempt = attempt
+        self._broken = broken
+        self._waiting: deque[Run] = deque()
+        self._next: asyncio.Task[None] | None = None
+
+    def add(self, run: Run) -> None:
+        self._waiting.append(run)
+        if self._next is None:
+            self._call_next()
+
+    def _call_next(self) -> None:
+        self._next = asyncio.get_running_loop().create_task(self._carry())
+        self._next.add_done_callback(self._ended)
+
+    def _ended(self, carrier: asyncio.Task[None]) -> None:
+        if self._next is carrier:  # cancelled before its turn, by somebody who cancels whatever he finds
+            self._next = None
+        if self._waiting and self._next is None:
+            self._call_next()
+
+    async def _carry(self) -> None:
+        self._next = None
+        loop = asyncio.get_running_loop()
+        me = asyncio.current_task()
+        assert me is not None
+        ends = loop.time() + AT_A_STRETCH
+        waited = False
+        # Who has waited was succeeded meanwhile, and may have been cancelled.
+        while self._waiting and not waited and not me.cancelling() and loop.time() < ends:
+            run = self._waiting.popleft()
+            if self._waiting and self._next is None:
+                self._call_next()  # its turn comes when this one waits or ends
+            run.future = me
+            try:
+                waited = await _apart(self._attempt(run))
+            except BaseException as error:
+                self._broken(run, error)
+                raise
+
+
+@types.coroutine
+def _apart(coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, bool]:
+    """Await a coroutine in a context of its own; answers whether it had to wait."""
+    context = contextvars.copy_context()
+    step: Callable[[Any], Any] = coroutine.send
+    given: Any = None
+    waited = False
+    while True:
+        try:
+            waits_for = context.run(step, given)
+        except StopIteration:
+            return waited
+        waited = True
+        try:
+            given = yield waits_for
+            step = coroutine.send
+        except BaseException as error:
+            given = error
+            step = coroutine.throw
