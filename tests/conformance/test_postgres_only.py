@@ -75,6 +75,25 @@ class TestDeadRows:
             assert cost.rows < 200, cost.rows
         await reader.close()
 
+    async def test_a_worker_that_never_claims_does_not_walk_them_either(self, harness: PostgresHarness) -> None:
+        idle = await harness.another()
+        woken = await ears(idle)
+        reader = await asyncpg.connect(harness.url)
+        async with reader.transaction(isolation="repeatable_read"):
+            await reader.fetchval("select count(*) from redrive.task")
+            for _ in range(20):
+                await harness.enqueue_many(100)
+            while batch := await harness.claim(400):
+                await harness.settle_many([(task, Completed()) for task in batch])
+            await harness.enqueue(queue="last")
+            await woken.hear(lambda wake: wake.queue == "last")
+            assert await harness.claim(5, store=idle) == []  # the sweep that all of them pay once
+            idle._remembered._next_sweep = float("inf")  # type: ignore[attr-defined]
+            async with harness.measure(idle) as cost:
+                assert await harness.claim(5, store=idle) == []
+            assert cost.rows < 200, cost.rows
+        await reader.close()
+
 
 CLAIM = """
 select id from redrive.cycle(null, null, null, null, null, false, 'raw', gen_random_uuid(), 60, 1, array['default'],
@@ -234,6 +253,17 @@ class TestEdges:
         assert await harness.store.upkeep("recount", {}) == 1
         assert (await limit_of(harness, "K")).running == 1
         assert len(await harness.claim(3)) == 1
+
+    async def test_recount_waits_for_nobody_when_the_numbers_are_right(self, harness: PostgresHarness) -> None:
+        await harness.limit("K", concurrency=2)
+        await harness.enqueue_many(3, "K")
+        await harness.claim(1)
+        other = await asyncpg.connect(harness.url)
+        async with other.transaction():
+            await other.execute("select 1 from redrive.kind for update")
+            async with asyncio.timeout(5):
+                assert await harness.store.upkeep("recount", {}) == 0
+        await other.close()
 
     async def test_two_connections_never_deadlock_over_the_same_tasks(self, harness: PostgresHarness) -> None:
         """Settlements, recovery, operators and claims of the same rows, in opposite orders."""

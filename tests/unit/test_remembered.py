@@ -85,3 +85,22 @@ def test_rewinding_everywhere_sweeps() -> None:
     remembered = known(("q", "", 0, 90))
     remembered.rewind("*", 0)
     assert segments(remembered, now=100.1) == EVERYTHING
+
+
+def test_a_worker_that_never_claims_starts_behind_what_a_sweep_found_empty() -> None:
+    remembered = Remembered()
+    remembered.rewind("q", 70)  # announced, and taken by somebody else
+    remembered.segments(("q",), 100.0)
+    remembered.rewind("q", 80)  # announced while the sweep was under way: not part of it
+    remembered.learn([], short=True, cost=0.0, now=100.0, emptied=["q"])
+    assert segments(remembered, now=100.01) == [("q", "", PRIORITY_MIN, 0, -1), ("q", "", 0, 71, PRIORITY_MAX)]
+    remembered.rewind("q", 60)  # a producer that commits late
+    assert segments(remembered, now=100.01)[1] == ("q", "", 0, 60, PRIORITY_MAX)
+
+
+def test_a_look_that_was_no_sweep_proves_nothing() -> None:
+    remembered = known(("q", "", 0, 9))
+    remembered.rewind("q", 70)
+    remembered.segments(("q",), 100.1)
+    remembered.learn([], short=True, cost=0.0, now=100.1, emptied=["q"])
+    assert segments(remembered, now=100.11)[1] == ("q", "", 0, 10, PRIORITY_MAX)

@@ -2,6 +2,10 @@
 select id, existing, conflict
 from redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 
+-- add: the same for the fleet itself
+select id, existing, conflict
+from redrive.add($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+
 -- cycle: settle and claim
 select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
 
@@ -20,9 +24,11 @@ select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 -- expired: leases that ran out
 select * from redrive.expired($1, $2);
 
--- claimed_by: what these tokens hold; only asked after an answer to a claim was lost
+-- claimed_by: what these tokens hold; only asked after an answer to a claim was lost. $2 (seconds from now) bounds how
+-- soon their leases can end: entries of older claims may lie in the index, dead
 select t.id, t.lease_token as token, t.attempt_count, t.max_attempts from redrive.task t
-where t.state = 'running' and t.lease_expires_at > '-infinity' and t.lease_token = any ($1);
+where t.state = 'running' and t.lease_expires_at >= (select clock_timestamp()) + make_interval(secs => $2)
+  and t.lease_token = any ($1);
 
 -- hold: pause or resume a queue, kind or group
 select redrive.set_hold($1, $2, $3, $4, $5);
@@ -129,8 +135,7 @@ select * from redrive.schedule order by name;
 select redrive.fold();
 
 -- recount: running tasks of limited kinds, counted anew
-select sum(abs(redrive.recount(k.kind)))::integer
-from (select l.kind from redrive.kind l where l.concurrency is not null order by l.kind) k;
+select redrive.recount();
 
 -- partitions: day partitions of history
 select redrive.partitions($1);

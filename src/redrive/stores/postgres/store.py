@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -37,6 +37,16 @@ T = TypeVar("T")
 FULL_CHECK_EVERY = 60.0
 UNANSWERED_FOR = 60.0
 ASK_EVERY = 1.0
+CLOCKS_APART = 5.0  # how much two clocks may drift from each other while an answer is waited for
+
+
+@dataclass(slots=True, frozen=True)
+class Unanswered:
+    """A claim that the server may have committed without our hearing of it, and until when to ask about it."""
+
+    asked: float
+    lease: float
+    until: float
 
 
 class PostgresStore(Reads):
@@ -51,7 +61,7 @@ class PostgresStore(Reads):
         self._listener: Listener | None = None
         self._checked_to: datetime | None = None
         self._next_full_check = 0.0
-        self._unanswered: dict[UUID, float] = {}
+        self._unanswered: dict[UUID, Unanswered] = {}
         self._next_ask = 0.0
 
     @property
@@ -128,10 +138,10 @@ class PostgresStore(Reads):
             try:
                 found = await self._fetch("cycle", *args)
             except BaseException:  # a cancellation too: the server may commit what nobody waits for any more
-                self._unanswered[token] = time.monotonic() + UNANSWERED_FOR
+                self._unanswered[token] = Unanswered(started, want.lease, time.monotonic() + UNANSWERED_FOR)
                 self._next_ask = 0.0
                 raise
-            self._learn(found, want.count, started)
+            self._learn(found, want, started)
         cycle = Cycle()
         for row in found:
             if row[0] is None:
@@ -142,10 +152,14 @@ class PostgresStore(Reads):
                 cycle.claimed.append(arguments.claimed(row, token))
         return cycle
 
-    def _learn(self, found: list[Any], wanted: int, started: float) -> None:
+    def _learn(self, found: list[Any], want: Want, started: float) -> None:
         now = time.monotonic()
         positions = [(row[2], row[3], row[4], row[5]) for row in found if row[1] is not None]
-        self._remembered.learn(positions, short=len(positions) < wanted, cost=now - started, now=now)
+        short = len(positions) < want.count
+        # Rows that a claim sets aside or passes by are announced by a row of nulls: then it was not the end.
+        ended = short and want.only is None and not any(row[0] is None for row in found)
+        emptied = want.queues if ended else ()
+        self._remembered.learn(positions, short=short, cost=now - started, now=now, emptied=emptied)
 
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         ids = [task_id for task_id, _ in leases]
@@ -161,13 +175,14 @@ class PostgresStore(Reads):
         now = time.monotonic()
         if now < self._next_ask:
             return
-        found = await self._fetch("claimed_by", list(self._unanswered))
+        earliest = min(claim.asked + claim.lease for claim in self._unanswered.values()) - now
+        found = await self._fetch("claimed_by", list(self._unanswered), earliest - CLOCKS_APART)
         lost = [Held(row["id"], row["token"], row["attempt_count"], row["max_attempts"]) for row in found]
         if lost:
             back = [settle(held, Released("the answer to the claim was lost"), Policy(), 0.0) for held in lost]
             await self.apply(Commit(transitions=back))
         self._next_ask = now + ASK_EVERY
-        self._unanswered = {token: until for token, until in self._unanswered.items() if until > now}
+        self._unanswered = {token: claim for token, claim in self._unanswered.items() if claim.until > now}
 
     async def tick(self, beat: Beat) -> Tick:
         if self._unanswered:
@@ -260,8 +275,10 @@ async def _settle(connection: Connection, settlements: Sequence[Transition]) -> 
     return moved
 
 
-async def _enqueue(connection: Connection, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
-    known = await connection.fetch(SQL["enqueue"], *arguments.columns(tasks), again)
+async def _enqueue(
+    connection: Connection, tasks: Sequence[NewTask], again: bool, verb: str = "enqueue"
+) -> list[Enqueued]:
+    known = await connection.fetch(SQL[verb], *arguments.columns(tasks), again)
     if not known:
         return [Enqueued(task.id) for task in tasks]
     existing = {row["id"]: row for row in known}
@@ -288,7 +305,7 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
         if await connection.fetchval(SQL["fire"], fire.name, fire.seen, fire.next_at):
             applied.fired.add(fire.name)
             if fire.tasks:
-                await _enqueue(connection, fire.tasks, False)
+                await _enqueue(connection, fire.tasks, False, verb="add")
     for posting in commit.postings:
         accounts, amounts = zip(*posting.entries, strict=True)
         if not await connection.fetchval(SQL["post"], posting.key, list(accounts), list(amounts), posting.note):

@@ -57,7 +57,7 @@ create index task_ready on redrive.task (queue, lane, priority, position) where 
 create index task_due on redrive.task (next_attempt_at) where state = 'delayed';
 create index task_lease on redrive.task (lease_expires_at) where state = 'running';
 create index task_failed on redrive.task (id) where state = 'failed';
-create index task_paused_group on redrive.task (task_group) where state = 'paused';
+create index task_paused_group on redrive.task (task_group, id) where state = 'paused';
 create index task_cancel on redrive.task (worker_id) where cancel_requested_at is not null;
 create index task_scope on redrive.task (scope, id) where scope is not null;
 create index task_trace on redrive.task (trace_id, id) where trace_id is not null;
@@ -111,7 +111,7 @@ create table redrive.attempt (
   worker_id     text
 );
 create index attempt_task on redrive.attempt (task_id, seq);
-create index attempt_at on redrive.attempt (at);
+create index attempt_at on redrive.attempt (at, seq);
 
 -- One record for each terminal failure; it survives the task's later retry.
 create table redrive.dead_letter (
@@ -200,7 +200,7 @@ create table redrive.idempotency_key (
   digest      bytea not null,
   created_at  timestamptz not null
 );
-create index idempotency_key_created on redrive.idempotency_key (created_at);
+create index idempotency_key_created on redrive.idempotency_key (created_at, key);
 
 -- Kinds with a lane of their own: limited, paused at some time, bulk, or set aside for workers that handle them.
 -- "running" counts only while "concurrency" is set; it changes with the row locked.
@@ -220,6 +220,12 @@ create table redrive.hold (
   reason  text,
   at      timestamptz not null,
   primary key (target, name)
+);
+
+-- Groups whose hold was lifted and whose tasks go back to their queues piece by piece; those up to "after" are back.
+create table redrive.resuming (
+  task_group  text primary key,
+  after       uuid
 );
 
 create table redrive.schedule (
@@ -255,6 +261,15 @@ create table redrive.duty (
   name     text primary key,
   next_at  timestamptz not null
 ) with (fillfactor = 50);
+
+-- How far pruning has looked: what it has to keep is not read again each minute, only in the pass of the next day.
+create table redrive.pruned (
+  name   text primary key,
+  began  timestamptz not null,
+  at     timestamptz not null default '-infinity',
+  seq    bigint not null default 0,
+  key    text not null default ''
+);
 
 create table redrive.audit (
   id        bigint generated always as identity primary key,

@@ -1,6 +1,8 @@
 drop function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, interval, text, text, text, text, uuid);
 drop function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
   integer[], text[], text[], text[], text[], boolean);
+drop function redrive.add(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
+  integer[], text[], text[], text[], text[], boolean);
 drop function redrive.new_id();
 drop function redrive.digest(text, jsonb);
 drop function redrive.check_numbers(integer[], double precision[], timestamptz[], integer[]);

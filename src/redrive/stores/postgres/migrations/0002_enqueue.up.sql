@@ -64,7 +64,8 @@ $$;
 
 -- Many tasks, as columns; a null array means the default for all. Answers only the rows that were not created
 -- because their key already names a task. p_again: the same ids may have landed before.
-create function redrive.enqueue(
+-- For the fleet's own use: producers call "enqueue".
+create function redrive.add(
   p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
   p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
   p_traces text[], p_keys text[], p_again boolean default false
@@ -140,6 +141,22 @@ begin
     foreach v_queue in array string_to_array(v_name, '|') loop perform redrive.wake(v_queue, v_position); end loop;
   end if;
   if v_due is not null then perform redrive.wake_due(v_due); end if;
+end $$;
+
+-- The same for producers. Keys of schedules are the fleet's: whoever took one would silence a planned run.
+create function redrive.enqueue(
+  p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
+  p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
+  p_traces text[], p_keys text[], p_again boolean default false
+) returns table (id uuid, existing uuid, conflict boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if exists (select 1 from unnest(p_keys) k where starts_with(k, 'schedule:')) then
+    raise exception 'an idempotency key must not begin with "schedule:"' using
+      errcode = 'invalid_parameter_value', hint = 'those keys are reserved for the runs of schedules';
+  end if;
+  return query select a.id, a.existing, a.conflict from redrive.add(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
+    p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) a;
 end $$;
 
 -- An id like the client library's: version 7, so that rows and their index entries arrive in order.

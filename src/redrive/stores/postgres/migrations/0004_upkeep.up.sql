@@ -16,6 +16,7 @@ declare
   v_from constant timestamptz := coalesce(p_from, '-infinity');
   v_expired boolean;
   v_wake jsonb;
+  v_back integer := 0;
 begin
   -- A write a few times a minute is enough to be seen alive.
   update redrive.worker w set seen_at = v_now, running = p_running, stopping = p_stopping
@@ -69,6 +70,9 @@ begin
   if v_wake is not null then
     perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
   end if;
+  if exists (select 1 from redrive.resuming) then
+    v_back := redrive.resume_groups(p_limit);
+  end if;
   -- A minute back, for transactions that commit late; what is later still is found by a tick without p_from.
   checked_to := case when promoted < p_limit and not v_expired then v_now - interval '1 min' end;
 
@@ -76,12 +80,13 @@ begin
     select t.id from redrive.task t
     where t.worker_id = p_worker and t.cancel_requested_at is not null and (t.state = 'running') is true);
   -- What is overdue now is locked by someone who is at it, or comes with the next call.
-  next_due := case when promoted >= p_limit then 0 else extract(epoch from least(
+  next_due := case when promoted >= p_limit or v_back >= p_limit then 0 else extract(epoch from least(
     (select t.next_attempt_at from redrive.task t
       where t.state = 'delayed' and t.next_attempt_at > v_now
       order by t.next_attempt_at limit 1),
     (select min(s.next_at) from redrive.schedule s where s.next_at > v_now),
     (select min(k.next_at) from redrive.kind k where k.rate_ms is not null and k.next_at > v_now)) - clock_timestamp()) end;
+  promoted := promoted + v_back;
   return next;
 end $$;
 
@@ -95,6 +100,61 @@ language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = o
     and t.lease_expires_at >= coalesce(p_from, '-infinity')
   order by t.lease_expires_at limit p_limit
 $$;
+
+-- Tasks of groups that are held no more, back to their queues: at most p_limit of one group. Answers how many it looked
+-- at, so a full piece means "call again".
+create function redrive.resume_groups(p_limit integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_group redrive.resuming;
+  v_looked integer;
+  v_last uuid;
+  v_wake jsonb;
+begin
+  select * into v_group from redrive.resuming r order by r.task_group limit 1 for update skip locked;
+  if not found then return 0; end if;
+  with piece as materialized (
+    select t.id from redrive.task t
+    where t.state = 'paused' and t.task_group = v_group.task_group
+      and t.id > coalesce(v_group.after, '00000000-0000-0000-0000-000000000000')
+    order by t.task_group, t.id limit p_limit
+  ), mine as materialized (
+    select t.id from redrive.task t
+    where t.id = any (array(select p.id from piece p)) and (t.state = 'paused') is true
+      and t.paused_by = 'group:' || v_group.task_group
+    order by t.id for update skip locked
+  ), back as (
+    update redrive.task t set state = 'queued', position = m.position, paused_by = null,
+      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
+    from (select x.id, nextval('redrive.position') as position from mine x) m
+    where t.id = m.id and t.id = any (array(select x.id from mine x))
+    returning t.queue, t.kind, t.position
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, paused)
+    select b.queue, b.kind, count(*), -count(*) from back b group by b.queue, b.kind
+  )
+  select (select count(*) from piece), (select p.id from piece p order by p.id desc limit 1),
+    (select jsonb_object_agg(w.queue, w.position) from (
+      select b.queue, min(b.position) as position from back b group by b.queue) w)
+  into v_looked, v_last, v_wake;
+  if v_wake is not null then
+    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+  end if;
+  if v_looked >= p_limit then
+    update redrive.resuming r set after = v_last where r.task_group = v_group.task_group;
+  elsif exists (
+    select 1 from redrive.task t
+    where t.state = 'paused' and t.task_group = v_group.task_group and t.paused_by = 'group:' || v_group.task_group
+  ) then
+    -- Somebody had some of them locked: from the start again, with the next tick.
+    update redrive.resuming r set after = null where r.task_group = v_group.task_group;
+  else
+    delete from redrive.resuming r where r.task_group = v_group.task_group;
+  end if;
+  return v_looked;
+end $$;
 
 -- Pause or resume a queue, kind or group.
 create function redrive.set_hold(p_target text, p_name text, p_on boolean, p_actor text, p_reason text) returns boolean
@@ -112,18 +172,16 @@ begin
     get diagnostics v_changed = row_count;
     if p_target = 'kind' then
       insert into redrive.kind (kind) values (p_name) on conflict do nothing;
+    elsif p_target = 'group' then
+      delete from redrive.resuming r where r.task_group = p_name;
     end if;
   else
     delete from redrive.hold h where h.target = p_target and h.name = p_name;
     get diagnostics v_changed = row_count;
     if p_target = 'group' then
-      with back as (
-        update redrive.task t set state = 'queued', position = nextval('redrive.position'), paused_by = null
-        where t.state = 'paused' and t.task_group = p_name and t.paused_by = 'group:' || p_name
-        returning t.queue, t.kind
-      )
-      insert into redrive.total_delta (queue, kind, queued, paused)
-      select b.queue, b.kind, count(*), -count(*) from back b group by b.queue, b.kind;
+      -- A small group is back at once; of a large one the ticks bring piece after piece, and nobody waits for it here.
+      insert into redrive.resuming (task_group) values (p_name) on conflict do nothing;
+      perform redrive.resume_groups(1000);
     end if;
     perform pg_notify('redrive', 'ready * 0');
   end if;
@@ -179,6 +237,22 @@ begin
   update redrive.kind k set running = v_running where k.kind = p_kind and k.running <> v_running;
   return v_running - v_before;
 end $$;
+
+-- Count all limited kinds anew; answers by how much the counters were wrong. Row and count are compared in one snapshot
+-- and without a lock: the walk over the running tasks may be long when dead entries cannot be removed.
+create function redrive.recount() returns integer
+language sql
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+  select coalesce(sum(abs(redrive.recount(w.kind))), 0)::integer
+  from (
+    select k.kind from redrive.kind k
+    left join (
+      select t.kind, count(*) as n from redrive.task t where t.state = 'running' and t.lease_expires_at > '-infinity'
+      group by t.kind) r on r.kind = k.kind
+    where k.concurrency is not null and k.running <> coalesce(r.n, 0)
+    order by k.kind
+  ) w
+$$;
 
 -- Ask for a running task to stop; its worker is told at once.
 create function redrive.request_cancel(p_id uuid, p_actor text, p_reason text) returns boolean
@@ -325,6 +399,68 @@ begin
   return v_changed;
 end $$;
 
+-- Where the last piece ended; a day after its beginning a pass starts over, for tasks that have left meanwhile.
+create function redrive.prune_from(p_name text) returns redrive.pruned
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_from redrive.pruned;
+begin
+  insert into redrive.pruned (name, began) values (p_name, clock_timestamp()) on conflict do nothing;
+  update redrive.pruned p set began = clock_timestamp(), at = default, seq = default, key = default
+  where p.name = p_name and p.began < clock_timestamp() - interval '1 day';
+  select * into v_from from redrive.pruned p where p.name = p_name for update;
+  return v_from;
+end $$;
+
+-- A key is kept as long as its task is in the live table, however old.
+create function redrive.prune_keys(p_before timestamptz, p_limit integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('key');
+  v_gone integer;
+begin
+  with piece as materialized (
+    select k.* from redrive.idempotency_key k
+    where (k.created_at, k.key) > (v_from.at, v_from.key) and k.created_at < p_before
+    order by k.created_at, k.key limit p_limit
+  ), gone as (
+    delete from redrive.idempotency_key ik where ik.key = any (array(
+      select p.key from piece p where not exists (select 1 from redrive.task t where t.id = p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.created_at, key = p.key
+    from (select x.created_at, x.key from piece x order by x.created_at desc, x.key desc limit 1) p where r.name = 'key'
+  )
+  select count(*) into v_gone from gone;
+  return v_gone;
+end $$;
+
+-- The failed attempts of a task stay as long as the task itself.
+create function redrive.prune_attempts(p_before timestamptz, p_limit integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('attempt');
+  v_gone integer;
+begin
+  with piece as materialized (
+    select a.seq, a.at, a.task_id from redrive.attempt a
+    where (a.at, a.seq) > (v_from.at, v_from.seq) and a.at < p_before order by a.at, a.seq limit p_limit
+  ), gone as (
+    delete from redrive.attempt a where a.seq = any (array(
+      select p.seq from piece p where not exists (select 1 from redrive.task t where t.id = p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.at, seq = p.seq
+    from (select x.at, x.seq from piece x order by x.at desc, x.seq desc limit 1) p where r.name = 'attempt'
+  )
+  select count(*) into v_gone from gone;
+  return v_gone;
+end $$;
+
 -- Remove what is past its keep. Bounded, so that it never holds locks for long; a full batch means "call again".
 create function redrive.prune(p_history_days double precision, p_key_days double precision, p_limit integer) returns integer
 language plpgsql
@@ -340,21 +476,8 @@ begin
     where d.finished_at < v_now - make_interval(secs => p_history_days * 86400) order by d.finished_at limit p_limit));
   get diagnostics v_n = row_count;
   v_total := v_total + v_n;
-  -- A key is kept as long as its task is in the live table, however old.
-  delete from redrive.idempotency_key ik where ik.key = any (array(
-    select k.key from redrive.idempotency_key k
-    where k.created_at < v_now - make_interval(secs => p_key_days * 86400)
-      and not exists (select 1 from redrive.task t where t.id = k.task_id)
-    order by k.created_at limit p_limit));
-  get diagnostics v_n = row_count;
-  v_total := v_total + v_n;
-  delete from redrive.attempt a where a.seq = any (array(
-    select x.seq from redrive.attempt x
-    where x.at < v_now - make_interval(secs => p_history_days * 86400)
-      and not exists (select 1 from redrive.task t where t.id = x.task_id)
-    order by x.at limit p_limit));
-  get diagnostics v_n = row_count;
-  v_total := v_total + v_n;
+  v_total := v_total + redrive.prune_keys(v_now - make_interval(secs => p_key_days * 86400), p_limit)
+    + redrive.prune_attempts(v_now - make_interval(secs => p_history_days * 86400), p_limit);
   delete from redrive.worker w where w.seen_at < v_now - interval '1 day';
   return v_total;
 end $$;
