@@ -33,6 +33,13 @@ async def block(ctx: Context) -> None:
     print("blocking", file=sys.stderr, flush=True)
     time.sleep(60)
 
+@app.task("TRAIL")
+async def trail(ctx: Context) -> None:
+    import asyncio
+    async with ctx.transaction():
+        pass
+    await asyncio.sleep(60)
+
 @app.task("HANG")
 async def hang(ctx: Context) -> None:
     import asyncio

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from redrive.cli.main import EXAMPLES, cli
 
 APP = "redrive.examples.shots:app"
 
@@ -17,6 +22,25 @@ def test_an_empty_call_shows_the_commands(redrive) -> None:
     for command in ("up", "work", "migrate", "enqueue", "show", "list", "stats", "pause", "resume", "cancel", "retry"):
         assert command in said.out
     assert "Exit codes" in said.out
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_help_is_complete_and_its_examples_are_right(redrive, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    said = redrive(command, "--help")
+    assert said.code == 0 and "Exit codes" in said.out
+    known = get_command(cli).commands[command]
+    for parameter in known.params:
+        assert parameter.help, f"{parameter.name} says what it is"
+    for example in EXAMPLES[command]:
+        assert example in said.out
+        program, name, *arguments = shlex.split(example)
+        assert (program, name) == ("redrive", command)
+        known.make_context(command, arguments)  # refuses what the command does not take
+
+
+def test_every_command_has_an_example() -> None:
+    assert set(EXAMPLES) == set(get_command(cli).commands)
 
 
 def test_version(redrive) -> None:
@@ -137,8 +161,18 @@ def test_cancel_answers_for_each_task(redrive) -> None:
     assert said.code == 1
     assert f"{made}  cancelled" in said.out
     assert f"there is no task {missing}" in said.err
+    again = redrive("cancel", made)
+    assert "it is cancelled" in again.err and "→ redrive show" in again.err
     assert redrive("cancel", "xyz").code == 1
     assert redrive("cancel").code == 2
+
+
+def test_why_it_was_cancelled_is_no_error(redrive) -> None:
+    made = redrive("enqueue", "ANY", "--json").json["id"]
+    redrive("cancel", made, "--reason", "ordered twice")
+    assert "cancelled because: ordered twice" in redrive("show", made).out
+    assert "error" not in redrive("show", made).out
+    assert "ordered twice" in redrive("list").out
 
 
 def test_pause_and_resume(redrive) -> None:
@@ -227,6 +261,54 @@ def test_migrations(redrive, here: Path) -> None:
     assert (grants.code, grants.error["code"]) == (1, "INPUT_INVALID")
 
 
+def test_the_status_of_migrations(redrive, here: Path) -> None:
+    fresh = redrive("migrate", "--status")
+    assert "version 0 of" in fresh.out and "pending 0001_tables" in fresh.out
+    assert not list(here.iterdir()), "looking makes no file"
+    redrive("migrate")
+    found = redrive("migrate", "--status", "--json").json
+    assert [(step["version"], step["name"]) for step in found["applied"]] == [(1, "tables"), (2, "views")]
+    assert all(set(step) == {"version", "name", "applied_at"} for step in found["applied"])
+    assert datetime.fromisoformat(found["applied"][0]["applied_at"]).tzinfo is not None
+    shown = redrive("migrate", "--status").out
+    assert "up to date" in shown and "tables" in shown
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--to", "-1"], ["--status", "--sql"], ["--status", "--to", "1"], ["--status", "--grant-worker", "w"],
+        ["--sql", "--grant-producer", "p"], ["--down", "--to", "1", "--grant-worker", "w"],
+    ],
+)  # fmt: skip
+def test_migrate_refuses_options_that_contradict_each_other(redrive, here: Path, options: list[str]) -> None:
+    said = redrive("migrate", *options)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: ") and "redrive migrate --help" in said.err
+    assert not list(here.iterdir())
+
+
+def test_what_is_paused_is_said_of_the_tasks_it_holds(redrive) -> None:
+    made = redrive("enqueue", "A", "--queue", "mail", "--group", "team a", "--json").json["id"]
+    late = redrive("enqueue", "A", "--delay", 600, "--json").json["id"]
+    free = redrive("enqueue", "B", "--json").json["id"]
+    assert redrive("show", made, "--json").json["held"] == []
+    redrive("pause", "--kind", "A", "--by", "ann", "--reason", "look first")
+    redrive("pause", "--group", "team a", "--by", "bob")
+    shown = redrive("show", made).out
+    assert "held: kind A paused by ann: look first" in shown and "redrive resume --kind A" in shown
+    assert "held: group team a paused by bob" in shown and "redrive resume --group 'team a'" in shown
+    [first, second] = redrive("show", made, "--json").json["held"]
+    assert (first["target"], first["name"], first["actor"], first["reason"]) == ("kind", "A", "ann", "look first")
+    assert second["target"] == "group"
+    rows = {line.split()[0]: line for line in redrive("list").out.splitlines()[1:]}
+    assert "held: kind A paused by ann: look first (and 1 more)" in rows[made]
+    assert "held: kind A paused by ann" in rows[late] and "more" not in rows[late]
+    assert "held" not in rows[free] + redrive("show", free).out
+    redrive("cancel", made)
+    assert "held" not in redrive("show", made).out, "only what waits is held"
+
+
 def test_looking_in_the_wrong_place_makes_no_database(redrive, here: Path) -> None:
     for command in (["list"], ["stats"], ["show", "01a1dd31-8ece-7476-a288-1dbda8bebfb9"], ["pause", "--queue", "q"]):
         said = redrive(*command)
@@ -259,6 +341,25 @@ def test_the_same_on_postgresql(redrive, empty_postgres_url: str) -> None:
     assert found["task"]["state"] == "completed"
     assert redrive("pause", "--queue", "default", *where).code == 0
     assert redrive("stats", *where, "--json").json["holds"][0]["name"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["enqueue", "A", "--delay", "1", "--run-at", "2030-01-01T00:00:00Z"], 2, "--delay or --run-at, not both"),
+        (["enqueue", "A", '{"a": 1,,}'], 1, """line 1, column 9, near '{"a": 1,,}'"""),
+        (["enqueue", "A", "--payload-file", "none.json"], 1, "none.json cannot be read: No such file"),
+        (["work", "--max-time", "0"], 1, "--max-time 0.0: Input should be greater than 0"),
+        (["pause"], 2, "error: say what: --queue NAME"),
+        (["stats"], 1, "nor --app says another"),
+        (["show"], 2, "Missing argument 'ID'"),
+        (["lst"], 2, "No such command 'lst'"),
+    ],
+)
+def test_every_refusal_says_what_and_what_to_do(redrive, arguments: list[str], code: int, says: str) -> None:
+    said = redrive(*arguments)
+    assert (said.code, said.out) == (code, "")
+    assert says in said.err and "\n→ " in said.err
 
 
 def test_a_time_without_its_zone_is_refused(redrive) -> None:

@@ -9,10 +9,23 @@ import pytest
 from redrive import App
 from redrive.cli.loading import load
 
+SCHEDULE = """from redrive import App
+app = App()
+@app.task("A")
+async def a(ctx): ...
+app.periodic("A", cron="0 25 * * *")
+"""
+
 CASES = [
     ("nowhere:app", "there is no module 'nowhere'", "project's directory"),
     ("broken:app", "importing broken failed: ZeroDivisionError: division by zero", "broken.py, line 2"),
     ("needs:app", "importing needs failed: ModuleNotFoundError: No module named 'absent_library'", "needs.py"),
+    ("syntax:app", "importing syntax failed: SyntaxError: '(' was never closed", "syntax.py, line 2"),
+    ("indent:app", "importing indent failed: IndentationError: unexpected indent", "indent.py, line 2"),
+    ("outer:app", "importing outer failed: SyntaxError: '(' was never closed", "syntax.py, line 2"),
+    ("library:app", "importing library failed: json.decoder.JSONDecodeError: Expecting", "library.py, line 2"),
+    ("lines:app", "importing lines failed: ValueError: first", "lines.py, line 1"),
+    ("schedule:app", "schedule cannot be used: '0 25 * * *' is not a cron expression", "schedule.py, line 5"),
     ("leaves:app", "importing leaves failed: SystemExit", "leaves"),
     ("tasks:nope", "no attribute 'nope'", "--app tasks:app"),
     ("tasks:number", "is a int, not a redrive App", "--app tasks:app"),
@@ -28,6 +41,12 @@ def modules(here: Path) -> None:
     (here / "tasks.py").write_text("from redrive import App\napp = App()\nnumber = 7\n")
     (here / "broken.py").write_text("x = 1\nx / 0\n")
     (here / "needs.py").write_text("import absent_library\n")
+    (here / "syntax.py").write_text("x = 1\ny = (2\n")
+    (here / "indent.py").write_text("x = 1\n  y = 2\n")
+    (here / "outer.py").write_text("import syntax\n")
+    (here / "library.py").write_text("import json\njson.loads('{')\n")
+    (here / "lines.py").write_text("raise ValueError('first\\nsecond')\n")
+    (here / "schedule.py").write_text(SCHEDULE)
     (here / "leaves.py").write_text("raise SystemExit(4)\n")
     (here / "empty.py").write_text("")
     (here / "badurl.py").write_text("from redrive import App\napp = App('mysql://x')\n")
@@ -36,11 +55,27 @@ def modules(here: Path) -> None:
 @pytest.mark.parametrize(("spec", "message", "help_"), CASES, ids=[case[0] for case in CASES])
 def test_mistakes(redrive, spec: str, message: str, help_: str) -> None:
     said = redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--app", spec, "--json")
-    assert (said.code, said.error["code"]) == (1, "CONFIG_INVALID")
+    assert (said.code, said.error["code"]) == (1, "INPUT_INVALID" if spec == "schedule:app" else "CONFIG_INVALID")
     assert message in said.error["message"]
     assert help_ in said.error["message"] + said.error["hint"]
     plain = redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--app", spec).err
     assert plain.startswith("error: ") and "Traceback" not in plain
+    assert "redrive/cli" not in plain and "importlib" not in plain, "no frames but the application's"
+
+
+def test_a_syntax_error_shows_its_line(redrive) -> None:
+    [first, source, mark, hint] = redrive("stats", "--app", "outer").err.splitlines()
+    assert first.endswith("syntax.py, line 2)")
+    assert (source.strip(), mark.strip()) == ("y = (2", "^")
+    assert hint == "→ correct it there, and try again"
+
+
+def test_an_error_of_the_store_at_import_keeps_its_exit_code(redrive, here: Path) -> None:
+    url = "postgresql://postgres@127.0.0.1:1/x"
+    (here / "eager.py").write_text(f"from redrive import App\napp = App({url!r})\napp.sync.enqueue('A')\n")
+    said = redrive("stats", "--app", "eager")
+    assert said.code == 3
+    assert "eager cannot be used" in said.err and "eager.py, line 3" in said.err
 
 
 def test_the_attribute_may_be_left_out_and_the_environment_counts(redrive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from redrive.cli.output import clean, shown_url
+from redrive.cli.output import clean, relative, shown_url
+from redrive.cli.stats import _ended
+from redrive.kernel.store import WorkerRow
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31m[bold red]:boom: \x9b31m \u202egnp.exe\u202c \x00\x08 [/]"
 APP = """
@@ -43,6 +46,13 @@ def test_lines_are_kept_where_they_are_wanted() -> None:
     assert clean("a\n\x1b[1mb\r", lines=True) == "a\nb "
 
 
+def test_times_are_said_with_their_direction() -> None:
+    now = datetime.now(UTC)
+    assert relative(now - timedelta(seconds=40.5)) == "40s ago"
+    assert relative(now + timedelta(hours=3, seconds=5)) == "in 3h"
+    assert relative(None) == ""
+
+
 def test_passwords_are_not_shown() -> None:
     assert shown_url("postgresql://ann:secret@db:5432/x") == "postgresql://ann:…@db:5432/x"
     assert shown_url("sqlite:///redrive.db") == "sqlite:///redrive.db"
@@ -68,6 +78,16 @@ def test_passwords_are_not_shown() -> None:
 )
 def test_odd_urls_do_not_show_passwords_either(url: str) -> None:
     assert "s3cret" not in shown_url(url)
+
+
+@pytest.mark.parametrize(
+    ("stopping", "running", "seen", "ended"),
+    [(False, 0, 1, False), (False, 2, 60, False), (True, 2, 1, False), (True, 0, 1, True), (True, 2, 60, True)],
+)
+def test_a_worker_that_finishes_has_not_stopped_yet(stopping: bool, running: int, seen: int, ended: bool) -> None:
+    now = datetime.now(UTC)
+    row = WorkerRow("w", "h", 1, ("q",), 5, running, "0", now, now - timedelta(seconds=seen), stopping)
+    assert _ended(row, now) is ended
 
 
 def test_hostile_failures_cannot_reach_the_terminal(redrive, here: Path) -> None:

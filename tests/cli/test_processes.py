@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -51,6 +52,16 @@ def test_up_says_what_to_try_next(start) -> None:
     assert up.ends() == 0
 
 
+def test_up_suggests_only_what_can_be_enqueued_as_it_is(start, redrive, here) -> None:
+    tasks = '@app.task("A")\nasync def a(ctx, n: int): ...\n@app.task("B")\nasync def b(ctx, n: int = 1): ...\n'
+    (here / "picky.py").write_text(f"from redrive import App\napp = App()\n{tasks}")
+    up = start("up", "--port", 0, "--app", "picky")
+    tries = next(line for line in up.process.stdout if "redrive enqueue" in line)
+    assert tries.split()[-1] == "B", "A needs a payload"
+    up.process.send_signal(signal.SIGINT)
+    assert up.ends() == 0
+
+
 def test_up_names_a_port_that_is_taken_and_addresses_it_refuses(redrive) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -71,6 +82,66 @@ def test_a_second_signal_exits_at_once(start, redrive, crash_app: str) -> None:
     worker.process.send_signal(signal.SIGTERM)
     worker.log("worker.killed")
     assert worker.ends() == 128 + signal.SIGTERM
+
+
+def test_a_stop_says_what_runs_and_what_is_handed_back(start, redrive, crash_app: str) -> None:
+    for _ in range(2):
+        redrive("enqueue", "HANG")
+    worker = start("work", "--app", crash_app, "--concurrency", 2, "--id", "w", TASK_WORKER_GRACE_MS="300")
+    worker.log("task.claimed")
+    worker.log("task.claimed")
+    worker.process.send_signal(signal.SIGTERM)
+    told = worker.log("worker.stopping")
+    assert (told["worker_id"], told["running"], told["kinds"], told["grace_ms"]) == ("w", 2, {"HANG": 2}, 300)
+    assert told["message"].startswith("SIGTERM: claiming no more; 2 tasks (2 HANG) still run and have 0.3 s to finish")
+    over = worker.log("worker.grace_over")
+    assert (over["level"], over["running"], over["kinds"]) == ("warning", 2, {"HANG": 2})
+    assert worker.log("task.requeued")["reason"] == "shutdown"
+    ended = worker.log("worker.stopped")
+    assert (ended["completed"], ended["requeued"]) == (0, 2)
+    assert worker.ends() == 0
+    waiting = redrive("list", "--json").json["tasks"]
+    assert [(task["state"], task["attempt_count"]) for task in waiting] == [("queued", 0)] * 2
+
+
+def test_a_stop_also_names_handlers_that_go_on_after_their_transaction(start, redrive, crash_app: str) -> None:
+    redrive("enqueue", "TRAIL")
+    worker = start("work", "--app", crash_app, TASK_WORKER_GRACE_MS="300")
+    worker.log("task.completed")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.log("worker.stopping")["kinds"] == {"TRAIL": 1}
+    worker.log("worker.grace_over")
+    assert worker.ends() == 0
+    assert [task["state"] for task in redrive("list", "--json").json["tasks"]] == ["completed"]
+
+
+def test_a_stop_with_nothing_to_wait_for(start, redrive, crash_app: str) -> None:
+    worker = start("work", "--app", crash_app)
+    worker.log("worker.started")
+    worker.process.send_signal(signal.SIGTERM)
+    told = worker.log("worker.stopping")
+    assert (told["message"], told["running"]) == ("SIGTERM: claiming no more; nothing runs", 0)
+    assert worker.ends() == 0
+
+
+def test_log_lines_have_one_style(start, redrive, crash_app: str) -> None:
+    redrive("enqueue", "OK")
+    worker = start("work", "--app", crash_app, "--stop-when-empty")
+    _, err = worker.process.communicate(timeout=30)
+    lines = err.splitlines()
+    events = [json.loads(line)["event"] for line in lines]
+    assert events == ["worker.started", "task.claimed", "task.completed", "worker.stopped"]
+    for line in lines:
+        assert line == json.dumps(json.loads(line), separators=(",", ":"))
+        assert list(json.loads(line))[:3] == ["at", "level", "event"]
+
+
+def test_a_demo_that_fails_says_where(redrive, here) -> None:
+    (here / "shown.py").write_text("from redrive import App\napp = App()\nasync def demo():\n    1 / 0\n")
+    said = redrive("up", "--app", "shown", "--demo", "--port", 0)
+    assert said.code == 1
+    assert "demo() of shown:app failed: ZeroDivisionError: division by zero" in said.err
+    assert "shown.py, line 4" in said.err and "Traceback" not in said.err
 
 
 def test_a_second_signal_works_while_a_handler_blocks_the_loop(start, redrive, crash_app: str) -> None:

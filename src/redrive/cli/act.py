@@ -53,4 +53,4 @@ def report(result: actions.Result, verb: str, json: bool) -> None:
 def _refusal(what: str, verb: str, why: str) -> RedriveError:
     if why == "not found":
         return TaskNotFound(f"there is no {what}", hint="it may be older than the history that is kept")
-    return InvalidTransition(f"{what} cannot be {verb}: {why}")
+    return InvalidTransition(f"{what} cannot be {verb}: {why}", hint="redrive show tells what happened to it")

@@ -53,6 +53,8 @@ def enqueue(
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Enqueue one task. With --app, its payload is checked against the handler first."""
+    if delay is not None and run_at is not None:
+        raise typer.BadParameter("give --delay or --run-at, not both")
     body = _payload(payload, payload_file)
     options: dict[str, Any] = {
         "queue": queue, "priority": priority, "delay": delay, "run_at": _time(run_at), "max_attempts": max_attempts,
@@ -81,15 +83,26 @@ def _payload(text: str | None, file: str | None) -> Any:
         return jsonlib.loads(text)
     except (ValueError, RecursionError) as error:
         raise PayloadInvalid(
-            f"the payload is not JSON: {error}", hint="""quote it for the shell: '{"name": "value"}'"""
+            f"the payload is not JSON: {_spot(text, error)}", hint="""quote it for the shell: '{"name": "value"}'"""
         ) from None
+
+
+def _spot(text: str, error: Exception) -> str:
+    """What is wrong, and the text around where it is."""
+    if not isinstance(error, jsonlib.JSONDecodeError):
+        return str(error)
+    around = text[max(error.pos - 20, 0) : error.pos + 20]
+    return f"{error.msg} at line {error.lineno}, column {error.colno}, near {around!r}"
 
 
 def _read(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the payload file {file} cannot be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InvalidInput(
+            f"the payload file {file} cannot be read: {why}", hint="name a file with JSON in UTF-8, or - for stdin"
+        ) from None
 
 
 def _time(text: str | None) -> datetime | None:

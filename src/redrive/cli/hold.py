@@ -15,7 +15,9 @@ from redrive.cli.session import with_store
 from redrive.kernel.store import Store
 from redrive.ops import actions, inspect
 
-MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Single tasks.", show_default=False)]
+MaybeIds = Annotated[
+    list[str] | None, typer.Argument(metavar="ID", help="Single tasks, one or more.", show_default=False)
+]
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A whole queue.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="All tasks of a kind.")]
 Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="All tasks of a group.")]

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from redrive.app import App
 from redrive.cli import output
+from redrive.cli.held import holding, pauses, worded
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import with_store
-from redrive.kernel.store import Query
+from redrive.kernel.store import HoldRow, Query, Store
 from redrive.kernel.task import Task
 from redrive.ops import inspect
 
@@ -20,16 +22,18 @@ States = Annotated[
     list[str] | None,
     typer.Option("--state", metavar="A,B", help="queued, delayed, running, paused, failed, completed, cancelled."),
 ]
-Kind = Annotated[str | None, typer.Option("--kind", metavar="NAME")]
-Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME")]
-Group = Annotated[str | None, typer.Option("--group", metavar="NAME")]
-Scope = Annotated[str | None, typer.Option("--scope", metavar="NAME")]
-Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID")]
+Kind = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="Only tasks of this kind.")]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only tasks of this queue.")]
+Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="Only tasks with this group label.")]
+Scope = Annotated[str | None, typer.Option("--scope", metavar="NAME", help="Only tasks of this business entity.")]
+Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="Only tasks with this trace id.")]
 Code = Annotated[str | None, typer.Option("--error-code", metavar="CODE", help="e.g. TASK_EXECUTION_FAILED.")]
 Why = Annotated[str | None, typer.Option("--reason", metavar="NAME", help="The failure's reason, e.g. timeout.")]
 Fingerprint = Annotated[str | None, typer.Option("--fingerprint", metavar="HEX", help="A failure group, from stats.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000)]
-Before = Annotated[str | None, typer.Option("--before", metavar="ID", help="Continue after this task.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most.")]
+Before = Annotated[
+    str | None, typer.Option("--before", metavar="ID", help="Continue a page: only tasks older than this one.")
+]
 
 
 def list_tasks(
@@ -37,13 +41,18 @@ def list_tasks(
     trace_id: Trace = None, error_code: Code = None, reason: Why = None, fingerprint: Fingerprint = None,
     limit: Limit = LIMIT, before: Before = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
-    """Tasks, newest first."""
+    """Tasks, newest first, each with the one thing worth knowing about it. Filters narrow it down together."""
     states = inspect.parse_states([name for given in state or [] for name in given.split(",")])
     query = Query(
         states, kind, queue, group, scope, trace_id, error_code, reason, fingerprint, limit,
         None if before is None else inspect.parse_id(before),
     )  # fmt: skip
-    page = with_store(url, app, lambda _, store: inspect.list_tasks(store, query))
+
+    async def look(_: App, store: Store) -> tuple[inspect.Page, list[HoldRow]]:
+        page = await inspect.list_tasks(store, query)
+        return page, [] if json else await pauses(store, page.tasks)
+
+    page, holds = with_store(url, app, look)
     if json:
         output.emit({"tasks": [inspect.as_dict(task) for task in page.tasks], "next_before": page.next_before})
         return
@@ -51,12 +60,12 @@ def list_tasks(
         output.say("no tasks match" if _filtered(query) else "no tasks yet")
         return
     columns = ["id", "state", "kind", "queue", "attempts", "age", "what"]
-    output.table(columns, [_row(task) for task in page.tasks])
+    output.table(columns, [_row(task, holds) for task in page.tasks])
     if page.next_before is not None:
         output.say("", f"more: --before {page.next_before}")
 
 
-def _row(task: Task) -> list[object]:
+def _row(task: Task, holds: list[HoldRow]) -> list[object]:
     attempts = f"{task.attempt_count}/{task.max_attempts}"
     return [
         task.id,
@@ -65,23 +74,28 @@ def _row(task: Task) -> list[object]:
         task.queue,
         attempts,
         output.ago(task.created_at),
-        _what(task),
+        _what(task, holds),
     ]
 
 
-def _what(task: Task) -> str:
+def _what(task: Task, holds: list[HoldRow]) -> str:
     """The one thing worth knowing about it."""
+    if held := holding(task, holds):
+        more = f" (and {len(held) - 1} more)" if held[1:] else ""
+        return f"held: {output.shorten(worded(held[0]), 60)}{more}"
     if task.error_code is not None:
-        due = f"again {output.ago(task.next_attempt_at)}: " if task.state.value == "delayed" else ""
+        due = f"again {output.relative(task.next_attempt_at)}: " if task.state.value == "delayed" else ""
         return f"{due}{task.error_code} {output.shorten(task.error_message or '', 60)}"
     if task.state.value == "delayed":
-        return f"due {output.ago(task.next_attempt_at or task.run_at)}"
+        return f"due {output.relative(task.next_attempt_at or task.run_at)}"
     if task.state.value == "running":
         asked = ", asked to stop" if task.cancel_requested_at else ""
         done = f", {output.progress(task.progress)}" if task.progress is not None else ""
         return f"on {task.worker_id}{done}{asked}"
     if task.state.value == "paused":
         return f"by {task.paused_by}" if task.paused_by else ""
+    if task.state.value == "cancelled" and task.error_message:
+        return output.shorten(task.error_message, 60)
     return f"{task.execution_ms:.0f} ms" if task.execution_ms is not None else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import sysconfig
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,10 @@ from redrive.app import DEFAULT_NAME, App
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import load_settings
 from redrive.stores import make_store
+
+LINES = 6
+_REDRIVE = Path(__file__).parents[1]
+_PYTHON = Path(sysconfig.get_path("stdlib"))
 
 
 @dataclass(slots=True)
@@ -69,8 +74,9 @@ def _module(name: str) -> ModuleType:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)
-    except RedriveError as error:
-        raise type(error)(f"{name} cannot be used: {error.message}", hint=error.hint) from None
+    except RedriveError as error:  # it was raised for what the module says: it keeps its own code and hint
+        error.message = f"{name} cannot be used: {error.message}{_place(error)}"
+        raise error from None
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(
@@ -83,7 +89,37 @@ def _module(name: str) -> ModuleType:
 
 
 def _broken(name: str, error: BaseException) -> ConfigError:
-    last = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames[1:] else ""
-    return ConfigError(f"importing {name} failed: {last}{where}", hint=f"python -c 'import {name}' shows all of it")
+    whole = f"python -c 'import {name}' shows all of it"
+    hint = "correct it there, and try again" if isinstance(error, SyntaxError) else whole
+    return ConfigError(f"importing {name} failed: {told(error)}", hint=hint)
+
+
+def told(error: BaseException) -> str:
+    """An exception of the application in its own words, a few lines of them, with its place on the first."""
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    if isinstance(error, SyntaxError) and len(lines) > 1:
+        # First comes the file, then the line itself and a mark below it, as far as Python knows them.
+        number = f", line {error.lineno}" if error.lineno else ""
+        return "\n".join([f"{lines[-1]} ({error.filename}{number})", *lines[1:-1]])
+    more = ["…"] if len(lines) > LINES else []
+    return "\n".join([lines[0] + _place(error), *lines[1:LINES], *more])
+
+
+def _place(error: BaseException) -> str:
+    """Where it came from: the innermost line of the application, else of a package."""
+    frames = [(_distance(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
+    nearest = min((distance for distance, _ in frames), default=2)
+    if nearest == 2:
+        return ""
+    frame = [frame for distance, frame in frames if distance == nearest][-1]
+    return f" ({frame.filename}, line {frame.lineno})"
+
+
+def _distance(filename: str) -> int:
+    """0 for the application's own files, 1 for installed packages, 2 for redrive, Python and what is no file."""
+    path = Path(filename)
+    if filename.startswith("<") or path.is_relative_to(_REDRIVE):
+        return 2
+    if "site-packages" in path.parts:
+        return 1
+    return 2 if path.is_relative_to(_PYTHON) else 0

@@ -14,8 +14,8 @@ from redrive.errors import RedriveError, StoreUnavailable
 
 OK, REFUSED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 EPILOG = (
-    "Exit codes: 0 done · 1 refused or failed (the message says why) · 2 wrong usage · 3 the store cannot be reached. "
-    "With --json, stdout is one JSON document and errors are JSON on stderr."
+    "Exit codes: 0 done · 1 refused or failed (the message says why) · 2 wrong usage · 3 the store cannot be reached "
+    "· 130 interrupted. With --json, stdout is one JSON document and errors are JSON on stderr."
 )
 # Typer brings its own copy of click or uses the installed one, by version: reach the base class through a public name.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -36,9 +36,35 @@ _COMMANDS: dict[str, dict[str, Any]] = {
             "resume": hold.resume},
 }  # fmt: skip
 
+EXAMPLES: dict[str, list[str]] = {
+    "up": ["redrive up --app reports:app", "redrive up --url sqlite:///try.db --port 0"],
+    "work": ["redrive work --app reports:app --queue high,default --concurrency 10",
+             "redrive work --app reports:app --stop-when-empty"],
+    "migrate": ["redrive migrate --url postgresql://user@host/database", "redrive migrate --status",
+                "redrive migrate --down --to 1"],
+    "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
+    "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
+    "stats": ["redrive stats --groups 20", "redrive stats --json"],
+    "version": ["redrive version --json"],
+    "enqueue": ["""redrive enqueue --app reports:app BUILD_REPORT '{"month": "2026-10"}' --key report-2026-10""",
+                "redrive enqueue --url sqlite:///reports.db BUILD_REPORT --payload-file report.json --delay 60"],
+    "retry": ["redrive retry 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'the bucket exists now'"],
+    "cancel": ["redrive cancel 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --by ann --reason 'ordered twice'"],
+    "pause": ["redrive pause --kind BUILD_REPORT --reason 'the printer is on fire'",
+              "redrive pause 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"],
+    "resume": ["redrive resume --kind BUILD_REPORT"],
+}  # fmt: skip
+
+
+def _epilog(command: str) -> str:
+    # A blank line is what keeps two lines apart in a help text.
+    shown = "\n\n".join(["Examples:", *(f"  {example}" for example in EXAMPLES[command])])
+    return f"{shown}\n\n{EPILOG}"
+
+
 for _panel, _group in _COMMANDS.items():
     for _name, _function in _group.items():
-        cli.command(_name, rich_help_panel=_panel, epilog=EPILOG)(_function)
+        cli.command(_name, rich_help_panel=_panel, epilog=_epilog(_name))(_function)
 
 
 Version = Annotated[bool, typer.Option("--version", help="Show the version, as the command version does.")]
@@ -85,7 +111,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _misused(error: Any, as_json: bool) -> int:
     path = error.ctx.command_path if getattr(error, "ctx", None) else "redrive"
-    problem = RedriveError(error.format_message(), hint=f"see: {path} --help")
+    # Without a parameter that it is about, the prefix says nothing.
+    message = error.format_message().removeprefix("Invalid value: ")
+    problem = RedriveError(message, hint=f"see: {path} --help")
     problem.code = "USAGE"
     output.report(problem, as_json)
     return USAGE

@@ -11,14 +11,21 @@ import typer
 from redrive.cli import output
 from redrive.cli.loading import load
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.session import refuse_memory
-from redrive.errors import InvalidInput
+from redrive.cli.session import missing_file, refuse_memory
+from redrive.errors import InvalidInput, StoreError
 from redrive.kernel.store import SchemaStatus, Store
 from redrive.stores import make_store
 
-To = Annotated[int | None, typer.Option("--to", metavar="N", help="Stop at this version.")]
-Down = Annotated[bool, typer.Option("--down", help="Go back, to the version given by --to.")]
-Sql = Annotated[bool, typer.Option("--sql", help="Print the statements and change nothing.")]
+To = Annotated[
+    int | None, typer.Option("--to", metavar="N", min=0, help="Stop at this version; the latest without it.")
+]
+Down = Annotated[
+    bool, typer.Option("--down", help="Go back, to the version given by --to. Removes what newer versions added.")
+]
+Sql = Annotated[
+    bool,
+    typer.Option("--sql", help="Print the statements, from nothing (--down: from the latest), and change nothing."),
+]
 Status = Annotated[bool, typer.Option("--status", help="Show where the store stands and change nothing.")]
 Producer = Annotated[
     str | None, typer.Option("--grant-producer", metavar="ROLE", help="Let a PostgreSQL role enqueue, nothing else.")
@@ -34,10 +41,12 @@ def migrate(
     grant_worker: Worker = None, yes: Yes = False, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Bring the store's schema up to date. Safe while workers run, and from many hosts at once."""
-    _check(to, down, sql, status)
+    _check(to, down, sql, status, grants=bool(grant_producer or grant_worker))
     loaded = load(url, app)
     refuse_memory(loaded)
-    store = make_store(loaded.app.url)
+    # Looking at a SQLite file that is not there must not make it: what is empty in memory answers the same.
+    unborn = status and missing_file(loaded.app.url) is not None
+    store = make_store("sqlite:///:memory:" if unborn else loaded.app.url)
     if sql:
         text = store.migrations.sql(down=down, to=to)
         output.emit({"sql": text}) if json else output.say(text.rstrip())
@@ -50,15 +59,17 @@ def migrate(
     else:
         _print(found, output.shown_url(loaded.app.url))
         if status and found["applied"]:
-            rows = [(number, name, output.when(at)) for number, name, at in found["applied"]]
+            rows = [(step["version"], step["name"], output.when(step["applied_at"])) for step in found["applied"]]
             output.table(["#version", "name", "applied"], rows)
 
 
-def _check(to: int | None, down: bool, sql: bool, status: bool) -> None:
+def _check(to: int | None, down: bool, sql: bool, status: bool, *, grants: bool) -> None:
     if down and to is None and not sql:
         raise typer.BadParameter("--down needs --to: say how far to go back")
-    if status and (sql or down or to is not None):
+    if status and (sql or down or grants or to is not None):
         raise typer.BadParameter("--status only looks; leave out the other options")
+    if grants and (sql or down):
+        raise typer.BadParameter(f"grants are made by migrating up; they do not go with {'--sql' if sql else '--down'}")
 
 
 async def _run(
@@ -72,9 +83,14 @@ async def _run(
             if producer or worker:
                 await _grant(store, producer, worker)
         granted = {name: role for name, role in (("producer", producer), ("worker", worker)) if role and not status}
-        return {**asdict(await store.migrations.status()), "steps": steps, "granted": granted, "down": down}
+        return {**_document(await store.migrations.status()), "steps": steps, "granted": granted, "down": down}
     finally:
         await store.close()
+
+
+def _document(found: SchemaStatus) -> dict[str, Any]:
+    applied = [{"version": version, "name": name, "applied_at": at} for version, name, at in found.applied]
+    return {**asdict(found), "applied": applied}
 
 
 async def _check_direction(store: Store, to: int | None, down: bool) -> None:
@@ -87,12 +103,22 @@ async def _grant(store: Store, producer: str | None, worker: str | None) -> None
     grant = getattr(store.migrations, "grant", None)
     if grant is None:
         raise InvalidInput("this store has no roles to grant to", hint="grants are for PostgreSQL")
-    await grant(producer=producer, worker=worker)
+    try:
+        await grant(producer=producer, worker=worker)
+    except StoreError as error:
+        error.hint = error.hint or "the role must exist (create role NAME login), and granting takes the schema's owner"
+        raise
 
 
 def _print(found: dict[str, Any], where: str) -> None:
     output.say(*(f"{'removed' if found['down'] else 'applied'} {step}" for step in found["steps"]))
     output.say(*(f"granted {what} rights to {role}" for what, role in found["granted"].items()))
-    output.say(f"{where}: schema version {found['version']} of {found['latest']}")
+    output.say(f"{where}: schema version {found['version']} of {found['latest']}{_standing(found)}")
     for step in found["pending"]:
         output.say(f"pending {step}")
+
+
+def _standing(found: dict[str, Any]) -> str:
+    if found["version"] > found["latest"]:
+        return ", newer than this redrive"
+    return "" if found["pending"] else ", up to date"

@@ -13,7 +13,8 @@ Url = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help="The store: sqlite:///file.db or postgresql://… (else REDRIVE_URL, else the app's).",
+        help="The store: sqlite:///file.db or postgresql://… "
+        "(else REDRIVE_URL, else the app's own, else sqlite:///redrive.db).",
     ),
 ]
 AppName = Annotated[
@@ -26,7 +27,7 @@ By = Annotated[
     typer.Option("--by", metavar="NAME", help="Who acts, for the audit log (else REDRIVE_ACTOR, else the OS user)."),
 ]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")]
-Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Task ids.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Task ids, one or more.")]
 
 
 def actor(by: str | None) -> str:

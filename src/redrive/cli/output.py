@@ -122,6 +122,12 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
     return short if seconds > -1 else f"in {short}"
 
 
+def relative(moment: datetime | None) -> str:
+    """``3m ago`` or ``in 2h``."""
+    age = ago(moment)
+    return age if not age or age.startswith("in ") else f"{age} ago"
+
+
 def _short(span: timedelta) -> str:
     seconds = int(span.total_seconds())
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
@@ -156,7 +162,7 @@ def report(error: RedriveError, as_json: bool = False) -> None:
     """An error, on stderr, for whoever reads it."""
     if as_json:
         body = {"code": error.code, "message": error.message, "hint": error.hint}
-        sys.stderr.write(json.dumps({"error": body}) + "\n")
+        sys.stderr.write(json.dumps({"error": body}, separators=(",", ":")) + "\n")
         return
     sys.stderr.write(f"error: {clean(error.message, lines=True)}\n")
     if error.hint:

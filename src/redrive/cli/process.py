@@ -11,10 +11,12 @@ import sys
 
 from redrive.api import make_api
 from redrive.cli import output
-from redrive.cli.loading import Loaded
+from redrive.cli.ending import Ending
+from redrive.cli.loading import Loaded, told
 from redrive.cli.serve import LOOPBACK_NAMES, address, bind, make_server
 from redrive.cli.signals import stopping
 from redrive.cli.work import leave_unknown_kinds, run_worker
+from redrive.errors import ConfigError, RedriveError
 from redrive.settings import DEFAULT_URL, Options
 from redrive.stores import make_store
 from redrive.version import __version__
@@ -37,7 +39,7 @@ async def _up(loaded: Loaded, options: Options, listening: socket.socket, demo: 
         await leave_unknown_kinds(loaded, store, options.queues)
         worker = app.worker(store, options)
         # Before it says that it is up: whoever reads that may stop it the next moment.
-        with stopping(worker.stop):
+        with stopping(Ending(worker)):
             if demo:
                 await _demo(loaded)
             _announce(loaded, worker, listening, migrated, json)
@@ -72,8 +74,15 @@ async def _demo(loaded: Loaded) -> None:
         logger.warning(
             "--demo: %s has no coroutine demo()", loaded.spec or "no application", extra={"event": "up.demo"}
         )
-    else:
+        return
+    try:
         await demo()
+    except RedriveError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"demo() of {loaded.spec} failed: {told(error)}", hint="correct it, or start without --demo"
+        ) from error
 
 
 def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated: list[str], json: bool) -> None:
@@ -111,7 +120,8 @@ def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
     where = "" if url == DEFAULT_URL or secret else f" --url {shlex.quote(url)}"
     which = f" --app {loaded.spec}" if loaded.spec else ""
     first = ["export REDRIVE_URL=…  # as here; it has a password, so it is not shown"] if secret else []
-    tries = getattr(loaded.module, "TRY", None) or kinds[:1] or BUILT_IN
+    ready = [kind for kind in kinds if not loaded.app.registry.handlers[kind].payload.required]
+    tries = getattr(loaded.module, "TRY", None) or ready[:1] or BUILT_IN
     enqueues = [f"{command} enqueue{where}{which} {example}" for example in tries]
     looks = [f"{command} {rest}{where}" for rest in ("stats", "list", "list --state failed")]
     acts = [f"{command} show{where} ID", f"""{command} retry{where} ID --reason "fixed the cause\""""]

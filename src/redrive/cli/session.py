@@ -41,12 +41,19 @@ def refuse_memory(loaded: Loaded) -> None:
 
 def _insist_on_file(url: str) -> None:
     """Looking for tasks in the wrong directory is a mistake to point out, not a reason to make an empty database."""
-    path = _sqlite_path(url)
-    if path is not None and not Path(path).exists():
-        default = " (the default; REDRIVE_URL is not set)" if url == DEFAULT_URL else ""
+    path = missing_file(url)
+    if path is not None:
+        default = " (the default: neither --url nor REDRIVE_URL nor --app says another)" if url == DEFAULT_URL else ""
         raise StoreError(
-            f"there is no SQLite file at {path}{default}", hint="name another with --url, or start with: redrive up"
+            f"there is no SQLite file at {path}{default}",
+            hint="name another with --url, or the application that knows it with --app; or make it: redrive migrate",
         )
+
+
+def missing_file(url: str) -> str | None:
+    """Where a SQLite file should be and is not."""
+    path = _sqlite_path(url)
+    return path if path not in (None, ":memory:") and not Path(path).exists() else None
 
 
 def _sqlite_path(url: str) -> str | None:

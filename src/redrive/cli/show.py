@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -9,10 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from redrive.app import App
 from redrive.cli import output
+from redrive.cli.held import holding, pauses, worded
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import with_store
-from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task, Timeline
+from redrive.kernel.store import HoldRow, Store
+from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.ops import inspect
 
 _FIELDS = (
@@ -25,17 +29,22 @@ Event = tuple[datetime, str, str]
 
 
 def show(
-    task: Annotated[str, typer.Argument(metavar="ID")],
+    task: Annotated[str, typer.Argument(metavar="ID", help="The task's id, as enqueue and list give it.")],
     stack: Annotated[bool, typer.Option("--stack", help="With the stacks of failed attempts.")] = False,
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
     task_id = inspect.parse_id(task)
-    found = with_store(url, app, lambda _, store: inspect.show(store, task_id))
+
+    async def look(_: App, store: Store) -> tuple[Timeline, list[HoldRow]]:
+        found = await inspect.show(store, task_id)
+        return found, holding(found.task, await pauses(store, [found.task]))
+
+    found, held = with_store(url, app, look)
     if json:
-        output.emit(_document(found))
+        output.emit(_document(found, held))
         return
-    _print_task(found.task)
+    _print_task(found.task, held)
     _print_timeline(found)
     _print_body("payload", found.task.payload)
     _print_body("result", found.task.result)
@@ -43,38 +52,47 @@ def show(
         _print_stacks(found)
 
 
-def _document(found: Timeline) -> dict[str, Any]:
+def _document(found: Timeline, held: list[HoldRow]) -> dict[str, Any]:
     return {
         "task": inspect.as_dict(found.task),
+        "held": [asdict(hold) for hold in held],
         "attempts": [asdict(attempt) for attempt in found.attempts],
         "dead_letters": [asdict(letter) for letter in found.dead_letters],
         "audit": [asdict(row) for row in found.audit],
     }
 
 
-def _print_task(task: Task) -> None:
-    head = Text.assemble((task.kind, "bold"), "  ", output.state(task.state), f"  {task.id}")
+def _print_task(task: Task, held: list[HoldRow]) -> None:
+    head = Text.assemble((output.clean(task.kind), "bold"), "  ", output.state(task.state), f"  {task.id}")
     output.say(head)
     output.say(f"queue {task.queue}, priority {task.priority}, attempt {task.attempt_count} of {task.max_attempts}")
+    for hold in held:
+        output.say(f"held: {worded(hold)} ({output.relative(hold.at)}); resume it with: {_resume(hold)}")
     for name in _FIELDS:
         value = getattr(task, name)
         if value not in (None, 0):
-            output.say(f"{name.replace('_', ' ')}: {_value(name, value)}")
+            output.say(f"{_label(task, name)}: {_value(name, value)}")
+
+
+def _label(task: Task, name: str) -> str:
+    """A cancelled task keeps its reason where a failed one keeps its error."""
+    if name == "error_message" and task.state is State.CANCELLED:
+        return "cancelled because"
+    return name.replace("_", " ")
+
+
+def _resume(hold: HoldRow) -> str:
+    return f"redrive resume --{hold.target} {shlex.quote(hold.name)}"
 
 
 def _value(name: str, value: Any) -> str:
     if isinstance(value, datetime):
-        return f"{output.when(value)} ({_relative(value)})"
+        return f"{output.when(value)} ({output.relative(value)})"
     if name == "progress":
         return output.progress(value)
     if name == "execution_ms":
         return f"{value:.1f}"
     return output.clean(value) if not isinstance(value, dict | list) else output.shorten(value, 200)
-
-
-def _relative(moment: datetime) -> str:
-    age = output.ago(moment)
-    return age if age.startswith("in ") else f"{age} ago"
 
 
 def _print_timeline(found: Timeline) -> None:

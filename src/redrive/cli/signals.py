@@ -19,8 +19,9 @@ HEARD = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextlib.contextmanager
-def stopping(stop: Callable[[], None], force: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Within the block, the first signal calls ``stop`` on the loop; the second calls ``force`` and exits.
+def stopping(stop: Callable[[str], None], force: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Within the block, the first signal calls ``stop`` on the loop, with its name; the second calls ``force`` and
+    exits.
 
     A thread listens. Python runs its own signal handlers only in the main thread, between two instructions: while a
     handler blocks that (one long call, and the kernel gave the signal to another thread), a second Ctrl-C would
@@ -49,7 +50,7 @@ def stopping(stop: Callable[[], None], force: Callable[[], None] = lambda: None)
 
 
 def _listen(
-    heard: socket.socket, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], force: Callable[[], None]
+    heard: socket.socket, loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], force: Callable[[], None]
 ) -> None:
     """Ends when the other side is closed."""
     asked = False
@@ -58,25 +59,20 @@ def _listen(
             if asked:
                 _exit(number, force)
             asked = True
-            loop.call_soon_threadsafe(_ask, signal.Signals(number).name, stop)
+            loop.call_soon_threadsafe(stop, signal.Signals(number).name)
 
 
 def _exit(number: int, force: Callable[[], None]) -> None:
     try:
         force()
         name = signal.Signals(number).name
-        _log(logging.WARNING, "worker.killed", "%s again: exiting at once; leases will expire", name)
+        logger.warning("%s again: exiting at once; leases will expire", name, extra={"event": "worker.killed"})
     finally:
         os._exit(128 + number)
 
 
-def _ask(name: str, stop: Callable[[], None]) -> None:
-    _log(logging.INFO, "worker.stopping", "%s: finishing what runs; send it again to exit at once", name)
-    stop()
-
-
 @contextlib.contextmanager
-def _parent(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
+def _parent(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> Iterator[None]:
     """A child of a supervisor also stops when that dies: its standard input ends."""
     if not os.environ.pop(SUPERVISED, None):
         yield
@@ -86,15 +82,10 @@ def _parent(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterat
     def ended() -> None:
         if not os.read(pipe, 1024):
             loop.remove_reader(pipe)
-            _log(logging.WARNING, "worker.stopping", "the supervisor is gone: finishing what runs")
-            stop()
+            stop("the supervisor is gone")
 
     loop.add_reader(pipe, ended)
     try:
         yield
     finally:
         loop.remove_reader(pipe)
-
-
-def _log(level: int, event: str, message: str, *args: object) -> None:
-    logger.log(level, message, *args, extra={"event": event})

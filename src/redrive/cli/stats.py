@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -11,15 +11,19 @@ import typer
 from redrive.cli import output
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import with_store
+from redrive.kernel.store import WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import inspect
 from redrive.ops.inspect import Stats
 
 _STATES = [state.value for state in State]
+HEARD_WITHIN = timedelta(seconds=10)
+
+Groups = Annotated[int, typer.Option("--groups", metavar="N", min=1, max=1000, help="How many failure groups to show.")]
 
 
 def stats(
-    groups: Annotated[int, typer.Option("--groups", min=1, max=1000, help="How many failure groups to show.")] = 10,
+    groups: Groups = 10,
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Totals by queue and kind, pauses, limits, workers, failure groups, schedules."""
@@ -93,11 +97,17 @@ def _limits(found: Stats) -> None:
 
 def _workers(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
-        [row.id, ",".join(row.queues), f"{row.running}/{row.concurrency}", output.ago(row.started_at, now),
-         output.ago(row.seen_at, now), "stopped" if row.stopping else ""]
+        [row.id, ",".join(row.queues), f"{'-' if _ended(row, now) else row.running}/{row.concurrency}",
+         output.ago(row.started_at, now), output.ago(row.seen_at, now),
+         "stopped" if _ended(row, now) else "stopping" if row.stopping else ""]
         for row in found.overview.workers
     ]  # fmt: skip
     _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
+
+
+def _ended(row: WorkerRow, now: datetime) -> bool:
+    """Its last words may be from while it was still finishing; a worker that is, is heard of every few seconds."""
+    return row.stopping and (not row.running or now - row.seen_at > HEARD_WITHIN)
 
 
 def _groups(found: Stats, now: datetime) -> None:

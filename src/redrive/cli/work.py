@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from redrive.app import App
 from redrive.cli import output
+from redrive.cli.ending import Ending
 from redrive.cli.loading import Loaded, load
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import refuse_memory
@@ -103,8 +104,8 @@ def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Opti
     try:
         return Options(queues=chosen, **(values | {name: value for name, value in given.items() if value is not None}))
     except ValidationError as error:
-        problems = "; ".join(f"--{str(p['loc'][0]).replace('_', '-')}: {p['msg']}" for p in error.errors())
-        raise InvalidInput(f"these options cannot be used: {problems}") from None
+        problems = "; ".join(f"--{str(p['loc'][0]).replace('_', '-')} {p['input']}: {p['msg']}" for p in error.errors())
+        raise InvalidInput(f"these options cannot be used: {problems}", hint="see: redrive work --help") from None
 
 
 def warn_of_unknown_settings() -> None:
@@ -161,9 +162,10 @@ async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
             with suppress(StoreUnavailable):  # the worker waits for its store
                 await warn_of_unknown_queues(app, options.queues)
         worker = app.worker(store, options)
-        with stopping(worker.stop):
+        with stopping(Ending(worker)):
             await run_worker(worker, output.shown_url(app.url))
-        return 0, {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
+        summary = {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
+        return 0, summary | {"running": len(worker.runs)}
     finally:
         await app.close()
 
@@ -179,8 +181,10 @@ async def run_worker(worker: Worker, where: str) -> None:
     await worker.run()
     health = worker.health
     logger.info(
-        "%s stopped: %d completed, %d requeued, %d failed", worker.id, health.completed, health.requeued, health.failed,
-        extra={"event": "worker.stopped", "worker_id": worker.id},
+        "%s stopped: %d completed, %d requeued, %d failed, %d cancelled", worker.id, health.completed, health.requeued,
+        health.failed, health.cancelled,
+        extra={"event": "worker.stopped", "worker_id": worker.id, "completed": health.completed,
+               "requeued": health.requeued, "failed": health.failed, "cancelled": health.cancelled},
     )  # fmt: skip
 
 
@@ -193,7 +197,13 @@ async def _supervise(loaded: Loaded, options: Options, processes: int, url: str 
     if url:
         os.environ["REDRIVE_URL"] = url
     supervisor = Supervisor([_command(loaded, options, number) for number in range(1, processes + 1)])
-    with stopping(supervisor.stop, force=lambda: supervisor.signal(signal.SIGTERM)):
+
+    def stop(why: str) -> None:
+        text = "%s: asking %d worker processes to stop; a second signal exits at once"
+        logger.info(text, why, processes, extra={"event": "supervisor.stopping"})  # each says what it still runs
+        supervisor.stop()
+
+    with stopping(stop, force=lambda: supervisor.signal(signal.SIGTERM)):
         logger.info("starting %d worker processes", processes, extra={"event": "supervisor.started"})
         codes = await supervisor.run()
     logger.info("all worker processes ended", extra={"event": "supervisor.stopped"})

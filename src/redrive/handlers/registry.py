@@ -80,15 +80,17 @@ class Registry:
         """What is known about a kind that is about to be enqueued. An application without any handlers or
         declarations is a pure producer and may enqueue everything."""
         known = self.handlers.get(kind) or self.declared.get(kind)
+        if known is not None:
+            return known
         own = [name for name in (*self.handlers, *self.declared) if not name.startswith("SYSTEM_")]
-        if known is None and own:
+        if own:
             close = difflib.get_close_matches(kind, own, 1)
             guess = f"did you mean {close[0]}? " if close else f"known kinds: {', '.join(sorted(own)[:20])}; "
             raise UnknownKind(
                 f"this application has no kind {kind!r}",
                 hint=f"{guess}declare a kind that is handled elsewhere with app.declare({kind!r}, queue=…)",
             )
-        return known
+        return None
 
     def queues(self) -> set[str]:
         return {h.queue for h in self.handlers.values()} | {d.queue for d in self.declared.values()}

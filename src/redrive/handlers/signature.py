@@ -57,34 +57,38 @@ class PayloadSpec:
             if self._model is None:
                 return {}
             payload = "{}"
+        value = self._validated(payload)
+        if self._model is not None:
+            # Only what was sent: the function's own defaults fill the rest.
+            return {name: getattr(value, name) for name in value.model_fields_set}
+        assert self._whole_name is not None
+        return {self._whole_name: value}
+
+    def _validated(self, payload: str) -> Any:
         try:
             if self._model is not None:
-                model = self._model.__pydantic_validator__.validate_json(payload)
-                # Only what was sent: the function's own defaults fill the rest.
-                return {name: getattr(model, name) for name in model.model_fields_set}
-            assert self._adapter is not None and self._whole_name is not None
-            return {self._whole_name: self._adapter.validate_json(payload)}
+                return self._model.__pydantic_validator__.validate_json(payload)
+            assert self._adapter is not None
+            return self._adapter.validate_json(payload)
         except ValidationError as error:
             raise PayloadInvalid(_explain(self.kind, error), hint=self._expects()) from None
 
     def whole(self, payload: str | None) -> Any:
         """The payload as one value, for bulk handlers."""
-        assert self._adapter is not None
         if payload is None and not self.required:
             return None
         if payload is None:
             raise PayloadMissing(f"{self.kind} needs a payload, and the task has none")
-        try:
-            return self._adapter.validate_json(payload)
-        except ValidationError as error:
-            raise PayloadInvalid(_explain(self.kind, error)) from None
+        return self._validated(payload)
 
     def check(self, payload: str | None) -> None:
         """Validate at enqueue, so that the caller hears of a mistake and not an operator."""
         if self._model is None and self._whole_name is None:
             self.whole(payload)
-        else:
+        elif self._model is None or payload is None or payload == "null":
             self.arguments(payload)
+        else:
+            self._validated(payload)
 
     def _expects(self) -> str | None:
         if self._model is None:

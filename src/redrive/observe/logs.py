@@ -17,7 +17,10 @@ from typing import Any, TextIO
 from redrive.kernel.task import Claimed
 
 _quote = json.encoder.encode_basestring_ascii
+# What a record's own attributes may not replace: the standard ones, and the fields that every line begins with.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_TAKEN = _STANDARD | {"at", "level", "event", "logger", "stack"}
+_encode = json.JSONEncoder(separators=(",", ":"), default=str, allow_nan=False).encode
 
 
 def timestamp(seconds: float | None = None) -> str:
@@ -44,11 +47,23 @@ class TaskLog:
         if self._style != "off":
             self._at = timestamp()
 
-    def task(self, event: str, task: Claimed, ms: float | None = None, level: str = "info", **extra: Any) -> None:
+    def label(self, task: Claimed) -> str:
+        """How lines name a task: made once, for all of its lines."""
         if self._style == "json":
-            self._lines.append(self._json(event, task, ms, level, extra))
+            trace = "null" if task.trace_id is None else _quote(task.trace_id)
+            return (
+                f'"task_id":"{task.id}","kind":{_quote(task.kind)},"queue":{_quote(task.queue)},'
+                f'"attempt":{task.attempt},"trace_id":{trace},"worker_id":{self._worker}'
+            )
+        return f"{task.kind} {task.id} attempt {task.attempt}/{task.max_attempts}" if self._style == "text" else ""
+
+    def task(self, event: str, label: str, ms: float | None = None, level: str = "info", **extra: Any) -> None:
+        if self._style == "json":
+            tail = "".join([f',"{name}":{_value(value)}' for name, value in extra.items()]) if extra else ""
+            duration = "" if ms is None else f',"duration_ms":{ms:.3f}'
+            self._lines.append(f'{{"at":"{self._at}","level":"{level}","event":"{event}",{label}{duration}{tail}}}\n')
         elif self._style == "text":
-            self._lines.append(self._text(event, task, ms, level, extra))
+            self._lines.append(self._text(event, label, ms, level, extra))
 
     def flush(self) -> None:
         if self._lines:
@@ -61,24 +76,11 @@ class TaskLog:
                 # A full disk or closed pipe under the log must not stop the work.
                 self._style = "off"
 
-    def _json(self, event: str, task: Claimed, ms: float | None, level: str, extra: dict[str, Any]) -> str:
-        trace = "null" if task.trace_id is None else _quote(task.trace_id)
-        tail = "".join(f',"{name}":{_value(value)}' for name, value in extra.items())
-        duration = "" if ms is None else f',"duration_ms":{ms:.3f}'
-        return (
-            f'{{"at":"{self._at}","level":"{level}","event":"{event}","task_id":"{task.id}","kind":"{task.kind}",'
-            f'"queue":"{task.queue}","attempt":{task.attempt},"trace_id":{trace},"worker_id":{self._worker}'
-            f"{duration}{tail}}}\n"
-        )
-
-    def _text(self, event: str, task: Claimed, ms: float | None, level: str, extra: dict[str, Any]) -> str:
+    def _text(self, event: str, label: str, ms: float | None, level: str, extra: dict[str, Any]) -> str:
         duration = "" if ms is None else f" {ms:.1f} ms"
         mark = {"info": " ", "warning": "!", "error": "✗"}.get(level, " ")
         tail = "".join(f"  {name}={_readable(value)}" for name, value in extra.items() if value is not None)
-        return (
-            f"{self._at[11:23]} {mark} {event:<15} {task.kind} {task.id} "
-            f"attempt {task.attempt}/{task.max_attempts}{duration}{tail}\n"
-        )
+        return f"{self._at[11:23]} {mark} {event:<15} {_readable(label)}{duration}{tail}\n"
 
 
 def _value(value: Any) -> str:
@@ -104,18 +106,38 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        fields |= {k: v for k, v in vars(record).items() if k not in _STANDARD and k != "event"}
+        fields |= {k: v for k, v in vars(record).items() if k not in _TAKEN}
         if record.exc_info:
             fields["stack"] = self.formatException(record.exc_info)
-        return json.dumps(fields, default=str)
+        try:
+            return _encode(fields)
+        except (TypeError, ValueError, RecursionError):  # an extra that JSON cannot say: a NaN, a cycle, odd keys
+            return _encode({name: _sayable(value) for name, value in fields.items()})
+
+
+def _sayable(value: Any) -> Any:
+    try:
+        _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+    return value
 
 
 class TextFormatter(logging.Formatter):
+    """A line for a person. What it says may come from anywhere, so it has no power over the terminal."""
+
     def format(self, record: logging.LogRecord) -> str:
         mark = "✗" if record.levelno >= logging.ERROR else "!" if record.levelno >= logging.WARNING else " "
-        event = getattr(record, "event", record.name)
+        event = str(getattr(record, "event", record.name))
         text = f"{timestamp(record.created)[11:23]} {mark} {event:<15} {record.getMessage()}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        return _harmless(f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text)
+
+
+def _harmless(text: str) -> str:
+    """The same lines, without control characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
 def choose_style(wanted: str, stream: TextIO | None = None) -> str:

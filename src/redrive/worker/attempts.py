@@ -106,7 +106,7 @@ class Attempts:
         run.slot = slot
         self.runs[task.id] = run
         worker.leases.watch(run)
-        worker.report.claimed(task)
+        worker.report.claimed(run)
         return run
 
     def _timeout(self, task: Claimed, handler: Handler | None) -> float | None:

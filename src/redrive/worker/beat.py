@@ -56,6 +56,7 @@ class Beater:
         for duty in self._duties.values():
             duty.cancel()
         await asyncio.gather(*self._duties.values(), return_exceptions=True)
+        self._worker.health.running = len(self._worker.runs)
         await self._worker.store.tick(self._message({}))
 
     async def _rest(self) -> None:

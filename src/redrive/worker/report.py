@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from redrive.kernel.machine import Event, Transition
-from redrive.kernel.task import Claimed
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
 from redrive.worker.run import Run
 
 EVENTS = {
-    Event.COMPLETE: "task.completed",
     Event.RETRY: "task.requeued",
     Event.SNOOZE: "task.requeued",
     Event.RELEASE: "task.requeued",
@@ -27,15 +25,16 @@ class Report:
         self.begin = log.begin
         self.flush = log.flush
 
-    def claimed(self, task: Claimed) -> None:
+    def claimed(self, run: Run) -> None:
         self.health.claimed += 1
-        self.log.task("task.claimed", task)
+        run.label = self.log.label(run.task)
+        self.log.task("task.claimed", run.label)
 
-    def refused(self, task: Claimed, transition: Transition) -> None:
+    def refused(self, run: Run, transition: Transition) -> None:
         """The store did not take an outcome: the lease is somebody else's by now."""
         self.health.lost += 1
         self.log.task(
-            "task.lease_lost", task, transition.execution_ms, "warning", outcome=transition.event.value,
+            "task.lease_lost", run.label, transition.execution_ms, "warning", outcome=transition.event.value,
             note="the outcome was refused: the lease is no longer held",
         )  # fmt: skip
 
@@ -44,21 +43,26 @@ class Report:
         self.health.lost += 1
         self._now("task.lease_lost", run, "warning", note="the lease is no longer held; the handler is told to stop")
 
-    def landed(self, task: Claimed, transition: Transition) -> None:
+    def landed(self, run: Run, transition: Transition) -> None:
+        label = run.label
+        if transition.event is Event.COMPLETE:
+            self.health.completed += 1
+            self.log.task("task.completed", label, transition.execution_ms)
+            return
         event = EVENTS[transition.event]
         self._count(event)
         cause = transition.failure
         if cause is not None:
             requeued = event == "task.requeued"
             self.log.task(
-                event, task, transition.execution_ms, "warning" if requeued else "error", error_code=cause.code,
+                event, label, transition.execution_ms, "warning" if requeued else "error", error_code=cause.code,
                 error_reason=cause.reason, message=cause.message, fingerprint=cause.fingerprint,
                 retry_in=round(transition.delay, 3) if requeued else None, dead=transition.dead,
             )  # fmt: skip
         elif event == "task.requeued":
-            self.log.task(event, task, transition.execution_ms, reason=transition.reason or transition.event.value)
+            self.log.task(event, label, transition.execution_ms, reason=transition.reason or transition.event.value)
         else:
-            self.log.task(event, task, transition.execution_ms)
+            self.log.task(event, label, transition.execution_ms)
 
     def late(self, run: Run, outcome: object) -> None:
         """An answer that no longer counts: the run was given up, or its own transaction completed it."""
@@ -75,13 +79,11 @@ class Report:
 
     def _now(self, event: str, run: Run, level: str, **extra: object) -> None:
         self.begin()
-        self.log.task(event, run.task, run.ms, level, **extra)
+        self.log.task(event, run.label, run.ms, level, **extra)
         self.flush()
 
     def _count(self, event: str) -> None:
         match event:
-            case "task.completed":
-                self.health.completed += 1
             case "task.requeued":
                 self.health.requeued += 1
             case "task.failed":

@@ -25,15 +25,16 @@ COMPLETED = Completed()
 class Run:
     """One leased task in this worker's hands, from claim to settle."""
 
-    __slots__ = ("abandoned", "again", "committing", "context", "deadline", "future", "handler", "mates", "progress",
-                 "renewed_at", "settled", "slot", "started", "starting", "stop", "stopped_at", "task", "timeout",
-                 "trailing", "transaction")  # fmt: skip
+    __slots__ = ("abandoned", "again", "committing", "context", "deadline", "future", "handler", "label", "mates",
+                 "progress", "renewed_at", "settled", "slot", "started", "starting", "stop", "stopped_at", "task",
+                 "timeout", "trailing", "transaction")  # fmt: skip
 
     def __init__(self, task: Claimed, handler: Handler | None, context: Context, timeout: float | None) -> None:
         now = time.monotonic()
         self.task = task
         self.handler = handler
         self.context = context
+        self.label = ""
         self.timeout = timeout
         self.started = now
         self.renewed_at = now

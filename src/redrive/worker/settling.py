@@ -77,9 +77,9 @@ class Settling:
         for run, transition in batch:
             worker.runs.pop(run.task.id, None)
             if run.task.id in lost:
-                worker.report.refused(run.task, transition)
+                worker.report.refused(run, transition)
                 continue
-            worker.report.landed(run.task, transition)
+            worker.report.landed(run, transition)
             if transition.delay:
                 worker.beats.due_in(transition.delay)
 

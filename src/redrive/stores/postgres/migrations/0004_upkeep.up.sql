@@ -20,7 +20,8 @@ declare
 begin
   -- A write a few times a minute is enough to be seen alive.
   update redrive.worker w set seen_at = v_now, running = p_running, stopping = p_stopping
-  where w.id = p_worker and (w.seen_at < v_now - interval '4 s' or w.stopping <> p_stopping);
+  where w.id = p_worker and (w.seen_at < v_now - interval '4 s' or w.stopping <> p_stopping
+    or (p_stopping and w.running <> p_running));
   if not found and not exists (select 1 from redrive.worker w where w.id = p_worker) then
     insert into redrive.worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping)
     values (p_worker, p_host, p_pid, p_queues, p_concurrency, p_running, p_version, v_now, v_now, p_stopping)

@@ -1,0 +1,27 @@
+"""Which pauses keep a waiting task from being claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redrive.kernel.store import HoldRow, Store
+from redrive.kernel.task import State, Task
+
+_WAITING = (State.QUEUED, State.DELAYED)
+
+
+async def pauses(store: Store, tasks: Sequence[Task]) -> list[HoldRow]:
+    """All pauses, looked up only where one can matter."""
+    return (await store.overview()).holds if any(task.state in _WAITING for task in tasks) else []
+
+
+def holding(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:
+    """Those of its queue, kind or group; resuming one of several does not let it run yet."""
+    if task.state not in _WAITING:
+        return []
+    names = {("queue", task.queue), ("kind", task.kind), ("group", task.group)}
+    return [hold for hold in holds if (hold.target, hold.name) in names]
+
+
+def worded(hold: HoldRow) -> str:
+    return f"{hold.target} {hold.name} paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else "")
