@@ -32,6 +32,10 @@ _SCHEMA = (pg.InvalidSchemaNameError, pg.UndefinedTableError, pg.UndefinedFuncti
 _LOGIN = (pg.InvalidAuthorizationSpecificationError, pg.InvalidCatalogNameError)
 
 
+class IdTaken(StoreError):
+    """A row with this id is there already."""
+
+
 def translate(error: BaseException, where: str) -> RedriveError:
     """An error of the port for one of the driver's."""
     # Without DETAIL: it quotes whole rows, and with them payloads that do not belong into logs.
@@ -41,6 +45,8 @@ def translate(error: BaseException, where: str) -> RedriveError:
             return error
         case pg.CheckViolationError() if "account_never_negative" in said:
             return InvalidInput("an account would go below zero; nothing was posted")
+        case pg.UniqueViolationError() if "task_pkey" in said:
+            return IdTaken("a task with this id exists already")
         case pg.TooManyConnectionsError():
             return StoreUnavailable(
                 f"{where} has no connection left: {said}", hint="raise max_connections, or lower the number of workers"

@@ -19,6 +19,7 @@ from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, T
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.postgres import arguments
 from redrive.stores.postgres.batcher import Batcher
+from redrive.stores.postgres.errors import IdTaken
 from redrive.stores.postgres.listener import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
 from redrive.stores.postgres.pool import Connection, Pool
@@ -115,8 +116,10 @@ class PostgresStore(Reads):
         while True:
             try:
                 return await attempt(again)
-            except StoreUnavailable:
-                if time.monotonic() + delay > give_up:
+            except (StoreUnavailable, IdTaken) as error:
+                # Taken by an earlier try that was committed at this moment: the next one sees it.
+                mine = again or not isinstance(error, IdTaken)
+                if not mine or time.monotonic() + delay > give_up:
                     raise
             again = True
             await asyncio.sleep(delay)

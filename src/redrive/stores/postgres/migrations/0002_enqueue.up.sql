@@ -77,7 +77,6 @@ declare
   v_now constant timestamptz := clock_timestamp();
   v_name text;
   v_skip uuid[] := '{}';
-  v_count bigint;
   v_queue text;
   v_position bigint;
   v_due timestamptz;
@@ -122,20 +121,17 @@ begin
         u(id, kind, queue, payload, priority, max_attempts, delay, run_at, timeout_ms, task_group, scope, trace_id, key)
       where u.id <> all (v_skip)
     ) x
-    -- An earlier try of the same call may be committing at this moment.
-    on conflict (id) do nothing
+    -- Without "on conflict", which costs a fifth more: an earlier try of the same call that is committing at this
+    -- moment ends in a unique violation, and the next try sees what it committed.
     returning task.queue, task.kind, task.state, task.position, task.next_attempt_at
   ), tally as (
     insert into redrive.total_delta (queue, kind, queued, delayed)
     select n.queue, n.kind, count(*) filter (where n.state = 'queued'), count(*) filter (where n.state = 'delayed')
     from new n group by n.queue, n.kind
   )
-  select count(*), min(n.next_attempt_at), array_to_string(array_agg(distinct n.queue) filter (where n.state = 'queued'), '|'),
+  select min(n.next_attempt_at), array_to_string(array_agg(distinct n.queue) filter (where n.state = 'queued'), '|'),
     min(n.position) filter (where n.state = 'queued')
-  into v_count, v_due, v_name, v_position from new n;
-  if v_count < cardinality(p_ids) - cardinality(v_skip) and not p_again then
-    raise exception 'a task with this id exists already' using errcode = 'unique_violation';
-  end if;
+  into v_due, v_name, v_position from new n;
 
   if v_position is not null then
     foreach v_queue in array string_to_array(v_name, '|') loop perform redrive.wake(v_queue, v_position); end loop;
