@@ -6,7 +6,7 @@ import asyncio
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
@@ -27,8 +27,10 @@ from redrive.kernel.task import (
     State,
     Task,
     check_attempts,
+    check_key,
     check_name,
     check_priority,
+    check_run_at,
     check_seconds,
     check_text,
 )
@@ -44,6 +46,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 MISSED = ("coalesce", "all", "skip")
 DEFAULT_NAME = "default"
+# The store's clock decides about times; this much the caller's may differ from it.
+CLOCK_SKEW = timedelta(days=1)
 
 
 class TaskHandler(Generic[P]):
@@ -254,10 +258,6 @@ class App:
             known.payload.check(text)
         if delay is not None and run_at is not None:
             raise InvalidInput("give delay or run_at, not both")
-        if run_at is not None and (not isinstance(run_at, datetime) or run_at.tzinfo is None):
-            raise InvalidInput(
-                "run_at must be a datetime with a time zone", hint="for example datetime.now(UTC) + timedelta(hours=1)"
-            )
         return NewTask(
             new_id(), kind,
             queue=check_name(known.queue if queue is None else queue, "queue"),
@@ -265,12 +265,12 @@ class App:
             priority=check_priority(known.priority if priority is None else priority),
             max_attempts=check_attempts(known.max_attempts if max_attempts is None else max_attempts),
             delay=None if delay is None else check_seconds(delay, "delay"),
-            run_at=run_at,
+            run_at=None if run_at is None else check_run_at(run_at, datetime.now(UTC) + CLOCK_SKEW),
             timeout=None if timeout is None else check_seconds(timeout, "timeout", low=0.001, high=2_000_000),
             group=check_text(group, "group"),
             scope=check_text(scope, "scope"),
             trace_id=check_text(trace_id, "trace_id"),
-            idempotency_key=check_text(idempotency_key, "idempotency_key"),
+            idempotency_key=check_key(idempotency_key),
         )  # fmt: skip
 
     # -- looking and acting ----------------------------------------------------------------------------------------

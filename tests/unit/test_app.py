@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -44,9 +44,12 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"kind": "SEND", "payload": {"to": "x"}, "delay": -1}, InvalidInput, "delay must be from 0"),
     ({"kind": "SEND", "payload": {"to": "x"}, "delay": float("nan")}, InvalidInput, "delay must be"),
     ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(2030, 1, 1)}, InvalidInput, "time zone"),
+    ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(2999, 1, 1, tzinfo=UTC)}, InvalidInput, "10 years"),
+    ({"kind": "SEND", "payload": {"to": "x"}, "run_at": datetime(1969, 1, 1, tzinfo=UTC)}, InvalidInput, "after 1970"),
     ({"kind": "SEND", "payload": {"to": "x"}, "priority": 99999}, InvalidInput, "priority"),
     ({"kind": "SEND", "payload": {"to": "x"}, "max_attempts": 0}, InvalidInput, "max_attempts"),
     ({"kind": "SEND", "payload": {"to": "x"}, "idempotency_key": ""}, InvalidInput, "idempotency_key"),
+    ({"kind": "SEND", "payload": {"to": "x"}, "idempotency_key": "schedule:x:1"}, InvalidInput, "runs of schedules"),
     ({"kind": "SEND", "payload": {"to": "x"}, "scope": "a\nb"}, InvalidInput, "not printable"),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,9 @@ PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
 MAX_DELAY_SECONDS = 10 * 366 * 86400
 MAX_ATTEMPTS = 1_000_000
 MAX_TEXT = 512
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+# Keys of the tasks that schedules fire: whoever could take one in advance would keep that run from happening.
+SCHEDULE_KEYS = "schedule:"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
 
 
@@ -222,6 +225,31 @@ def check_text(value: object, what: str) -> str | None:
         raise InvalidInput(f"{what} must be text of 1-{MAX_TEXT} characters, not {_shorten(value)}")
     if "\x00" in value or not value.isprintable():
         raise InvalidInput(f"{what} {_shorten(value)} contains characters that are not printable")
+    return value
+
+
+def check_key(value: object) -> str | None:
+    """An idempotency key as callers may give it."""
+    key = check_text(value, "idempotency_key")
+    refuse_reserved(key)
+    return key
+
+
+def refuse_reserved(key: str | None) -> None:
+    if key is not None and key.startswith(SCHEDULE_KEYS):
+        raise InvalidInput(
+            f"idempotency_key {_shorten(key)} begins with {SCHEDULE_KEYS!r}, which is kept for the runs of schedules",
+            hint="begin it with something else",
+        )
+
+
+def check_run_at(value: object, now: datetime) -> datetime:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInput(
+            "run_at must be a datetime with a time zone", hint="for example datetime.now(UTC) + timedelta(hours=1)"
+        )
+    if not EARLIEST <= value <= now + timedelta(seconds=MAX_DELAY_SECONDS):
+        raise InvalidInput(f"run_at must be after 1970 and at most 10 years ahead, not {value}")
     return value
 
 

@@ -43,7 +43,7 @@ def connect(location: Location) -> sqlite3.Connection:
     return connection
 
 
-def patiently(work: Callable[[], T]) -> T:
+def patiently(work: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
     """Repeat what another process's lock keeps from happening, for a while."""
     give_up = time.monotonic() + PATIENCE
     while True:
@@ -53,7 +53,7 @@ def patiently(work: Callable[[], T]) -> T:
             if not is_busy(error) or time.monotonic() > give_up:
                 raise
         # Uneven steps, so that two waiting processes do not keep meeting.
-        time.sleep(random.uniform(0.0003, 0.002))  # noqa: S311
+        sleep(random.uniform(0.0003, 0.002))  # noqa: S311
 
 
 def undo(connection: sqlite3.Connection) -> None:

@@ -23,6 +23,7 @@ from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.moves import add_audits
 from redrive.stores.sqlite.session import Session, dumps
 from redrive.stores.sqlite.settle import settle
+from redrive.stores.sqlite.tick import resume_groups
 
 SQL = statements("redrive.stores.sqlite", "control.sql")
 
@@ -68,25 +69,20 @@ def _hold(session: Session, hold: Hold) -> bool:
         changed = session.run(SQL["hold_on"], target, name, hold.actor, hold.reason, session.now)
         if hold.target is Target.KIND:
             session.run(SQL["lane"], name)
+        elif hold.target is Target.GROUP:
+            session.run(SQL["stay"], name)
     else:
         changed = session.run(SQL["hold_off"], target, name)
         if hold.target is Target.GROUP:
-            _let_go(session, name)
+            # A small group is back at once; of a large one the ticks bring piece after piece.
+            session.run(SQL["resume"], name)
+            resume_groups(session)
         session.news.anything = True
     if changed:
         action = target.upper() + ("_PAUSE" if hold.on else "_RESUME")
         before, after = dumps({"paused": not hold.on}), dumps({"paused": hold.on})
         add_audits(session, [[hold.actor, action, hold.reason, None, None, f"{target}:{name}", before, after]])
     return changed > 0
-
-
-def _let_go(session: Session, group: str) -> None:
-    rows = session.rows(SQL["held_back"], group, f"group:{group}")
-    if rows:
-        first = session.positions(len(rows))
-        session.run(SQL["let_go"], first, dumps([row[0] for row in rows]))
-    for _, queue, kind in rows:
-        session.tally.move(queue, kind, "paused", "queued")
 
 
 def _limit(session: Session, limit: Limit) -> bool:
@@ -155,7 +151,7 @@ def _fire(session: Session, fire: Fire) -> bool:
     if not session.run(SQL["fire"], to_micros(fire.next_at), session.now, fire.name, to_micros(fire.seen)):
         return False
     if fire.tasks:
-        enqueue(session, fire.tasks)
+        enqueue(session, fire.tasks, fired=True)
     return True
 
 

@@ -7,12 +7,11 @@ delete from redrive_hold where target = ? and name = ?
 -- lane: a kind gets a lane of its own
 insert into redrive_kind (kind) values (?) on conflict (kind) do nothing
 
--- held_back: tasks that wait for their group
-select rowid, queue, kind from redrive_task where state = 'paused' and task_group = ? and paused_by = ? order by position, id
+-- resume: a group's tasks are to come back
+insert into redrive_resuming (task_group) values (?) on conflict do nothing
 
--- let_go: they join the tail
-update redrive_task set state = 'queued', paused_by = null, position = ? + v.key
-from (select j.key as key, j.value as id from json_each(?) j) v where redrive_task.rowid = v.id
+-- stay: the group is held again before all of them were back
+delete from redrive_resuming where task_group = ?
 
 -- limit: what a kind is allowed now
 select concurrency, rate_ms, actor from redrive_kind where kind = ?

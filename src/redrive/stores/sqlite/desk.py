@@ -7,13 +7,15 @@ import ctypes
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from redrive.errors import StoreUnusable
 from redrive.stores.sqlite.clock import micros
 from redrive.stores.sqlite.connect import connect, patiently, undo
 from redrive.stores.sqlite.errors import breaks_connection, translate
@@ -21,6 +23,7 @@ from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.url import Location
 
 T = TypeVar("T")
+FORK_PATIENCE = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +56,8 @@ class Desk:
     def reset(self) -> None:
         """As new: in a process that was forked, the thread does not exist and the locks may be held by nobody."""
         self._lock = threading.Lock()
+        # Held by the thread while it is inside SQLite, or in a transaction that will be over in a moment.
+        self._busy = threading.Lock()
         # Locked: nothing new. A bare lock, because waiting on it with a timeout costs half of what a Condition does,
         # and the writer does so all day.
         self._bell = threading.Lock()
@@ -60,9 +65,6 @@ class Desk:
         self._waiting: deque[Request] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
-        if self._connection is not None:
-            _inherited.append(self._connection)
-            self._connection = None
 
     async def run(self, work: Callable[[Session], T]) -> T:
         """Have ``work`` done by the thread. A caller that is cancelled while it is being done changes nothing."""
@@ -104,8 +106,10 @@ class Desk:
     def _main(self) -> None:
         while True:
             while self._attend():
-                self._serve()
-            self._disconnect()
+                with self._busy:
+                    self._serve()
+            with self._busy:
+                self._disconnect()
             with self._lock:
                 # Who came while the connection was being closed is still served.
                 if not self._waiting:
@@ -144,9 +148,23 @@ class Desk:
     def session(self, connection: sqlite3.Connection) -> Session:
         return Session(connection, micros(self._clock()))
 
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """For a wait in the middle of a request: the process may be forked meanwhile."""
+        self._busy.release()
+        try:
+            yield
+        finally:
+            self._busy.acquire()
+
+    def nap(self, seconds: float) -> None:
+        with self.outside():
+            time.sleep(seconds)
+
     def connected(self) -> sqlite3.Connection:
         if self._connection is None:
             _drop_inherited()
+            _refuse_torn(self.location)
             self._connection = connect(self.location)
         return self._connection
 
@@ -164,35 +182,77 @@ class Desk:
             except sqlite3.Error:  # it is being thrown away because it is broken, or recovery does the rest
                 return
 
+    # -- around a fork ---------------------------------------------------------------------------------------------
 
-# After a fork the child has the parent's connections. While they exist, SQLite believes that this process holds the
-# locks that they had, and takes none of its own: the parent would delete the log at its end under the child's feet.
+    def hold(self) -> bool:
+        """Have the thread stay out of SQLite until ``let_go``; False when it does not come out in time."""
+        return threading.current_thread() is not self._thread and self._busy.acquire(timeout=FORK_PATIENCE)
+
+    def let_go(self) -> None:
+        self._busy.release()
+
+    def forked(self, *, held: bool) -> None:
+        """In the child: leave the parent's connection to the parent."""
+        connection, self._connection = self._connection, None
+        self.reset()
+        if connection is not None and held and not connection.in_transaction:
+            _inherited.append(connection)
+        elif connection is not None:
+            # Never touched again, not even by the interpreter at its end: closing would undo the transaction in the
+            # memory that both processes share.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            if not self.location.memory:
+                _torn.add(os.path.realpath(self.location.path))
+
+
+# A fork waits until no thread is inside SQLite: the child would inherit locks that nobody releases. After it the child
+# has the parent's connections. While they exist, SQLite believes that this process holds the locks that they had, and
+# takes none of its own: the parent would delete the log at its end under the child's feet. So they are closed, except
+# those in a transaction (a handler's own): their files are lost to the child.
 _desks: weakref.WeakSet[Desk] = weakref.WeakSet()
+_held: list[Desk] = []
 _inherited: list[sqlite3.Connection] = []
+_torn: set[str] = set()
+_forking = threading.Lock()
 _dropping = threading.Lock()
 
 
-def _forked() -> None:
-    global _dropping
-    _dropping = threading.Lock()
+def _before_fork() -> None:
+    _forking.acquire()
+    _held[:] = [desk for desk in list(_desks) if desk.hold()]
+
+
+def _after_in_parent() -> None:
+    for desk in _held:
+        desk.let_go()
+    _held.clear()
+    _forking.release()
+
+
+def _after_in_child() -> None:
+    global _forking, _dropping
+    _forking, _dropping = threading.Lock(), threading.Lock()
     for desk in list(_desks):
-        desk.reset()
+        desk.forked(held=desk in _held)
+    _held.clear()
 
 
 def _drop_inherited() -> None:
-    """Close what the parent had open and idle. What was in a transaction is left as it is, for good: closing would
-    undo it in the memory that both processes share."""
     with _dropping:
         while _inherited:
-            connection = _inherited.pop()
-            if connection.in_transaction:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-            else:
-                connection.close()
+            _inherited.pop().close()
+
+
+def _refuse_torn(location: Location) -> None:
+    if _torn and os.path.realpath(location.path) in _torn:
+        raise StoreUnusable(
+            f"{location.where} cannot be used by this process, which was forked while a transaction was open on it",
+            hint="fork outside of transactions, or start processes with multiprocessing's 'spawn' method",
+        )
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
 
 
 def deliver(answers: Sequence[Answer]) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from redrive.kernel.task import Enqueued, NewTask, State, check_name
+from redrive.kernel.task import Enqueued, NewTask, State, check_name, check_run_at, check_seconds, refuse_reserved
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import micros, to_micros
+from redrive.stores.sqlite.clock import micros, to_datetime, to_micros
 from redrive.stores.sqlite.session import Execute, News, Session, Tally, dumps, take_positions
 
 SQL = statements("redrive.stores.sqlite", "enqueue.sql")
@@ -37,21 +37,21 @@ def enqueue_with(execute: Execute, tasks: Sequence[NewTask], now_us: int) -> lis
     return answers
 
 
-def enqueue(session: Session, tasks: Sequence[NewTask], *, again: bool = False) -> list[Enqueued]:
+def enqueue(session: Session, tasks: Sequence[NewTask], *, again: bool = False, fired: bool = False) -> list[Enqueued]:
+    """``fired``: by a schedule, whose keys nobody else may use."""
+
     def execute(sql: str, args: tuple[Any, ...]) -> list[Any]:
         return session.connection.execute(sql, args).fetchall()
 
-    return add_tasks(execute, tasks, session.now, session.tally, session.news, again=again)
+    return add_tasks(execute, tasks, session.now, session.tally, session.news, again=again, fired=fired)
 
 
 def add_tasks(
-    execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, news: News, *, again: bool = False
-) -> list[Enqueued]:
+    execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, news: News, *, again: bool = False,
+    fired: bool = False,
+) -> list[Enqueued]:  # fmt: skip
     """``again``: the same ids may have landed before; those count as created."""
-    for name in {task.kind for task in tasks}:
-        check_name(name, "kind")
-    for name in {task.queue for task in tasks}:
-        check_name(name, "queue")
+    _check(tasks, now, fired)
     existing = _claim_keys(execute, tasks, now)
     skip = set(existing)
     if again:
@@ -63,6 +63,21 @@ def add_tasks(
     if not existing:
         return [Enqueued(task.id) for task in tasks]
     return [existing.get(task.id) or Enqueued(task.id) for task in tasks]
+
+
+def _check(tasks: Sequence[NewTask], now: int, fired: bool) -> None:
+    """What gets in must be something that a worker can claim and an operator can list."""
+    for name in {task.kind for task in tasks}:
+        check_name(name, "kind")
+    for name in {task.queue for task in tasks}:
+        check_name(name, "queue")
+    for task in tasks:
+        if not fired:
+            refuse_reserved(task.idempotency_key)
+        if task.run_at is not None:
+            check_run_at(task.run_at, to_datetime(now))
+        elif task.delay is not None:
+            check_seconds(task.delay, "delay")
 
 
 def digest(task: NewTask) -> str:

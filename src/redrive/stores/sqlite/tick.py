@@ -22,15 +22,18 @@ _NOTHING_TO_DO = ("fold", "partitions")
 def tick(session: Session, beat: Beat) -> Tick:
     _beat(session, beat)
     duties = _duties(session, beat)
-    promoted = _promote(session)
+    promoted, back = _promote(session), resume_groups(session)
     cancels = [UUID(row[0]) for row in session.rows(SQL["cancels"], beat.worker_id)]
     ((due,),) = session.rows(SQL["next_due"], session.now, session.now)
-    return Tick(duties, cancels, None if due is None else (due - session.now) / 1_000_000, promoted)
+    next_due = None if due is None else (due - session.now) / 1_000_000
+    return Tick(duties, cancels, 0.0 if back >= PROMOTE_LIMIT else next_due, promoted + back)
 
 
 def _beat(session: Session, beat: Beat) -> None:
     now, stopping = session.now, int(beat.stopping)
-    seen = session.run(SQL["beat"], now, beat.running, stopping, beat.worker_id, now - SEEN_EVERY, stopping)
+    seen = session.run(
+        SQL["beat"], now, beat.running, stopping, beat.worker_id, now - SEEN_EVERY, stopping, beat.running
+    )
     if not seen:
         session.run(
             SQL["join"], beat.worker_id, beat.host, beat.pid, dumps(beat.queues), beat.concurrency, beat.running,
@@ -64,6 +67,24 @@ def _promote(session: Session) -> int:
     return len(rows)
 
 
+def resume_groups(session: Session) -> int:
+    """Tasks of a group that is held no more, back to their queues, as many as nobody minds waiting for. Answers how
+    many: a full piece means "call again"."""
+    group = session.row(SQL["resuming"])
+    if group is None:
+        return 0
+    rows = session.rows(SQL["held_back"], group[0], f"group:{group[0]}", PROMOTE_LIMIT)
+    if len(rows) < PROMOTE_LIMIT:
+        session.run(SQL["resumed"], group[0])
+    if rows:
+        first = session.positions(len(rows))
+        session.run(SQL["let_go"], first, dumps([row[0] for row in rows]))
+    for _, queue, kind in rows:
+        session.tally.move(queue, kind, "paused", "queued")
+        session.news.queues.add(queue)
+    return len(rows)
+
+
 def expired(session: Session, limit: int) -> list[Held]:
     """Leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by tokens."""
     rows = session.rows(SQL["expired"], session.now, limit)
@@ -74,8 +95,19 @@ def prune(session: Session, keep: Mapping[str, float]) -> int:
     """Remove what is past its keep. Bounded, so that nobody waits for long; a full batch means "call again"."""
     history = session.now - round(keep["history_days"] * DAY)
     keys = session.now - round(keep["key_days"] * DAY)
+    session.run(SQL["prune_again"], session.now, session.now - DAY)
     removed = session.run(SQL["prune_history"], history, PRUNE_LIMIT)
-    removed += session.run(SQL["prune_keys"], keys, PRUNE_LIMIT)
-    removed += session.run(SQL["prune_attempts"], history, PRUNE_LIMIT)
+    removed += _prune_orphans(session, "keys", keys)
+    removed += _prune_orphans(session, "attempts", history)
     session.run(SQL["prune_workers"], session.now - DAY)
     return removed
+
+
+def _prune_orphans(session: Session, what: str, before: int) -> int:
+    """One piece: rows whose task is live are kept and, until the next pass, not looked at again."""
+    at, tie = session.row(SQL["prune_from"], what) or (0, "" if what == "keys" else 0)
+    rows = session.rows(SQL[what], at, tie, before, PRUNE_LIMIT)
+    if not rows:
+        return 0
+    session.run(SQL["pruned"], what, session.now, *rows[-1][:2])
+    return session.run(SQL[f"prune_{what}"], dumps([row[1] for row in rows if not row[2]]))

@@ -1,5 +1,6 @@
 -- beat: a write a few times a minute is enough to be seen alive
-update redrive_worker set seen_at = ?, running = ?, stopping = ? where id = ? and (seen_at < ? or stopping <> ?)
+update redrive_worker set seen_at = ?, running = ?, stopping = ? 
+where id = ? and (seen_at < ? or stopping <> ? or (stopping and running <> ?))
 
 -- join: a worker seen for the first time
 insert into redrive_worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping)
@@ -45,15 +46,43 @@ where state = 'running' and lease_expires_at <= ? order by lease_expires_at limi
 delete from redrive_history where rowid in (
   select h.rowid from redrive_history h where h.finished_at < ? order by h.finished_at limit ?)
 
--- prune_keys: a key is kept as long as its task is in the live table, however old
-delete from redrive_idempotency_key where key in (
-  select k.key from redrive_idempotency_key k
-  where k.created_at < ? and not exists (select 1 from redrive_task t where t.id = k.task_id) order by k.created_at limit ?)
+-- prune_again: a day after its beginning a pass starts over, for tasks that have left meanwhile
+update redrive_pruned set began = ?, at = 0, tie = '' where began < ?
 
--- prune_attempts: attempts of tasks that are no longer live
-delete from redrive_attempt where seq in (
-  select a.seq from redrive_attempt a
-  where a.at < ? and not exists (select 1 from redrive_task t where t.id = a.task_id) order by a.at limit ?)
+-- prune_from: where the last piece ended
+select at, tie from redrive_pruned where name = ?
+
+-- pruned: where this one ended
+insert into redrive_pruned (name, began, at, tie) values (?, ?, ?, ?)
+on conflict (name) do update set at = excluded.at, tie = excluded.tie
+
+-- keys: old keys, and whether their task is live still: such a key is kept, however old
+select k.created_at, k.key, exists (select 1 from redrive_task t where t.id = k.task_id) from redrive_idempotency_key k
+where (k.created_at, k.key) > (?, ?) and k.created_at < ? order by k.created_at, k.key limit ?
+
+-- prune_keys: keys of tasks that are gone
+delete from redrive_idempotency_key where key in (select value from json_each(?))
+
+-- attempts: old attempts, and whether their task is live still
+select a.at, a.seq, exists (select 1 from redrive_task t where t.id = a.task_id) from redrive_attempt a
+where (a.at, a.seq) > (?, ?) and a.at < ? order by a.at, a.seq limit ?
+
+-- prune_attempts: attempts of tasks that are gone
+delete from redrive_attempt where seq in (select value from json_each(?))
 
 -- prune_workers: workers not seen for a day
 delete from redrive_worker where seen_at < ?
+
+-- resuming: a group whose tasks are on their way back
+select task_group from redrive_resuming limit 1
+
+-- resumed: all of them are back
+delete from redrive_resuming where task_group = ?
+
+-- held_back: tasks that wait for their group
+select rowid, queue, kind from redrive_task where state = 'paused' and task_group = ? and paused_by = ? order by id limit ?
+
+-- let_go: they join the tail
+update redrive_task set state = 'queued', paused_by = null, position = ? + v.key,
+  lane = coalesce((select k.kind from redrive_kind k where k.kind = redrive_task.kind), '')
+from (select j.key as key, j.value as id from json_each(?) j) v where redrive_task.rowid = v.id

@@ -56,7 +56,8 @@ class Exclusive(Request):
     def _step(self, writer: Writer, session: Session) -> bool:
         """True when the transaction is over."""
         try:
-            job = self.jobs.get(timeout=CHECK_EVERY)
+            with writer.outside():
+                job = self.jobs.get(timeout=CHECK_EVERY)
         except queue.Empty:
             # A caller whose loop has gone will never end it; a store that closes does not wait for it.
             return self.loop.is_closed() or writer.stopping
@@ -116,6 +117,11 @@ class SqliteTransaction:
         value: T = await job.future
         return value
 
+    @property
+    def current(self) -> bool:
+        """Statements would run. Not in a process that was forked meanwhile: its thread is the parent's."""
+        return self.open and not self._exclusive.over
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Make the calling context one that is inside this transaction; for a thread that did not open it itself."""
@@ -127,7 +133,7 @@ class SqliteTransaction:
 
     def abandon(self) -> None:
         """Roll back, without waiting for it."""
-        if self.open:
+        if self.current:
             self.open = False
             nobody: asyncio.Future[None] = self._exclusive.loop.create_future()
             nobody.cancel()
@@ -135,7 +141,9 @@ class SqliteTransaction:
 
 
 def _closed() -> StoreUnavailable:
-    return StoreUnavailable("this transaction is over; it can only be used inside its 'async with' block")
+    return StoreUnavailable(
+        "this transaction is over; it can only be used inside its 'async with' block, by the process that opened it"
+    )
 
 
 class _Abandoned(Exception):
@@ -152,7 +160,7 @@ _current: ContextVar[SqliteTransaction | None] = ContextVar("redrive_sqlite_tran
 def inside(owner: object) -> SqliteTransaction | None:
     """The open transaction of this store that the calling code is in, if any."""
     transaction = _current.get()
-    return transaction if transaction is not None and transaction.open and transaction.owner is owner else None
+    return transaction if transaction is not None and transaction.current and transaction.owner is owner else None
 
 
 def refuse_inside(owner: object) -> None:

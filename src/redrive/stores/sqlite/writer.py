@@ -16,25 +16,30 @@ from redrive.stores.sqlite.connect import patiently, undo
 from redrive.stores.sqlite.desk import Answer, Desk, Request, deliver
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection
+from redrive.stores.sqlite.lookout import POLL_EVERY, Lookout
 from redrive.stores.sqlite.session import News, Session, Tally
 from redrive.stores.sqlite.transaction import Exclusive, refuse_inside
 from redrive.stores.sqlite.url import Location
 from redrive.stores.sqlite.wakes import Hub
 
 MAX_GROUP = 1000
-# How often to look whether another process committed, while nothing else is to be done.
-LOOK_EVERY = 0.006
 T = TypeVar("T")
 
 
 class Writer(Desk):
     def __init__(self, location: Location, clock: Callable[[], float], hub: Hub) -> None:
         self._hub = hub
+        self._lookout = Lookout(location.path)
+        self.exclusive: Exclusive | None = None
         super().__init__("redrive-sqlite-write", location, clock)
 
     def reset(self) -> None:
         super().reset()
         self._hub.reset()
+        self._lookout.reset()
+        if self.exclusive is not None:
+            self.exclusive.over = True
+        self.exclusive = None
         self._seen_version: int | None = None
         self._looked_at = 0.0
 
@@ -51,28 +56,39 @@ class Writer(Desk):
         answers: list[Enqueued] = await request.future
         return answers
 
+    def ring(self) -> None:
+        super().ring()
+        self._lookout.ring()
+
     # -- in the thread ---------------------------------------------------------------------------------------------
 
     def _rest(self) -> None:
-        if not self._hub.listening or self.location.memory:
+        if not self._hub.listening or self._connection is None or self.location.memory:
             super()._rest()
-        elif not self._bell.acquire(timeout=LOOK_EVERY):
-            self._look()
+        elif not self._lookout.wait(self._bell):
+            with self._busy:
+                self._look()
+
+    def _disconnect(self) -> None:
+        super()._disconnect()
+        self._lookout.close()
 
     def _serve(self) -> None:
         try:
             connection = self.connected()
-            patiently(lambda: connection.execute("begin immediate"))
+            patiently(lambda: connection.execute("begin immediate"), self.nap)
         except BaseException as error:
             deliver([Answer(request, error=self.refuse(error)) for request in self._take(len(self._waiting))])
             return
         # Taken only now: who came while another process held the lock shares this transaction.
         group = self._take_group()
         if len(group) == 1 and isinstance(group[0], Exclusive):
+            self.exclusive = group[0]
             group[0].serve(self, connection)
+            self.exclusive = None
         else:
             self._serve_group(connection, group)
-        if time.monotonic() - self._looked_at > LOOK_EVERY:
+        if time.monotonic() - self._looked_at > POLL_EVERY:
             self._look()
 
     def _take_group(self) -> list[Request]:
@@ -155,4 +171,5 @@ class Writer(Desk):
             return
         if self._seen_version not in (None, version):
             self._hub.send(News(anything=True).wakes(0))
+            self._lookout.found()
         self._seen_version = version

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from redrive.errors import StoreError
-from redrive.kernel.commit import Commit
+from redrive.errors import InvalidInput, StoreError
+from redrive.kernel.commit import Commit, Declare, Fire, Schedule
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import Harness
@@ -81,6 +81,29 @@ class TestEnqueue:
             State.DELAYED, State.DELAYED, State.QUEUED, State.QUEUED]  # fmt: skip
         assert (await harness.task(at)).next_attempt_at == now + timedelta(seconds=300)
         assert {task.id for task in await harness.claim(10)} == {past, at_once}
+
+    @pytest.mark.parametrize("days", [3661, 100_000, None], ids=["in 10 years and a day", "in centuries", "in 1969"])
+    async def test_a_time_out_of_reach_is_refused_and_changes_nothing(self, harness: Harness, days: int | None) -> None:
+        now = (await harness.store.overview()).now
+        run_at = datetime(1969, 12, 31, tzinfo=UTC) if days is None else now + timedelta(days=days)
+        tasks = [harness.new(idempotency_key="k"), harness.new(run_at=run_at, idempotency_key="l")]
+        for commit in (Commit(enqueues=tasks), Commit(enqueues=tasks[1:]), Commit(enqueues=tasks, all_or_none=True)):
+            with pytest.raises(InvalidInput, match="run_at must be after 1970 and at most 10 years ahead"):
+                await harness.store.apply(commit)
+        assert await harness.totals() == {}
+        await harness.check_totals()
+        for task in (harness.new(idempotency_key="k"), harness.new(idempotency_key="l")):
+            assert (await harness.store.apply(Commit(enqueues=[task]))).enqueued[0].created
+
+    async def test_the_longest_times(self, harness: Harness) -> None:
+        now = (await harness.store.overview()).now
+        far = await harness.enqueue(run_at=now + timedelta(days=3659))
+        late = await harness.enqueue(delay=3660 * 86400.0)
+        past = await harness.enqueue(run_at=datetime(1970, 1, 2, tzinfo=UTC))
+        assert [await harness.state(i) for i in (far, late, past)] == [State.DELAYED, State.DELAYED, State.QUEUED]
+        for delay in (3660 * 86400 + 1.0, -1.0):
+            with pytest.raises(InvalidInput, match="delay must be from 0 to"):
+                await harness.enqueue(delay=delay)
 
     async def test_the_same_id_twice_is_refused_and_changes_nothing(self, harness: Harness) -> None:
         task = harness.new()
@@ -192,3 +215,24 @@ class TestIdempotency:
         assert await harness.enqueue(idempotency_key="done") == done
         assert await harness.enqueue(idempotency_key="gone") == gone
         assert await harness.count(State.QUEUED) == 0
+
+    async def test_keys_of_schedules_are_refused_and_change_nothing(self, harness: Harness) -> None:
+        """Whoever took one in advance would keep that run from happening."""
+        tasks = [harness.new(idempotency_key="k"), harness.new(idempotency_key="schedule:report:2030-01-01")]
+        for commit in (Commit(enqueues=tasks), Commit(enqueues=tasks[1:]), Commit(enqueues=tasks, again=True)):
+            with pytest.raises(InvalidInput, match="schedule:"):
+                await harness.store.apply(commit)
+        assert await harness.totals() == {}
+        (answer,) = (await harness.store.apply(Commit(enqueues=[harness.new(idempotency_key="k")]))).enqueued
+        assert answer.created
+        assert await harness.enqueue(idempotency_key="my-schedule:1")
+
+    async def test_a_schedule_uses_its_own_keys(self, harness: Harness) -> None:
+        now = (await harness.store.overview()).now
+        schedule = Schedule("report", "REPORT", "0 * * * *", "UTC", "coalesce", "cron", None, 0, 3, now)
+        await harness.control(Declare("app", (schedule,)))
+        task = harness.new("REPORT", queue="cron", idempotency_key=f"schedule:report:{now.isoformat()}")
+        _, (row,) = await harness.store.due_schedules()
+        fire = Fire("report", row.next_at, row.next_at + timedelta(hours=1), (task,))
+        assert (await harness.store.apply(Commit(fires=[fire]))).fired == {"report"}
+        assert (await harness.task(task.id)).idempotency_key == task.idempotency_key

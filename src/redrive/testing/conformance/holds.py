@@ -9,7 +9,7 @@ import pytest
 from redrive.kernel.commit import Target
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released
-from redrive.kernel.task import State
+from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import Harness
 
 
@@ -65,6 +65,34 @@ class TestHolds:
         got = [task.id for _ in range(4) for task in await harness.claim(1)]
         assert got == [free]
         await harness.check_totals()
+
+    async def test_a_large_group_comes_back_in_pieces(self, harness: Harness) -> None:
+        ids = await harness.enqueue_many(2400, group="g")
+        await harness.hold(Target.GROUP, "g")
+        while await harness.count(State.QUEUED):
+            assert await harness.claim(400) == []
+        await harness.hold(Target.GROUP, "g", on=False)
+        assert await harness.count(State.QUEUED) == 1000  # nobody waited for all of them
+        assert (await harness.tick()).next_due == 0
+        await harness.hold(Target.GROUP, "g")  # held again half-way: what is still parked stays so
+        parked = await harness.count(State.PAUSED)
+        await harness.tick()
+        assert await harness.count(State.PAUSED) == parked == 400
+        await harness.hold(Target.GROUP, "g", on=False)
+        while (await harness.tick()).next_due == 0:
+            pass
+        got: list[Claimed] = []
+        while batch := await harness.claim(1000):
+            got += batch
+        assert sorted(task.id for task in got) == sorted(ids)
+        await harness.check_totals()
+
+    async def test_a_group_comes_back_in_the_order_it_had(self, harness: Harness) -> None:
+        ids = await harness.enqueue_many(30, group="g")
+        await harness.hold(Target.GROUP, "g")
+        await harness.claim(99)
+        await harness.hold(Target.GROUP, "g", on=False)
+        assert [task.id for task in await harness.claim(99)] == ids
 
     @pytest.mark.parametrize("target, name", [(Target.QUEUE, "default"), (Target.KIND, "A"), (Target.GROUP, "g")])
     async def test_running_tasks_finish_and_returning_ones_wait(

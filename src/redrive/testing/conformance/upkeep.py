@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import Harness, failing
@@ -58,6 +59,22 @@ class TestUpkeep:
         await harness.advance(20 * DAY)
         await tidy(harness)
         assert await harness.store.timeline(claimed.id) is None
+
+    async def test_what_is_kept_is_read_once_and_pruned_when_its_task_has_left(self, harness: Harness) -> None:
+        ids = await harness.enqueue_many(100, max_attempts=1)
+        while batch := await harness.claim(10):
+            await harness.settle_many([(task, failing()) for task in batch])
+            await harness.advance(1)
+        await harness.advance(20 * DAY)
+        async with harness.measure(harness.store) as first:
+            await harness.store.upkeep("prune", KEEP)
+        async with harness.measure(harness.store) as second:
+            await harness.store.upkeep("prune", KEEP)
+        assert second.rows < first.rows / 3, (first.rows, second.rows)
+        await harness.operate(Event.CANCEL, *ids)
+        await harness.advance(11 * DAY)
+        await tidy(harness)
+        assert [await harness.store.timeline(task_id) for task_id in ids] == [None] * 100
 
     async def test_workers_not_seen_for_long_are_forgotten(self, harness: Harness) -> None:
         await harness.tick("gone")

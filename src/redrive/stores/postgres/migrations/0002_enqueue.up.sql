@@ -47,7 +47,7 @@ begin
     when exists (select 1 from unnest(p_delays) d where not d between 0 and 316224000) then
       'delay must be from 0 to 10 years'
     when exists (select 1 from unnest(p_run_ats) r
-      where r > clock_timestamp() + interval '3660 days' or r < '1970-01-01') then
+      where r > clock_timestamp() + interval '3660 days' or r < '1970-01-01+00') then
       'run_at must be after 1970 and at most 10 years ahead'
     when exists (select 1 from unnest(p_timeouts_ms) t where t < 1) then 'timeout must be positive'
   end;

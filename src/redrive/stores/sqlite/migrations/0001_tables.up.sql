@@ -58,7 +58,7 @@ create index redrive_task_ready on redrive_task (queue, lane, priority, position
 create index redrive_task_due on redrive_task (next_attempt_at) where state = 'delayed';
 create index redrive_task_lease on redrive_task (lease_expires_at) where state = 'running';
 create index redrive_task_failed on redrive_task (id) where state = 'failed';
-create index redrive_task_paused_group on redrive_task (task_group) where state = 'paused';
+create index redrive_task_paused_group on redrive_task (task_group, id) where state = 'paused';
 create index redrive_task_cancel on redrive_task (worker_id) where cancel_requested_at is not null;
 create index redrive_task_scope on redrive_task (scope, id) where scope is not null;
 create index redrive_task_trace on redrive_task (trace_id, id) where trace_id is not null;
@@ -109,7 +109,7 @@ create table redrive_attempt (
   worker_id     text
 ) strict;
 create index redrive_attempt_task on redrive_attempt (task_id, seq);
-create index redrive_attempt_at on redrive_attempt (at);
+create index redrive_attempt_at on redrive_attempt (at, seq);
 
 -- One record for each terminal failure; it survives the task's later retry.
 create table redrive_dead_letter (
@@ -176,7 +176,7 @@ create table redrive_idempotency_key (
   digest      text not null,
   created_at  integer not null
 ) strict;
-create index redrive_idempotency_key_created on redrive_idempotency_key (created_at);
+create index redrive_idempotency_key_created on redrive_idempotency_key (created_at, key);
 
 -- Kinds with a lane of their own: limited, paused at some time, bulk, or set aside for workers that handle them.
 -- "running" counts only while "concurrency" is set.
@@ -196,6 +196,11 @@ create table redrive_hold (
   reason  text,
   at      integer not null,
   primary key (target, name)
+) strict, without rowid;
+
+-- Groups whose hold was lifted and whose tasks go back to their queues piece by piece.
+create table redrive_resuming (
+  task_group  text primary key
 ) strict, without rowid;
 
 create table redrive_schedule (
@@ -231,6 +236,14 @@ create table redrive_duty (
   name     text primary key not null,
   next_at  integer not null
 ) strict;
+
+-- How far pruning has looked: what it has to keep is not read again each minute, only in the pass of the next day.
+create table redrive_pruned (
+  name   text primary key,
+  began  integer not null,
+  at     integer not null default 0,
+  tie    any not null default ''
+) strict, without rowid;
 
 create table redrive_audit (
   id        integer primary key autoincrement,
