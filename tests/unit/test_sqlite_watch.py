@@ -162,12 +162,13 @@ class TestHints:
     async def test_nothing_is_left_open(self, tmp_path: Path) -> None:
         async with listener(tmp_path / "other.db") as kept:
             await kept.falls_asleep(0.01)
-            before = len(_descriptors())
+            before = len(_descriptors())  # what earlier tests left to the garbage collector may go meanwhile
             for _ in range(3):
                 async with listener(tmp_path / "redrive.db") as idle:
                     await idle.falls_asleep(0.01)
                     assert watches() == 2
-            assert (watches(), len(_descriptors())) == (1, before)
+            assert watches() == 1
+            assert len(_descriptors()) <= before
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSYS, errno.EPERM])
