@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 from uuid import UUID, uuid4
 
+from redrive.ids import from_text
 from redrive.kernel.store import Want
 from redrive.kernel.task import Claimed
 from redrive.stores.sql import statements
@@ -126,7 +127,7 @@ def _claimed(row: Row, token: UUID, created_at: datetime) -> Claimed:
     """By position: this runs once per task in the hot loop."""
     id_, kind, queue, priority, _, payload, attempt, most, _, group, scope, trace, key, timeout_ms, memo, replays = row
     return Claimed(
-        UUID(id_), token, kind, queue, payload, attempt, most, priority, created_at, group, scope, trace, key,
+        from_text(id_), token, kind, queue, payload, attempt, most, priority, created_at, group, scope, trace, key,
         None if timeout_ms is None else timeout_ms / 1000, memo, replays,
     )  # fmt: skip
 
