@@ -194,6 +194,15 @@ class TestCompatibility:
         async with opened(postgres_url) as store:
             await store.open()
 
+    async def test_a_database_of_a_development_version_is_refused(self, postgres_url: str) -> None:
+        connection = await asyncpg.connect(postgres_url)
+        await connection.execute("update redrive.migration set digest = 'other' where version = 1")
+        await connection.close()
+        async with opened(postgres_url) as store:
+            for work in (store.open, store.migrations.up, store.migrations.status):
+                with pytest.raises(SchemaError, match="another 0001_tables than this version's"):
+                    await work()
+
     async def test_an_older_schema_is_refused(self, postgres_url: str) -> None:
         async with opened(postgres_url) as store:
             await store.migrations.down(LATEST - 1)
@@ -281,7 +290,7 @@ class TestRoles:
             "update redrive.task set state = 'failed'",
             "delete from redrive.task",
             "delete from redrive.migration",
-            "insert into redrive.migration values (99, 'x', now(), 99)",
+            "insert into redrive.migration values (99, 'x', now(), 99, 'x')",
             "select redrive.complete(array[gen_random_uuid()], array[gen_random_uuid()], null, null)",
             "select redrive.move('[]')",
             "select redrive.renew('{}', '{}', 1, null, null)",

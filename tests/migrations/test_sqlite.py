@@ -100,7 +100,9 @@ async def test_an_unknown_version_is_refused(migrated: Path, to: int) -> None:
 @pytest.mark.parametrize("needs", [1, LATEST + 1])
 async def test_only_a_newer_breaking_schema_is_refused(migrated: Path, needs: int) -> None:
     with closing(sqlite3.connect(migrated)) as connection, connection:
-        connection.execute("insert into redrive_migration values (?, 'from_the_future', 0, ?)", (LATEST + 1, needs))
+        connection.execute(
+            "insert into redrive_migration values (?, 'from_the_future', 0, ?, 'x')", (LATEST + 1, needs)
+        )
     async with opened(migrated) as store:
         if needs == 1:
             await store.open()
@@ -125,3 +127,16 @@ async def test_the_printed_script_goes_down_too(migrated: Path) -> None:
         with closing(sqlite3.connect(migrated)) as connection:
             connection.executescript(store.migrations.sql(down=True, to=LATEST - 1))
         assert await store.migrations.up() == [STEPS[-1].label]
+
+
+async def test_a_database_of_a_development_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "redrive.db"
+    async with opened(path) as store:
+        await store.migrations.up()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("update redrive_migration set digest = 'other' where version = 1")
+        connection.commit()
+    async with opened(path) as store:
+        for work in (store.open, store.migrations.up, store.migrations.status):
+            with pytest.raises(SchemaError, match="another 0001_tables than this version's"):
+                await work()

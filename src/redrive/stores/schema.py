@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -25,6 +26,11 @@ class Migration:
     @property
     def breaking(self) -> bool:
         return self.up.lstrip().lower().startswith("-- breaking")
+
+    @property
+    def digest(self) -> str:
+        """What was run, to be told apart from what is to be run: a released step never changes."""
+        return hashlib.sha256(self.up.encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
@@ -90,6 +96,16 @@ def check_version(steps: tuple[Migration, ...], version: int, needs: int, where:
             f"this redrive knows {latest}",
             hint="upgrade the redrive package on this host, or migrate the database down with the newer one",
         )
+
+
+def check_digests(steps: tuple[Migration, ...], applied: Mapping[int, str | None], where: str) -> None:
+    """Refuse a database whose steps were others than ours of the same number: made by a version in development."""
+    for step in steps:
+        if step.version in applied and applied[step.version] != step.digest:
+            raise SchemaError(
+                f"{where} was made by another {step.label} than this version's",
+                hint="a database of a development version cannot be upgraded; start with a new one",
+            )
 
 
 def needs_of(steps: tuple[Migration, ...], version: int) -> int:

@@ -16,7 +16,7 @@ BOOTSTRAP = """
 create schema if not exists redrive;
 create table if not exists redrive.migration (
   version integer primary key, name text not null, applied_at timestamptz not null default clock_timestamp(),
-  needs integer not null
+  needs integer not null, digest text
 );
 """
 
@@ -27,7 +27,7 @@ class PostgresMigrations:
 
     async def status(self) -> SchemaStatus:
         async with self._pool.connection() as connection:
-            rows = await _applied(connection)
+            rows = await _applied(connection, self._pool.where)
         version = max((row["version"] for row in rows), default=0)
         pending = tuple(step.label for step in schema.steps_up(STEPS, min(version, len(STEPS)), None))
         applied = tuple((row["version"], row["name"], row["applied_at"]) for row in rows)
@@ -35,7 +35,7 @@ class PostgresMigrations:
 
     async def check(self) -> None:
         async with self._pool.connection() as connection:
-            rows = await _applied(connection)
+            rows = await _applied(connection, self._pool.where)
         version = max((row["version"] for row in rows), default=0)
         schema.check_version(STEPS, version, max((row["needs"] for row in rows), default=1), self._pool.where)
 
@@ -49,8 +49,8 @@ class PostgresMigrations:
                 step = steps[0]
                 await connection.execute(step.up)
                 await connection.execute(
-                    "insert into redrive.migration (version, name, needs) values ($1, $2, $3)",
-                    step.version, step.name, schema.needs_of(STEPS, step.version),
+                    "insert into redrive.migration (version, name, needs, digest) values ($1, $2, $3, $4)",
+                    step.version, step.name, schema.needs_of(STEPS, step.version), step.digest,
                 )  # fmt: skip
                 done.append(step.label)
 
@@ -85,22 +85,24 @@ class PostgresMigrations:
             # Asked for only when missing: otherwise each call would print notices about what already exists.
             if await connection.fetchval("select to_regclass('redrive.migration')") is None:
                 await connection.execute(BOOTSTRAP)
-            version = await connection.fetchval("select coalesce(max(version), 0) from redrive.migration")
-            yield connection, version
+            rows = await _applied(connection, self._pool.where)
+            yield connection, max((row["version"] for row in rows), default=0)
 
 
 def _note(step: schema.Migration) -> str:
     needs = schema.needs_of(STEPS, step.version)
-    return f"insert into redrive.migration (version, name, needs) values ({step.version}, '{step.name}', {needs});"  # noqa: S608
+    values = f"{step.version}, '{step.name}', {needs}, '{step.digest}'"
+    return f"insert into redrive.migration (version, name, needs, digest) values ({values});"  # noqa: S608
 
 
 def _forget(step: schema.Migration) -> str:
     return f"delete from redrive.migration where version = {step.version};"  # noqa: S608
 
 
-async def _applied(connection: Any) -> list[Any]:
+async def _applied(connection: Any, where: str) -> list[Any]:
     async with connection.transaction():
         if await connection.fetchval("select to_regclass('redrive.migration')") is None:
             return []
         rows: list[Any] = await connection.fetch("select * from redrive.migration order by version")
+        schema.check_digests(STEPS, {row["version"]: row.get("digest") for row in rows}, where)
         return rows

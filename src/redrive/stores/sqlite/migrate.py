@@ -14,12 +14,12 @@ from redrive.stores.sqlite.writer import Writer
 
 STEPS = schema.load("redrive.stores.sqlite")
 BOOTSTRAP = """create table if not exists redrive_migration (
-  version integer primary key, name text not null, applied_at integer not null, needs integer not null
+  version integer primary key, name text not null, applied_at integer not null, needs integer not null, digest text
 ) strict;
 """
 HAS_TABLE = "select 1 from sqlite_master where type = 'table' and name = 'redrive_migration'"
-APPLIED = "select version, name, applied_at, needs from redrive_migration order by version"
-RECORD = "insert into redrive_migration (version, name, applied_at, needs) values (?, ?, ?, ?)"
+APPLIED = "select * from redrive_migration order by version"
+RECORD = "insert into redrive_migration (version, name, applied_at, needs, digest) values (?, ?, ?, ?, ?)"
 FORGET = "delete from redrive_migration where version = ?"
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class SqliteMigrations:
         rows = await self._writer.run(_applied)
         version = _version(rows)
         pending = tuple(step.label for step in schema.steps_up(STEPS, min(version, len(STEPS)), None))
-        return SchemaStatus(version, len(STEPS), pending, tuple((v, name, to_datetime(at)) for v, name, at, _ in rows))
+        return SchemaStatus(version, len(STEPS), pending, tuple((v, name, to_datetime(at)) for v, name, at, *_ in rows))
 
     async def check(self) -> None:
         rows = await self._writer.run(_applied)
@@ -61,8 +61,8 @@ class SqliteMigrations:
 def _note(step: schema.Migration) -> str:
     needs = schema.needs_of(STEPS, step.version)
     at = "cast(round((julianday('now') - 2440587.5) * 86400000000) as integer)"
-    values = f"{step.version}, '{step.name}', {at}, {needs}"
-    return f"insert into redrive_migration (version, name, applied_at, needs) values ({values});"  # noqa: S608
+    values = f"{step.version}, '{step.name}', {at}, {needs}, '{step.digest}'"
+    return f"insert into redrive_migration (version, name, applied_at, needs, digest) values ({values});"  # noqa: S608
 
 
 def _forget(step: schema.Migration) -> str:
@@ -76,7 +76,7 @@ def _step_up(session: Session, to: int | None) -> str | None:
     step = steps[0]
     session.run(BOOTSTRAP)
     _run_script(session.connection, step.up)
-    session.run(RECORD, step.version, step.name, session.now, schema.needs_of(STEPS, step.version))
+    session.run(RECORD, step.version, step.name, session.now, schema.needs_of(STEPS, step.version), step.digest)
     return step.label
 
 
@@ -90,7 +90,10 @@ def _step_down(session: Session, to: int) -> str | None:
 
 
 def _applied(session: Session) -> list[Row]:
-    return [] if session.row(HAS_TABLE) is None else session.rows(APPLIED)
+    rows = [] if session.row(HAS_TABLE) is None else session.rows(APPLIED)
+    # A database of a version in development may not even have the column.
+    schema.check_digests(STEPS, {row[0]: row[4] if len(row) > 4 else None for row in rows}, "this SQLite file")
+    return rows
 
 
 def _version(rows: list[Row]) -> int:
