@@ -23,18 +23,19 @@ def claimed(row: Sequence[Any], token: UUID) -> Claimed:
 
 
 def columns(tasks: Sequence[NewTask]) -> list[Any]:
-    """New tasks as the array arguments of ``redrive.enqueue``; a column without values is sent as null."""
+    """New tasks as the array arguments of ``redrive.enqueue``; a column without values is sent as null, and one value
+    for all is sent once."""
 
     def column(values: list[Any]) -> list[Any] | None:
         return values if any(value is not None for value in values) else None
 
     return [
         [t.id for t in tasks],
-        [t.kind for t in tasks],
-        [t.queue for t in tasks],
+        _once([t.kind for t in tasks]),
+        _once([t.queue for t in tasks]),
         [t.payload for t in tasks],
-        [t.priority for t in tasks],
-        [t.max_attempts for t in tasks],
+        _once([t.priority for t in tasks]),
+        _once([t.max_attempts for t in tasks]),
         column([t.delay for t in tasks]),
         column([t.run_at for t in tasks]),
         column([None if t.timeout is None else round(t.timeout * 1000) for t in tasks]),
@@ -43,6 +44,18 @@ def columns(tasks: Sequence[NewTask]) -> list[Any]:
         column([t.trace_id for t in tasks]),
         column([t.idempotency_key for t in tasks]),
     ]
+
+
+def _once(values: list[Any]) -> list[Any]:
+    return values[:1] if values.count(values[0]) == len(values) else values
+
+
+def single(t: NewTask) -> list[Any]:
+    """One new task as the arguments of the ``redrive.enqueue`` for one."""
+    return [
+        t.kind, t.payload, t.queue, t.priority, t.max_attempts, t.delay, t.run_at, t.timeout, t.group, t.scope,
+        t.trace_id, t.id,
+    ]  # fmt: skip
 
 
 def moves(transitions: Sequence[Transition]) -> str:

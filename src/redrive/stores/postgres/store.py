@@ -281,6 +281,9 @@ async def _settle(connection: Connection, settlements: Sequence[Transition]) -> 
 async def _enqueue(
     connection: Connection, tasks: Sequence[NewTask], again: bool, verb: str = "enqueue"
 ) -> list[Enqueued]:
+    if len(tasks) == 1 and tasks[0].idempotency_key is None and not again:
+        await connection.fetchval(SQL["enqueue_one"], *arguments.single(tasks[0]))
+        return [Enqueued(tasks[0].id)]
     known = await connection.fetch(SQL[verb], *arguments.columns(tasks), again)
     if not known:
         return [Enqueued(task.id) for task in tasks]

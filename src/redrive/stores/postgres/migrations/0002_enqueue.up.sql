@@ -62,9 +62,9 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
   select sha256(convert_to(p_kind || chr(31) || coalesce(p_payload::text, ''), 'UTF8'))
 $$;
 
--- Many tasks, as columns; a null array means the default for all. Answers only the rows that were not created
--- because their key already names a task. p_again: the same ids may have landed before.
--- For the fleet's own use: producers call "enqueue".
+-- Many tasks, as columns; a null array means the default for all, and one kind, queue, priority or max_attempts is
+-- everybody's. Answers only the rows that were not created because their key already names a task. p_again: the same
+-- ids may have landed before. For the fleet's own use: producers call "enqueue".
 create function redrive.add(
   p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
   p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
@@ -75,12 +75,22 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 #variable_conflict use_column
 declare
   v_now constant timestamptz := clock_timestamp();
+  v_priority constant integer := case when cardinality(p_priorities) = 1 then p_priorities[1] end;
+  v_max_attempts constant integer := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
+  v_lanes constant boolean := exists (select 1 from redrive.kind);
   v_name text;
   v_skip uuid[] := '{}';
   v_queue text;
   v_position bigint;
   v_due timestamptz;
 begin
+  if exists (
+    select 1 from unnest(array[cardinality(p_kinds), cardinality(p_queues), cardinality(p_priorities),
+      cardinality(p_max_attempts)]) n where n <> 1 and n <> cardinality(p_ids)
+  ) then
+    raise exception 'give one kind, queue, priority and max_attempts, or as many as there are ids' using
+      errcode = 'invalid_parameter_value';
+  end if;
   perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms);
   for v_name in select distinct k from unnest(p_kinds) k loop perform redrive.check_name('kind', v_name); end loop;
   for v_name in select distinct q from unnest(p_queues) q loop perform redrive.check_name('queue', v_name); end loop;
@@ -88,13 +98,13 @@ begin
   if p_keys is not null then
     -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
     insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
-    select distinct on (x.key) x.key, x.id, redrive.digest(x.kind, x.payload), v_now
+    select distinct on (x.key) x.key, x.id, redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload), v_now
     from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
     where x.key is not null order by x.key, x.ord
     on conflict do nothing;
     -- A new statement sees what concurrent callers committed while we waited for their keys.
     return query
-    select x.id, ik.task_id, ik.digest <> redrive.digest(x.kind, x.payload)
+    select x.id, ik.task_id, ik.digest <> redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload)
     from unnest(p_ids, p_kinds, p_payloads, p_keys) x(id, kind, payload, key)
     join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id;
     v_skip := array(
@@ -111,14 +121,16 @@ begin
       kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload)
     select x.id, v_now, case when x.due > v_now then 0 else nextval('redrive.position') end, x.due,
       case when x.due > v_now then x.due end,
-      case when x.due > v_now then 'delayed' else 'queued' end::redrive.state, coalesce(x.max_attempts, 5), x.timeout_ms,
-      coalesce(x.priority, 0), x.kind, x.queue, coalesce((select k.kind from redrive.kind k where k.kind = x.kind), ''),
+      case when x.due > v_now then 'delayed' else 'queued' end::redrive.state, coalesce(x.max_attempts, v_max_attempts, 5),
+      x.timeout_ms, coalesce(x.priority, v_priority, 0), x.kind, coalesce(x.queue, p_queues[1]),
+      case when v_lanes then coalesce((select k.kind from redrive.kind k where k.kind = x.kind), '') else '' end,
       x.task_group, x.scope, x.trace_id, x.key, x.payload
     from (
-      select u.*, coalesce(u.run_at, v_now + make_interval(secs => u.delay)) as due
+      select u.id, coalesce(u.given_kind, p_kinds[1]) as kind, u.queue, u.payload, u.priority, u.max_attempts, u.timeout_ms,
+        u.task_group, u.scope, u.trace_id, u.key, coalesce(u.run_at, v_now + make_interval(secs => u.delay)) as due
       from unnest(p_ids, p_kinds, p_queues, p_payloads, p_priorities, p_max_attempts, p_delays, p_run_ats, p_timeouts_ms,
         p_groups, p_scopes, p_traces, p_keys)
-        u(id, kind, queue, payload, priority, max_attempts, delay, run_at, timeout_ms, task_group, scope, trace_id, key)
+        u(id, given_kind, queue, payload, priority, max_attempts, delay, run_at, timeout_ms, task_group, scope, trace_id, key)
       where u.id <> all (v_skip)
     ) x
     -- Without "on conflict", which costs a fifth more: an earlier try of the same call that is committing at this
