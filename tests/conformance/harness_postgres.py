@@ -110,9 +110,12 @@ class PostgresHarness(Harness):
                 if "pg_stat_get_xact" not in query.query:
                     cost.statements.append(re.sub(r"\s+", " ", query.query).strip())
 
+            turn = asyncio.Lock()
+
             @asynccontextmanager
             async def lend(**_: Any) -> AsyncIterator[Any]:
-                yield connection
+                async with turn:
+                    yield connection
 
             connection.add_query_logger(note)
             transaction = connection.transaction()

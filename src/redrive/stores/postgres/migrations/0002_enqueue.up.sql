@@ -2,16 +2,16 @@
 -- security definer: a producer needs EXECUTE on redrive.enqueue and nothing else.
 
 -- A hint to workers, at most one per transaction and queue. The first position a transaction takes is its smallest.
+-- Names are qualified instead of setting a search_path, which would cost as much as the rest.
 create function redrive.wake(p_queue text, p_position bigint) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql as $$
 declare
-  v_mark constant text := '|' || p_queue || '|';
-  v_woken constant text := coalesce(current_setting('redrive.woken', true), '');
+  v_woken constant text := pg_catalog.current_setting('redrive.woken', true);
+  v_mark constant text := pg_catalog.concat('|', p_queue, '|');
 begin
-  if strpos(v_woken, v_mark) = 0 then
-    perform set_config('redrive.woken', v_woken || v_mark, true);
-    perform pg_notify('redrive', 'ready ' || p_queue || ' ' || p_position);
-  end if;
+  if pg_catalog.strpos(v_woken, v_mark) operator(pg_catalog.>) 0 then return; end if;
+  perform pg_catalog.set_config('redrive.woken', pg_catalog.concat(v_woken, v_mark), true);
+  perform pg_catalog.pg_notify('redrive', pg_catalog.concat('ready ', p_queue, ' ', p_position));
 end $$;
 
 -- Workers look at the clock at least every few seconds; only what is due sooner needs a hint.
@@ -26,13 +26,12 @@ begin
 end $$;
 
 create function redrive.check_name(p_what text, p_name text) returns void
-language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+language plpgsql immutable as $$
 begin
-  if p_name is null or p_name !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}$' then
-    raise exception '% % is not a valid name', p_what, coalesce(quote_literal(p_name), 'null') using
-      errcode = 'invalid_parameter_value',
-      hint = 'use 1-120 letters, digits, ''_'', ''-'', ''.'' or '':'', starting with a letter, digit or ''_''';
-  end if;
+  if p_name operator(pg_catalog.~) '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}$' then return; end if;
+  raise exception '% % is not a valid name', p_what, coalesce(pg_catalog.quote_literal(p_name), 'null') using
+    errcode = 'invalid_parameter_value',
+    hint = 'use 1-120 letters, digits, ''_'', ''-'', ''.'' or '':'', starting with a letter, digit or ''_''';
 end $$;
 
 -- The same rules for both forms: what gets in must be something that a worker can claim and an operator can list.
@@ -92,8 +91,8 @@ begin
       errcode = 'invalid_parameter_value';
   end if;
   perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms);
-  for v_name in select distinct k from unnest(p_kinds) k loop perform redrive.check_name('kind', v_name); end loop;
-  for v_name in select distinct q from unnest(p_queues) q loop perform redrive.check_name('queue', v_name); end loop;
+  perform redrive.check_name('kind', k.name) from (select distinct u.name from unnest(p_kinds) u(name)) k;
+  perform redrive.check_name('queue', q.name) from (select distinct u.name from unnest(p_queues) u(name)) q;
 
   if p_keys is not null then
     -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
@@ -168,15 +167,17 @@ begin
 end $$;
 
 -- An id like the client library's: version 7, so that rows and their index entries arrive in order.
+-- PL/pgSQL, which keeps its plan: in SQL it would cost as much as the insert.
 create function redrive.new_id() returns uuid
-language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select encode(
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+  return encode(
     set_byte(
       overlay(uuid_send(gen_random_uuid())
         placing substring(int8send(floor(extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6),
       6, (get_byte(uuid_send(gen_random_uuid()), 6) & 15) | 112),
-    'hex')::uuid
-$$;
+    'hex')::uuid;
+end $$;
 
 -- One task, with named arguments:
 --   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');
@@ -199,8 +200,10 @@ declare
 begin
   perform redrive.check_name('kind', kind);
   perform redrive.check_name('queue', queue);
-  perform redrive.check_numbers(array[max_attempts], array[extract(epoch from delay)::double precision], array[run_at],
-    array[(extract(epoch from timeout) * 1000)::integer]);
+  if max_attempts < 1 or delay is not null or run_at is not null or timeout is not null then
+    perform redrive.check_numbers(array[max_attempts], array[extract(epoch from delay)::double precision], array[run_at],
+      array[(extract(epoch from timeout) * 1000)::integer]);
+  end if;
   if idempotency_key is not null then
     select * into v_existing from redrive.enqueue(array[v_id], array[kind], array[queue], array[payload], array[priority],
       array[max_attempts], null, array[v_due], array[(extract(epoch from timeout) * 1000)::integer], array[task_group],
