@@ -23,6 +23,9 @@ _TAKEN = _STANDARD | {"at", "level", "event", "logger", "stack"}
 _encode = json.JSONEncoder(separators=(",", ":"), default=str, allow_nan=False).encode
 
 
+DEAF_FOR = 5.0
+
+
 def timestamp(seconds: float | None = None) -> str:
     at = datetime.fromtimestamp(time.time() if seconds is None else seconds, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -37,6 +40,7 @@ class TaskLog:
         self._worker = "null"
         self._lines: list[str] = []
         self._at = ""
+        self._deaf_until = 0.0
 
     def name(self, worker_id: str) -> None:
         """Whose lines these are."""
@@ -69,12 +73,15 @@ class TaskLog:
         if self._lines:
             stream = self._stream or sys.stderr
             text, self._lines = "".join(self._lines), []
+            if self._deaf_until and time.monotonic() < self._deaf_until:
+                return
             try:
                 stream.write(text)
                 stream.flush()
             except (OSError, ValueError):
-                # A full disk or closed pipe under the log must not stop the work.
-                self._style = "off"
+                # A full disk or closed pipe under the log must not stop the work: these lines are lost, and so are
+                # those of the next seconds.
+                self._deaf_until = time.monotonic() + DEAF_FOR
 
     def _text(self, event: str, label: str, ms: float | None, level: str, extra: dict[str, Any]) -> str:
         duration = "" if ms is None else f" {ms:.1f} ms"

@@ -126,11 +126,13 @@ class Worker:
 
     def on_wake(self, wake: Wake) -> None:
         """A hint from the store. Wrong hints cost a look, missing ones a poll interval."""
-        if wake.due_in is not None:
-            self.beats.due_in(wake.due_in)
-        elif wake.cancel:
+        if wake.cancel:
             self.beats.due_in(0)
-        elif wake.queue is None or wake.queue == "*" or wake.queue in self.options.queues:
+        elif wake.queue is not None and wake.queue != "*" and wake.queue not in self.options.queues:
+            return
+        elif wake.due_in is not None:
+            self.beats.due_in(wake.due_in)
+        else:
             self.look()
 
     # -- the hot loop ----------------------------------------------------------------------------------------------

@@ -87,8 +87,8 @@ class Listener:
                 self._send(Wake(queue=queue))
             case ["look"]:
                 self._send(Wake(queue="*"))
-            case ["due", ms] if ms.isdigit():
-                self._send(Wake(due_in=int(ms) / 1000))
+            case ["due", ms, queue] if ms.isdigit():
+                self._send(Wake(queue=queue, due_in=int(ms) / 1000))
             case ["cancel", _worker]:
                 self._send(Wake(cancel=True))
 

@@ -73,6 +73,8 @@ class Pool:
                     self._give(connection)
                 else:
                     connection.terminate()
+                    if isinstance(error, OSError | TimeoutError):
+                        self._drop_idle()
                 if isinstance(error, Exception):
                     raise translate(error, self.where) from error
                 raise
@@ -137,6 +139,12 @@ class Pool:
             if not connection.is_closed():
                 return connection
         return await self.connect()
+
+    def _drop_idle(self) -> None:
+        """The wire broke or does not answer. Connections that lay idle may be dead as well, each of which would be
+        found out only by waiting for it as long."""
+        while self._idle:
+            self._idle.pop().terminate()
 
     def _give(self, connection: Connection) -> None:
         if self._closed or connection.is_closed() or connection.is_in_transaction():

@@ -140,6 +140,9 @@ select redrive.fold();
 -- recount: running tasks of limited kinds, counted anew
 select redrive.recount();
 
+-- promote: what is due in any queue
+select redrive.promote_everywhere($1);
+
 -- partitions: day partitions of history
 select redrive.partitions($1);
 

@@ -218,6 +218,8 @@ class PostgresStore(Reads):
         match duty:
             case "fold" | "recount":
                 return int(await self._value(duty) or 0)
+            case "promote":
+                return int(await self._value(duty, PROMOTE_LIMIT))
             case "partitions":
                 return int(await self._value(duty, keep["history_days"]))
             case "prune":

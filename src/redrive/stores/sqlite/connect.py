@@ -15,6 +15,7 @@ from redrive.stores.sqlite.url import Location
 
 OLDEST = (3, 37, 0)
 PATIENCE = 10.0
+LONGEST_STEP = 0.05
 T = TypeVar("T")
 
 # journal_size_limit: a log that grew under a long reader is cut back; autocheckpoint: 16 MB between two, since a
@@ -46,14 +47,16 @@ def connect(location: Location) -> sqlite3.Connection:
 def patiently(work: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
     """Repeat what another process's lock keeps from happening, for a while."""
     give_up = time.monotonic() + PATIENCE
+    longest = 0.002
     while True:
         try:
             return work()
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() > give_up:
                 raise
-        # Uneven steps, so that two waiting processes do not keep meeting.
-        sleep(random.uniform(0.0003, 0.002))  # noqa: S311
+        # Uneven steps, so that two waiting processes do not keep meeting; longer ones for a lock that is held for long.
+        sleep(random.uniform(0.0003, longest))  # noqa: S311
+        longest = min(longest * 1.1, LONGEST_STEP)
 
 
 def undo(connection: sqlite3.Connection) -> None:

@@ -15,8 +15,8 @@ SQL = statements("redrive.stores.sqlite", "tick.sql")
 SEEN_EVERY = 4_000_000
 PROMOTE_LIMIT = 1000
 PRUNE_LIMIT = 5000
-# Totals are kept directly and history is one table: nothing to fold, nothing to partition.
-_NOTHING_TO_DO = ("fold", "partitions")
+# Totals are kept directly, history is one table, and a tick promotes for all queues.
+_NOTHING_TO_DO = ("fold", "partitions", "promote")
 
 
 def tick(session: Session, beat: Beat) -> Tick:

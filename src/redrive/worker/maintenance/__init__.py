@@ -19,7 +19,8 @@ logger = logging.getLogger("redrive.maintenance")
 
 def DUTIES(settings: Settings) -> dict[str, float]:
     """Name and interval in seconds. ``cron`` is not listed: the store hands it out when a schedule is due."""
-    return {"recover": settings.recovery_interval, "fold": 1.0, "recount": 30.0, "prune": 60.0, "partitions": 3600.0}
+    return {"recover": settings.recovery_interval, "fold": 1.0, "promote": 10.0, "recount": 30.0, "prune": 60.0,
+            "partitions": 3600.0}  # fmt: skip
 
 
 async def perform(worker: Worker, duty: str) -> None:

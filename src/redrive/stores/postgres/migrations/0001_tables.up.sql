@@ -54,7 +54,7 @@ create table redrive.task (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 create index task_ready on redrive.task (queue, lane, priority, position) where state = 'queued';
-create index task_due on redrive.task (next_attempt_at) where state = 'delayed';
+create index task_due on redrive.task (queue, next_attempt_at) where state = 'delayed';
 create index task_lease on redrive.task (lease_expires_at) where state = 'running';
 create index task_failed on redrive.task (id) where state = 'failed';
 create index task_paused_group on redrive.task (task_group, id) where state = 'paused';

@@ -7,5 +7,5 @@ drop function redrive.new_id();
 drop function redrive.digest(text, jsonb);
 drop function redrive.check_numbers(integer[], double precision[], timestamptz[], integer[]);
 drop function redrive.check_name(text, text);
-drop function redrive.wake_due(timestamptz);
+drop function redrive.wake_due(text, timestamptz);
 drop function redrive.wake(text, bigint);

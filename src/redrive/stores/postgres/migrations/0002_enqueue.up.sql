@@ -14,14 +14,14 @@ begin
   perform pg_catalog.pg_notify('redrive', pg_catalog.concat('ready ', p_queue, ' ', p_position));
 end $$;
 
--- Workers look at the clock at least every few seconds; only what is due sooner needs a hint.
-create function redrive.wake_due(p_at timestamptz) returns void
+-- Workers look at the clock at least every few seconds; only what is due sooner needs a hint, to the queue's own workers.
+create function redrive.wake_due(p_queue text, p_at timestamptz) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_ms constant bigint := ceil(extract(epoch from p_at - clock_timestamp()) * 1000);
 begin
   if v_ms < 5000 then
-    perform pg_notify('redrive', 'due ' || greatest(v_ms, 0));
+    perform pg_notify('redrive', 'due ' || greatest(v_ms, 0) || ' ' || p_queue);
   end if;
 end $$;
 
@@ -77,11 +77,8 @@ declare
   v_priority constant integer := case when cardinality(p_priorities) = 1 then p_priorities[1] end;
   v_max_attempts constant integer := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
   v_lanes constant boolean := exists (select 1 from redrive.kind);
-  v_name text;
   v_skip uuid[] := '{}';
-  v_queue text;
-  v_position bigint;
-  v_due timestamptz;
+  v_queues jsonb;
 begin
   if exists (
     select 1 from unnest(array[cardinality(p_kinds), cardinality(p_queues), cardinality(p_priorities),
@@ -140,14 +137,13 @@ begin
     select n.queue, n.kind, count(*) filter (where n.state = 'queued'), count(*) filter (where n.state = 'delayed')
     from new n group by n.queue, n.kind
   )
-  select min(n.next_attempt_at), array_to_string(array_agg(distinct n.queue) filter (where n.state = 'queued'), '|'),
-    min(n.position) filter (where n.state = 'queued')
-  into v_due, v_name, v_position from new n;
-
-  if v_position is not null then
-    foreach v_queue in array string_to_array(v_name, '|') loop perform redrive.wake(v_queue, v_position); end loop;
-  end if;
-  if v_due is not null then perform redrive.wake_due(v_due); end if;
+  -- Once for each queue, and after the insert, not while it runs.
+  select jsonb_agg(q.*) into v_queues from (
+    select n.queue, min(n.position) filter (where n.state = 'queued') as position, min(n.next_attempt_at) as due
+    from new n group by n.queue) q;
+  perform case when q.position is not null then redrive.wake(q.queue, q.position) end,
+    case when q.due is not null then redrive.wake_due(q.queue, q.due) end
+  from jsonb_to_recordset(v_queues) q(queue text, position bigint, due timestamptz);
 end $$;
 
 -- The same for producers. Keys of schedules are the fleet's: whoever took one would silence a planned run.
@@ -224,7 +220,7 @@ begin
     coalesce((select k.kind from redrive.kind k where k.kind = enqueue.kind), ''), task_group, scope, trace_id, payload);
   if v_waits then
     insert into redrive.total_delta (queue, kind, delayed) values (queue, kind, 1);
-    perform redrive.wake_due(v_due);
+    perform redrive.wake_due(queue, v_due);
   else
     insert into redrive.total_delta (queue, kind, queued) values (queue, kind, 1);
     perform redrive.wake(queue, v_position);

@@ -287,7 +287,7 @@ declare
   v_now constant timestamptz := clock_timestamp();
   v_moved uuid[];
   v_kinds text[];
-  v_due timestamptz;
+  v_due jsonb;
   v_wake jsonb;
 begin
   perform pg_advisory_xact_lock_shared(72617, 1);
@@ -387,7 +387,8 @@ begin
   )
   select (select array_agg(o.id) from ok o),
     (select array_agg(o.kind) from ok o where o.was = 'running'),
-    (select min(m.next_attempt_at) from moved m where m.state = 'delayed'),
+    (select jsonb_object_agg(w.queue, w.due) from (
+      select m.queue, min(m.next_attempt_at) as due from moved m where m.state = 'delayed' group by m.queue) w),
     (select jsonb_object_agg(w.queue, w.position) from (
       select m.queue, min(m.position) as position from moved m where m.state = 'queued' group by m.queue) w)
   into v_moved, v_kinds, v_due, v_wake;
@@ -396,7 +397,9 @@ begin
   if v_wake is not null then
     perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
   end if;
-  if v_due is not null then perform redrive.wake_due(v_due); end if;
+  if v_due is not null then
+    perform redrive.wake_due(w.key, w.value::timestamptz) from jsonb_each_text(v_due) w;
+  end if;
   return coalesce(v_moved, '{}') || redrive.revive(p_moves, v_moved);
 end $$;
 

@@ -18,3 +18,5 @@ drop function redrive.resume_groups(integer);
 drop function redrive.expired(timestamptz, integer);
 drop function redrive.tick(text, text, integer, text[], integer, integer, text, boolean, text[], double precision[],
   timestamptz, integer);
+drop function redrive.promote_everywhere(integer);
+drop function redrive.promote(text[], timestamptz, integer);

@@ -1,6 +1,59 @@
 -- What workers do besides running tasks: beat, promote, limits and holds, schedules, money, housekeeping.
 
--- A worker's beat. Promotes what is due, hands out duties (each to one worker of the fleet per interval), and answers
+-- Tasks of these queues whose time has come join the tail, in the order they were due. p_from: nothing due lies before it.
+create function redrive.promote(p_queues text[], p_from timestamptz, p_limit integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_promoted integer;
+  v_wake jsonb;
+begin
+  with due as materialized (
+    select r.at from unnest(p_queues) q(queue) cross join lateral (
+      select d.ctid as at, d.next_attempt_at from redrive.task d
+      where d.state = 'delayed' and d.queue = q.queue and d.next_attempt_at <= v_now
+        and d.next_attempt_at >= coalesce(p_from, '-infinity')
+      order by d.next_attempt_at limit p_limit for update skip locked) r
+    order by r.next_attempt_at limit p_limit
+  ), ready as (
+    update redrive.task t set state = 'queued', position = r.position, next_attempt_at = null,
+      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
+    from (select d.at, nextval('redrive.position') as position from due d) r
+    where t.ctid = r.at
+    returning t.queue, t.kind, t.position
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, delayed, queued)
+    select r.queue, r.kind, -count(*), count(*) from ready r group by r.queue, r.kind
+  )
+  select (select count(*) from ready), (select jsonb_object_agg(w.queue, w.position) from (
+    select r.queue, min(r.position) as position from ready r group by r.queue) w)
+  into v_promoted, v_wake;
+  if v_wake is not null then
+    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+  end if;
+  return v_promoted;
+end $$;
+
+-- The same for all queues, also those that no worker serves: what is due there is seen to be waiting.
+create function redrive.promote_everywhere(p_limit integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_queue text;
+  v_queues text[] := '{}';
+begin
+  loop
+    select t.queue into v_queue from redrive.task t
+    where t.state = 'delayed' and t.queue > coalesce(v_queue, '') order by t.queue limit 1;
+    exit when not found;
+    v_queues := v_queues || v_queue;
+  end loop;
+  return redrive.promote(v_queues, null, p_limit);
+end $$;
+
+-- A worker's beat. Promotes what is due in its queues, hands out duties (each to one worker of the fleet per interval), and answers
 -- which of the worker's tasks somebody wants cancelled and in how many seconds something will be due.
 -- p_from: nothing due or expired lies before it, as far as an earlier tick saw (checked_to); index entries of long
 -- promoted and settled rows may, and are not walked again.
@@ -15,7 +68,6 @@ declare
   v_now constant timestamptz := clock_timestamp();
   v_from constant timestamptz := coalesce(p_from, '-infinity');
   v_expired boolean;
-  v_wake jsonb;
   v_back integer := 0;
 begin
   -- A write a few times a minute is enough to be seen alive.
@@ -50,27 +102,7 @@ begin
   end if;
   if exists (select 1 from redrive.schedule s where s.next_at <= v_now) then duties := duties || array['cron']; end if;
 
-  with due as materialized (
-    select d.ctid as at from redrive.task d
-    where d.state = 'delayed' and d.next_attempt_at <= v_now and d.next_attempt_at >= v_from
-    order by d.next_attempt_at limit p_limit for update skip locked
-  ), ready as (
-    -- Numbered in the order they were due.
-    update redrive.task t set state = 'queued', position = r.position, next_attempt_at = null,
-      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
-    from (select d.at, nextval('redrive.position') as position from due d) r
-    where t.ctid = r.at
-    returning t.queue, t.kind, t.position
-  ), tally as (
-    insert into redrive.total_delta (queue, kind, delayed, queued)
-    select r.queue, r.kind, -count(*), count(*) from ready r group by r.queue, r.kind
-  )
-  select (select count(*) from ready), (select jsonb_object_agg(w.queue, w.position) from (
-    select r.queue, min(r.position) as position from ready r group by r.queue) w)
-  into promoted, v_wake;
-  if v_wake is not null then
-    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
-  end if;
+  promoted := redrive.promote(p_queues, v_from, p_limit);
   if exists (select 1 from redrive.resuming) then
     v_back := redrive.resume_groups(p_limit);
   end if;
@@ -82,9 +114,10 @@ begin
     where t.worker_id = p_worker and t.cancel_requested_at is not null and (t.state = 'running') is true);
   -- What is overdue now is locked by someone who is at it, or comes with the next call.
   next_due := case when promoted >= p_limit or v_back >= p_limit then 0 else extract(epoch from least(
-    (select t.next_attempt_at from redrive.task t
-      where t.state = 'delayed' and t.next_attempt_at > v_now
-      order by t.next_attempt_at limit 1),
+    (select min(r.next_attempt_at) from unnest(p_queues) q(queue) cross join lateral (
+      select t.next_attempt_at from redrive.task t
+      where t.state = 'delayed' and t.queue = q.queue and t.next_attempt_at > v_now
+      order by t.next_attempt_at limit 1) r),
     (select min(s.next_at) from redrive.schedule s where s.next_at > v_now),
     (select min(k.next_at) from redrive.kind k where k.rate_ms is not null and k.next_at > v_now)) - clock_timestamp()) end;
   promoted := promoted + v_back;
