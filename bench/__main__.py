@@ -1,100 +1,112 @@
-"""``./dev bench``: how fast this checkout enqueues and drains on this machine, right now.
-
-Figures are for comparing changes in one sitting, on one machine: they say nothing between machines. PostgreSQL is a
-private cluster with its default settings (fsync on), started from the same binaries as the tests use.
-"""
+"""``./dev bench``: redrive, what people would use instead, and the floor, measured in one run on this machine."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import json
+import re
+import signal
 import sys
-import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import Cluster, find_binaries
+from bench import environment, plots, report, targets
+from bench.measure import Bench
+from bench.peers import MODULES
+from bench.plan import FULL, QUICK, SECTIONS, SMOKE, Plan
+from bench.run import Run
+from bench.servers import servers
+from bench.workers import ROOT
 
-from redrive import App, Context
-from redrive.observe.logs import TaskLog
-from redrive.settings import Options, load_settings
-from redrive.stores import make_store
-
-
-def make_app(url: str) -> App:
-    app = App(settings=load_settings(url=url))
-
-    @app.task("NOOP")
-    async def noop(ctx: Context, n: int = 0) -> None: ...
-
-    return app
+BUSY = 0.7  # load that was there before
+RESULTS = Path(__file__).parent / "results"
 
 
-async def measure(url: str, tasks: int, concurrency: int) -> dict[str, Any]:
-    """The full product path: validation, leases, fencing, history, totals, one log line for each claim and end."""
-    app = make_app(url)
-    store = make_store(url)
-    await store.migrations.up()
-    await store.close()
-    figures: dict[str, Any] = {}
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", dest="plan", action="store_const", const=QUICK, help="within 3 minutes (the default)")
+    size.add_argument(
+        "--full", dest="plan", action="store_const", const=FULL, help="everything; the better part of an hour"
+    )
+    size.add_argument("--smoke", dest="plan", action="store_const", const=SMOKE, help="does the bench itself work?")
+    parser.add_argument("--only", action="append", default=[], metavar="A,B", help=(
+        f"only these measurements ({', '.join(SECTIONS)}) or of these ({', '.join(MODULES)}); may be given twice"
+    ))  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
+    parser.add_argument("--out", type=Path, metavar="DIRECTORY", help=(
+        "for report, plots and results.json (default: bench/results for a whole --full, else bench/results/partial)"
+    ))  # fmt: skip
+    parser.set_defaults(plan=QUICK)
+    chosen = parser.parse_args(given)
+    chosen.sections, chosen.peers = selection(parser, chosen.only)
+    return chosen
 
-    started = time.perf_counter()
-    for start in range(0, tasks, 1000):
-        await app.enqueue_many([("NOOP", {"n": n}) for n in range(start, min(start + 1000, tasks))])
-    figures["enqueue_bulk_per_s"] = round(tasks / (time.perf_counter() - started))
 
-    callers = 100
-    each = max(tasks // 5 // callers, 1)
+def selection(parser: argparse.ArgumentParser, only: Sequence[str]) -> tuple[list[str], list[str]]:
+    words = [word.strip() for text in only for word in text.split(",") if word.strip()]
+    if unknown := [word for word in words if word not in SECTIONS and word not in MODULES]:
+        parser.error(f"--only does not know {', '.join(unknown)}")
+    sections = [word for word in words if word in SECTIONS] or list(SECTIONS)
+    return sections, [word for word in words if word in MODULES] or list(MODULES)
 
-    async def caller() -> None:
-        for n in range(each):
-            await app.enqueue("NOOP", {"n": n})
 
-    started = time.perf_counter()
-    await asyncio.gather(*(caller() for _ in range(callers)))
-    figures["enqueue_100_callers_per_s"] = round(callers * each / (time.perf_counter() - started))
+async def measure(plan: Plan, sections: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    machine = environment.facts()
+    with servers() as started:
+        bench = Bench(started, plan)
+        results = await Run(bench, sections, names).everything()
+        bench.say("done")
+        return _scrubbed({"mode": plan.name, "machine": machine, **results}, str(started.directory))
 
-    total = tasks + callers * each
-    log = TaskLog(stream=io.TextIOWrapper(io.BytesIO()), style="json")
-    worker = app.worker(await app.store(), Options(concurrency=concurrency, stop_when_empty=True), log=log)
-    started, cpu = time.perf_counter(), time.process_time()
-    await worker.run()
-    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-    if worker.health.completed != total:
-        raise SystemExit(f"{worker.health.completed} of {total} tasks completed: {worker.health}")
-    figures["drain_per_s"] = round(total / seconds)
-    figures["worker_cpu_us_per_task"] = round(cpu / total * 1e6, 1)
-    await app.close()
-    return figures
+
+def _scrubbed(results: dict[str, Any], directory: str) -> dict[str, Any]:
+    """Reasons quote error messages, which may name files of this machine."""
+    text = json.dumps(results).replace(directory, "…").replace(str(ROOT), ".").replace(sys.prefix, "…")
+    scrubbed: dict[str, Any] = json.loads(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", text))
+    return scrubbed
+
+
+def write(results: dict[str, Any], rows: Sequence[targets.Row], directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    drawn = plots.draw(results, directory)
+    (directory / "README.md").write_text(report.markdown(results, rows, drawn), encoding="utf-8")
+    write_json(results, rows, directory / "results.json")
+
+
+def write_json(results: dict[str, Any], rows: Sequence[targets.Row], path: Path) -> None:
+    whole = {**results, "targets": [vars(row) for row in rows]}
+    path.write_text(json.dumps(_rounded(whole), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _rounded(value: Any) -> Any:
+    """Four digits are more than the figures are worth."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: _rounded(found) for key, found in value.items()}
+    return [_rounded(found) for found in value] if isinstance(value, list) else value
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    parser.add_argument("--tasks", type=int, default=20_000)
-    parser.add_argument("--concurrency", type=int, default=1000)
-    parser.add_argument("--only", choices=["sqlite", "postgres"])
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    given = parser.parse_args()
-    results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="redrive-bench-") as directory:
-        Path(directory).chmod(0o711)
-        if given.only != "postgres":
-            results["sqlite"] = asyncio.run(measure(f"sqlite:///{directory}/bench.db", given.tasks, given.concurrency))
-        if given.only != "sqlite":
-            cluster = Cluster(Path(directory) / "pg", settings={"fsync": "on", "full_page_writes": "on"})
-            cluster.start()
-            try:
-                results["postgres"] = asyncio.run(measure(cluster.url(), given.tasks, given.concurrency))
-            finally:
-                cluster.remove()
-            results["postgres"]["binaries"] = str(find_binaries())
-    for name, figures in results.items():
-        sys.stdout.write(f"{name}: {json.dumps(figures)}\n")
-    if given.json:
-        given.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    chosen = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers and workers are ended on the way out
+    try:
+        results = asyncio.run(measure(chosen.plan, chosen.sections, chosen.peers))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    rows = targets.evaluate(results)
+    whole = chosen.plan is FULL and not chosen.only
+    directory = chosen.out or (RESULTS if whole else RESULTS / "partial")
+    write(results, rows, directory)
+    if chosen.json:
+        write_json(results, rows, chosen.json)
+    print(report.targets_table(rows))
+    if (load := results["machine"]["load_before"]) > BUSY:
+        print(f"\nThe machine was busy before this run (load {load}): do not trust these figures.")
+    print(f"\nreport: {directory / 'README.md'}")
 
 
 if __name__ == "__main__":

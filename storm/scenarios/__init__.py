@@ -1,0 +1,25 @@
+"""Every storm, in the order they are run."""
+
+from __future__ import annotations
+
+from storm.scenario import Scenario
+from storm.scenarios.chaos import Chaos
+from storm.scenarios.clock import WrongClock
+from storm.scenarios.disk import PostgresDiskFull, ServerDiskFull, SqliteDiskFull
+from storm.scenarios.killed import EverythingKilled, KilledAgainAndAgain, OneKilled
+from storm.scenarios.migrated import MigrationKilled, SqliteMigrationKilled
+from storm.scenarios.network import Cut, HalfOpen, Healed, Slow, Stranded
+from storm.scenarios.pressure import Burst, HorizonPinned, Overload, Readers
+from storm.scenarios.quiet import Idle, IdleFleet
+from storm.scenarios.restarted import RollingRestart
+from storm.scenarios.server import BackendsTerminated, Gone, IdleConnections, Stopped
+from storm.scenarios.soak import Soak
+from storm.scenarios.sqlite import AnyKilled, PowerCut, WriteLockHeld
+
+ALL: tuple[type[Scenario], ...] = (
+    Stopped, BackendsTerminated, IdleConnections, OneKilled, KilledAgainAndAgain, EverythingKilled, RollingRestart,
+    Cut, HalfOpen, Healed, Stranded, Slow, PostgresDiskFull, ServerDiskFull, WrongClock, HorizonPinned, Overload,
+    Readers, Burst, AnyKilled, PowerCut, SqliteDiskFull, WriteLockHeld, Idle, IdleFleet, Gone, Chaos, Soak,
+    MigrationKilled, SqliteMigrationKilled,
+)  # fmt: skip
+BY_NAME = {scenario.name: scenario for scenario in ALL}

@@ -1,0 +1,153 @@
+"""The pure parts of the bench: arithmetic, verdicts, the report. Nothing here starts a server or imports a peer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import figures, report, targets
+from bench.ledger import Ledger, Progress
+
+SECOND = 1_000_000_000
+
+
+def results(**peers: Any) -> dict[str, Any]:
+    return {"mode": "quick", "machine": {"cores": 2}, "peers": peers, "floor": {}, "growth": {}, "horizon": {},
+            "statements": {}}  # fmt: skip
+
+
+def peer(name: str, backend: str = "postgres", drain: float | None = None, **more: Any) -> dict[str, Any]:
+    found = {} if drain is None else {"1": {"per_s": drain, "runs": [drain], "spread": 0.0}}
+    return {"name": name, "backend": backend, "version": "1", "settings": "as it comes", "drain": found, "enqueue": {},
+            **more}  # fmt: skip
+
+
+def row(given: dict[str, Any], name: str) -> targets.Row:
+    return next(row for row in targets.evaluate(given) if name in row.name)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.5, 50), (0.99, 99), (0.995, 100), (1.0, 100), (0.001, 1)]
+)  # fmt: skip
+def test_percentile_is_the_nearest_rank(share: float, expected: int) -> None:
+    assert figures.percentile(list(range(100, 0, -1)), share) == expected
+
+
+def test_percentile_of_one_and_of_none() -> None:
+    assert figures.percentile([7.0], 0.99) == 7.0
+    with pytest.raises(ValueError, match="no values"):
+        figures.percentile([], 0.5)
+
+
+def test_rate_counts_the_gaps_between_first_and_last() -> None:
+    assert figures.rate([0, SECOND // 2, SECOND]) == 2
+    assert figures.rate([5]) == 0
+    assert figures.rate([]) == 0
+
+
+def test_windows_leave_out_what_lies_outside() -> None:
+    stamps = [0, SECOND, SECOND + 1, 2 * SECOND, 9 * SECOND]
+    assert figures.windows(stamps, 1.0, SECOND, 4 * SECOND) == [2, 1, 0]
+
+
+def test_trend_is_the_change_over_the_run() -> None:
+    assert figures.trend([100, 100, 100]) == 0
+    assert figures.trend([110, 100, 90]) == pytest.approx(-0.2)
+    assert figures.trend([0, 0]) == 0
+
+
+def test_spread() -> None:
+    assert figures.spread([90, 100, 110]) == pytest.approx(0.2)
+
+
+def test_ledger_keeps_times_and_shares(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger", places=4, slot=1)
+    progress = Progress(ledger, 1, 4)
+    assert progress.left == 3
+    for n in (2, 1):
+        ledger.hit(n)
+    assert progress.left == 1
+    assert ledger.shares(2) == [0, 2]
+    assert ledger.stamps(1, 4) == sorted([ledger.at(1), ledger.at(2)])
+    assert ledger.at(3) == 0
+    ledger.close()
+
+
+def test_the_best_peer_is_the_fastest_other_queue_on_postgres() -> None:
+    given = results(
+        **{"redrive-postgres": peer("redrive-postgres", drain=30_000.0), "pgqueuer": peer("pgqueuer", drain=10_000.0)},
+        awa=peer("awa", drain=12_500.0), huey=peer("huey", backend="redis", drain=99_000.0), oban=peer("oban"),
+    )  # fmt: skip
+    found = row(given, "drain, 1 process")
+    assert found.value == pytest.approx(2.4)
+    assert found.verdict == targets.SHORT
+    assert "awa" in found.measured
+
+
+def test_a_ratio_at_its_target_meets_it() -> None:
+    given = results(
+        **{"redrive-postgres": peer("redrive-postgres", drain=25_000.0), "pgqueuer": peer("pgqueuer", drain=10_000.0)}
+    )
+    assert row(given, "drain, 1 process").verdict == targets.MEETS
+
+
+def test_the_floor_is_the_best_of_any_number_of_clients() -> None:
+    given = results(**{"redrive-postgres": peer("redrive-postgres", drain=25_000.0)})
+    given["floor"] = {"cycle 1000 x1": {"per_s": 25_000.0}, "cycle 1000 x2": {"per_s": 62_500.0}}
+    found = row(given, "our SQL alone, 1 process")
+    assert found.value == pytest.approx(40)
+    assert found.verdict == targets.SHORT
+
+
+def test_nothing_measured_is_no_verdict() -> None:
+    assert {row.verdict for row in targets.evaluate(results())} == {targets.UNKNOWN}
+
+
+def test_what_was_not_measured_is_not_a_figure() -> None:
+    broken = peer("pgqueuer", pickup={"not_measured": "it broke"})
+    given = results(**{"redrive-postgres": peer("redrive-postgres", pickup={"p50_ms": 1.0}), "pgqueuer": broken})
+    assert row(given, "pick-up p50, idle").verdict == targets.UNKNOWN
+    assert "pickup not measured: it broke" in report.setups(given)
+
+
+@pytest.mark.parametrize(
+    ("rows", "share", "verdict"),
+    [(1_000_000, 0.95, targets.MEETS), (100_000, 0.95, targets.SMALLER), (100_000, 0.8, targets.SHORT)],
+)
+def test_growth_met_with_fewer_rows_says_so(rows: int, share: float, verdict: str) -> None:
+    given = results()
+    case = {"case": "delayed", "rows": rows, "per_s": share * 100, "plain_per_s": 100.0, "ratio": share}
+    given["growth"]["redrive-postgres"] = [case]
+    assert row(given, "delayed").verdict == verdict
+
+
+def test_a_falling_rate_under_a_pinned_horizon_falls_short() -> None:
+    given = results()
+    given["horizon"]["redrive-postgres"] = {"pinned_s": 130, "share_of_clean": 0.95, "trend": -0.2, "window_s": 10,
+                                            "clean": [100.0], "pinned": [110.0, 100.0, 90.0]}  # fmt: skip
+    assert row(given, "share of clean").verdict == targets.MEETS
+    assert row(given, "trend").verdict == targets.SHORT
+
+
+def test_the_report_has_every_peer_and_every_target() -> None:
+    given = results(
+        **{"redrive-postgres": peer("redrive-postgres", drain=25_000.0)},
+        oban={"name": "oban", "drain": {}, "enqueue": {}, "not_measured": "it needs Python 3.12 or newer"},
+    )
+    rows = targets.evaluate(given)
+    text = report.markdown(given, rows, ["drain"])
+    assert "not measured: it needs Python 3.12 or newer" in text
+    assert "| redrive-postgres 1 | 25,000 |" in text
+    assert "![drain](drain.svg)" in text
+    assert all(row.name in text for row in rows)
+    assert report.targets_table(rows).count("\n") == len(rows) - 1
+
+
+def test_the_pure_parts_import_neither_peers_nor_plots() -> None:
+    code = "import sys, bench.report, bench.targets, bench.plots, bench.ledger; print(*sys.modules)"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert not {"matplotlib", "asyncpg", "psutil", "pgqueuer", "bench.peers"} & set(done.stdout.split())
