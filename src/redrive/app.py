@@ -133,8 +133,9 @@ class App:
         self, kind: str, *, queue: str = "default", max_attempts: int = DEFAULT_MAX_ATTEMPTS, priority: int = 0
     ) -> None:
         """A kind that this application enqueues and another one handles."""
-        check_attempts(max_attempts)
-        self.registry.declare(Declared(check_name(kind, "kind"), check_name(queue, "queue"), max_attempts, priority))
+        self.registry.declare(Declared(
+            check_name(kind, "kind"), check_name(queue, "queue"), check_attempts(max_attempts), check_priority(priority)
+        ))  # fmt: skip
 
     def periodic(
         self, kind: str, *, cron: str, timezone: str = "UTC", payload: Any = None, name: str | None = None,
@@ -252,26 +253,33 @@ class App:
         idempotency_key: str | None = None,
     ) -> NewTask:  # fmt: skip
         """Check everything that was given; nothing reaches the store before all of it is right."""
-        known = self.registry.find(check_name(kind, "kind")) or Declared(kind)
+        # A kind that is known, and what it was declared with, have been checked there.
+        known = (self.registry.known(kind) if isinstance(kind, str) else None) or self._unknown(kind)
         text = None if payload is None else encode(payload)
         if isinstance(known, Handler):
             known.payload.check(text)
         if delay is not None and run_at is not None:
             raise InvalidInput("give delay or run_at, not both")
         return NewTask(
-            new_id(), kind,
-            queue=check_name(known.queue if queue is None else queue, "queue"),
-            payload=text,
-            priority=check_priority(known.priority if priority is None else priority),
-            max_attempts=check_attempts(known.max_attempts if max_attempts is None else max_attempts),
-            delay=None if delay is None else check_seconds(delay, "delay"),
-            run_at=None if run_at is None else check_run_at(run_at, datetime.now(UTC) + CLOCK_SKEW),
-            timeout=None if timeout is None else check_seconds(timeout, "timeout", low=0.001, high=2_000_000),
-            group=check_text(group, "group"),
-            scope=check_text(scope, "scope"),
-            trace_id=check_text(trace_id, "trace_id"),
-            idempotency_key=check_key(idempotency_key),
-        )  # fmt: skip
+            new_id(),
+            kind,
+            known.queue if queue is None else check_name(queue, "queue"),
+            text,
+            known.priority if priority is None else check_priority(priority),
+            known.max_attempts if max_attempts is None else check_attempts(max_attempts),
+            None if delay is None else check_seconds(delay, "delay"),
+            None if run_at is None else check_run_at(run_at, datetime.now(UTC) + CLOCK_SKEW),
+            None if timeout is None else check_seconds(timeout, "timeout", low=0.001, high=2_000_000),
+            None if group is None else check_text(group, "group"),
+            None if scope is None else check_text(scope, "scope"),
+            None if trace_id is None else check_text(trace_id, "trace_id"),
+            None if idempotency_key is None else check_key(idempotency_key),
+        )
+
+    def _unknown(self, kind: str) -> Declared:
+        """An application without any handlers or declarations is a pure producer and may enqueue everything."""
+        self.registry.refuse_unknown(check_name(kind, "kind"))
+        return Declared(kind)
 
     # -- looking and acting ----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any
 from redrive.errors import ConfigError, InvalidInput, UnknownKind
 from redrive.handlers.signature import PayloadSpec
 from redrive.kernel.machine import Policy
-from redrive.kernel.task import check_attempts, check_int, check_name, check_seconds
+from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_seconds
 
 DEFAULT_MAX_ATTEMPTS = 5
 
@@ -76,12 +76,11 @@ class Registry:
     def declare(self, declared: Declared) -> None:
         self.declared[declared.kind] = declared
 
-    def find(self, kind: str) -> Handler | Declared | None:
-        """What is known about a kind that is about to be enqueued. An application without any handlers or
-        declarations is a pure producer and may enqueue everything."""
-        known = self.handlers.get(kind) or self.declared.get(kind)
-        if known is not None:
-            return known
+    def known(self, kind: str) -> Handler | Declared | None:
+        return self.handlers.get(kind) or self.declared.get(kind)
+
+    def refuse_unknown(self, kind: str) -> None:
+        """A kind that is about to be enqueued and unknown here; fine if nothing at all is known."""
         own = [name for name in (*self.handlers, *self.declared) if not name.startswith("SYSTEM_")]
         if own:
             close = difflib.get_close_matches(kind, own, 1)
@@ -90,7 +89,6 @@ class Registry:
                 f"this application has no kind {kind!r}",
                 hint=f"{guess}declare a kind that is handled elsewhere with app.declare({kind!r}, queue=…)",
             )
-        return None
 
     def queues(self) -> set[str]:
         return {h.queue for h in self.handlers.values()} | {d.queue for d in self.declared.values()}
@@ -105,6 +103,7 @@ def make_handler(
     check_name(kind, "kind")
     check_name(queue, "queue")
     check_attempts(policy.max_attempts)
+    check_priority(priority)
     if timeout is not None:
         check_seconds(timeout, "timeout", low=0.001)
     if bulk is not None:

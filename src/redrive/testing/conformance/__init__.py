@@ -9,9 +9,11 @@ Bind it in a test module, beside a fixture ``harness`` that yields a ``Harness``
 
 from __future__ import annotations
 
+import pkgutil
+
 import pytest
 
-pytest.register_assert_rewrite("redrive.testing.conformance")
+pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
 from redrive.testing.conformance.cancel import TestCancel  # noqa: E402
 from redrive.testing.conformance.claim import TestClaim, TestHandles  # noqa: E402
