@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import logging
 import sys
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redrive.observe.logs import JsonFormatter, TextFormatter
+from redrive.observe.logs import JsonFormatter, TaskLog, TextFormatter
 
 
 def record(message: str = "hello", **extra: Any) -> logging.LogRecord:
@@ -45,3 +47,27 @@ def test_text_has_no_power_over_the_terminal() -> None:
     assert all(c.isprintable() or c in "\n\t" for c in line)
     assert "a?[2Jb?31m??c\td" in line
     assert "ValueError: ?]0;owned?" in line, "stacks too"
+
+
+class Stream(io.StringIO):
+    """A log on a disk that fills up and is emptied again."""
+
+    full = False
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+def test_a_log_that_could_not_be_written_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("redrive.observe.logs.time.monotonic", lambda: now)
+    stream = Stream()
+    log = TaskLog(stream)
+    for second, full in ((100, False), (101, True), (102, False), (107, False)):
+        now, stream.full = float(second), full
+        log.begin()
+        log.task(f"task.at_{second}", '"task_id":"t"')
+        log.flush()
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["task.at_100", "task.at_107"]

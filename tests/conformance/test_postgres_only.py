@@ -11,7 +11,7 @@ import pytest
 
 from redrive.errors import InvalidInput
 from redrive.kernel.commit import Commit, Target
-from redrive.kernel.outcome import Completed
+from redrive.kernel.outcome import Completed, Retry
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness, failing
 from redrive.testing.conformance.limits import limit_of
@@ -192,6 +192,27 @@ class TestLateCommits:
         harness.store._remembered._next_sweep = 0.0  # what time does by itself within a second
         assert [task.id for task in await harness.claim(1)] == [late]
         await slow.close()
+
+
+class TestDue:
+    async def test_a_tick_promotes_for_its_own_queues_and_a_duty_for_the_rest(self, harness: PostgresHarness) -> None:
+        mine, other = await harness.enqueue(delay=5), await harness.enqueue(queue="other", delay=5)
+        assert (await harness.tick()).next_due is not None
+        await harness.advance(6)
+        assert (await harness.tick()).promoted == 1
+        assert [await harness.state(i) for i in (mine, other)] == [State.QUEUED, State.DELAYED]
+        assert (await harness.tick()).next_due is None
+        assert await harness.store.upkeep("promote", {}) == 1
+        assert await harness.state(other) is State.QUEUED
+        await harness.check_totals()
+
+    async def test_a_hint_names_the_queue(self, harness: PostgresHarness) -> None:
+        heard = await ears(harness.store)
+        await harness.enqueue(queue="other", delay=1)
+        await heard.hear(lambda wake: wake.queue == "other" and wake.due_in is not None)
+        claimed = await harness.running(queue="third")
+        await harness.settle(claimed, Retry(after=2))
+        await heard.hear(lambda wake: wake.queue == "third" and wake.due_in is not None)
 
 
 class TestStatements:
