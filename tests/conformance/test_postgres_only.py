@@ -77,7 +77,7 @@ class TestDeadRows:
 
     async def test_a_worker_that_never_claims_does_not_walk_them_either(self, harness: PostgresHarness) -> None:
         idle = await harness.another()
-        woken = await ears(idle)
+        woken = await ears(idle, "default", "last")
         reader = await asyncpg.connect(harness.url)
         async with reader.transaction(isolation="repeatable_read"):
             await reader.fetchval("select count(*) from redrive.task")
@@ -207,7 +207,7 @@ class TestDue:
         await harness.check_totals()
 
     async def test_a_hint_names_the_queue(self, harness: PostgresHarness) -> None:
-        heard = await ears(harness.store)
+        heard = await ears(harness.store, "other", "third")
         await harness.enqueue(queue="other", delay=1)
         await heard.hear(lambda wake: wake.queue == "other" and wake.due_in is not None)
         claimed = await harness.running(queue="third")

@@ -75,7 +75,7 @@ class Listener:
         self.store = store
         self.heard: asyncio.Queue[Wake] = asyncio.Queue()
         self.lookout = store._writer._lookout
-        store.listen(self.heard.put_nowait)
+        store.listen(self.heard.put_nowait, ["default"])
 
     async def falls_asleep(self, pause: float = 0.5) -> None:
         """Until it has looked so often in vain that it will not look for ``pause`` seconds."""
@@ -282,7 +282,7 @@ async def asleep(store):
 
 async def hear(store, go):
     heard = asyncio.Event()
-    store.listen(lambda wake: heard.set() if wake == Wake() else None)
+    store.listen(lambda wake: heard.set() if wake == Wake() else None, ["default"])
     await asleep(store)
     heard.clear()
     os.write(go, b"x")
@@ -295,7 +295,7 @@ async def enqueue(app, come):
 
 async def begin(app):
     store = await app.store()
-    store.listen(lambda wake: None)
+    store.listen(lambda wake: None, ["default"])
     await asleep(store)
     assert watches() == 1
 

@@ -250,7 +250,7 @@ class Store(Protocol):
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
         """A transaction of the store's own database that applies ``settlement()`` as its last statement."""
 
-    def listen(self, on_wake: Callable[[Wake], None]) -> None:
-        """Start sending hints to the callback, from now until ``close``."""
+    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> None:
+        """Start sending hints about these queues to the callback, from now until ``close``. Others may come along."""
 
     async def close(self) -> None: ...

@@ -83,7 +83,7 @@ class Worker:
         helpers: list[asyncio.Task[None]] = []
         try:
             await prepare(self)
-            self.store.listen(self.on_wake)
+            self.store.listen(self.on_wake, self.options.queues)
             helpers = [
                 asyncio.create_task(self.leases.run(), name="redrive-leases"),
                 asyncio.create_task(self.beats.run(), name="redrive-beat"),

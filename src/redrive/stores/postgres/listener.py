@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from hashlib import md5
 from typing import Any
 from uuid import uuid4
 
@@ -27,14 +28,22 @@ class Listener:
         self._callbacks: list[Callable[[Wake], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._echo = asyncio.Event()
-        self._channel = f"redrive_echo_{uuid4().hex}"
+        self._echo_channel = f"redrive_echo_{uuid4().hex}"
+        self._channels: set[str] = set()
+        self._connection: Any = None
         self.alive = False
         self.reconnects = 0
 
-    def add(self, on_wake: Callable[[Wake], None]) -> None:
+    def add(self, on_wake: Callable[[Wake], None], queues: Iterable[str]) -> None:
         self._callbacks.append(on_wake)
+        new = {channel_of(queue) for queue in queues} - self._channels
+        self._channels |= new
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="redrive-listen")
+        elif new and self._connection is not None:
+            # Rare: a second worker in one process. A new connection listens to everything.
+            self.alive = False
+            self._connection.terminate()
 
     async def close(self) -> None:
         if self._task is not None:
@@ -62,19 +71,22 @@ class Listener:
         try:
             if self._pool.pooled:
                 return
-            await connection.add_listener("redrive", self._on_notify)
-            await connection.add_listener(self._channel, self._on_echo)
+            self._connection = connection
+            for channel in ("redrive", *self._channels):
+                await connection.add_listener(channel, self._on_notify)
+            await connection.add_listener(self._echo_channel, self._on_echo)
             self.alive = True
             # Whatever was announced while nobody listened is unknown: look everywhere.
             self._remembered.rewind("*", 0)
             self._send(Wake())
             while True:
                 self._echo.clear()
-                await connection.execute("select pg_notify($1, '')", self._channel, timeout=ECHO_TIMEOUT)
+                await connection.execute("select pg_notify($1, '')", self._echo_channel, timeout=ECHO_TIMEOUT)
                 async with asyncio.timeout(ECHO_TIMEOUT):
                     await self._echo.wait()
                 await asyncio.sleep(ECHO_EVERY)
         finally:
+            self._connection = None
             connection.terminate()
 
     def _on_echo(self, *_: Any) -> None:
@@ -95,3 +107,8 @@ class Listener:
     def _send(self, wake: Wake) -> None:
         for callback in self._callbacks:
             callback(wake)
+
+
+def channel_of(queue: str) -> str:
+    """Channel names are short, and names of queues need not be. The same as in ``redrive.wake``."""
+    return f"redrive_{md5(queue.encode(), usedforsecurity=False).hexdigest()}"

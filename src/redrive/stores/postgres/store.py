@@ -82,10 +82,10 @@ class PostgresStore(Reads):
             self._listener = None
         await self.pool.close()
 
-    def listen(self, on_wake: Callable[[Wake], None]) -> None:
+    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> None:
         if self._listener is None:
             self._listener = Listener(self.pool, self._remembered)
-        self._listener.add(on_wake)
+        self._listener.add(on_wake, queues)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class SqliteStore(Reads):
         await self._reader.close()
         await self._writer.close()
 
-    def listen(self, on_wake: Callable[[Wake], None]) -> None:
+    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> None:
         self._hub.add(on_wake)
         self._writer.ring()
 

@@ -134,9 +134,10 @@ class TestLimits:
             claims = await asyncio.gather(
                 harness.claim(4), harness.claim(4, store=other), harness.limit(kind, concurrency=1), harness.claim(1)
             )
-            running = sum(len(batch) for batch in claims if batch)
+            # A store that does not listen may have left one of the last round for this one.
+            running = sum(task.kind == kind for batch in claims if batch for task in batch)
             assert (await limit_of(harness, kind)).running == running
-            assert await harness.claim(5) == [] or running == 0
+            assert running == 0 or not any(task.kind == kind for task in await harness.claim(5))
             await harness.control(Limit(kind, None, None, "ann"))
             while batch := await harness.claim(20):
                 await harness.settle_many([(task, Completed()) for task in batch])

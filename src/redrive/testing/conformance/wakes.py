@@ -17,10 +17,10 @@ PATIENCE = 20.0
 class Ears:
     """Collects hints, and waits for one that fits."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, queues: tuple[str, ...]) -> None:
         self._heard: list[Wake] = []
         self._news = asyncio.Event()
-        store.listen(self._on_wake)
+        store.listen(self._on_wake, queues)
 
     def _on_wake(self, wake: Wake) -> None:
         self._heard.append(wake)
@@ -36,8 +36,8 @@ class Ears:
         self._heard.clear()
 
 
-async def ears(store: Store) -> Ears:
-    listening = Ears(store)
+async def ears(store: Store, *queues: str) -> Ears:
+    listening = Ears(store, queues or ("default",))
     # A listener is a worker: it has been at work before. (Twice: the first may only just open the connection.)
     for _ in range(2):
         await store.renew([], 1.0, {})
@@ -64,7 +64,7 @@ class TestWakes:
     @pytest.mark.parametrize("same", [True, False], ids=["same process", "another process"])
     async def test_new_work(self, harness: Harness, same: bool) -> None:
         store = harness.store if same else await harness.another()
-        heard = await ears(store)
+        heard = await ears(store, "mail")
         task_id = await harness.enqueue(queue="mail")
         await heard.hear(ready("mail"))
         assert [task.id for task in await harness.claim(1, queues=("mail",), store=store)] == [task_id]
@@ -98,3 +98,11 @@ class TestWakes:
         await harness.settle(claimed, Completed())
         await heard.hear(ready("default"))
         assert len(await harness.claim(1)) == 1
+
+    async def test_several_listeners_of_one_store(self, harness: Harness) -> None:
+        first = await ears(harness.store)
+        second = await ears(harness.store, "mail")
+        await harness.enqueue()
+        await first.hear(ready("default"))
+        await harness.enqueue(queue="mail")
+        await second.hear(ready("mail"))

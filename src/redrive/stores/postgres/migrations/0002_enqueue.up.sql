@@ -1,7 +1,8 @@
 -- Enqueueing: callable from any driver, ORM, trigger or language, inside the caller's own transaction.
 -- security definer: a producer needs EXECUTE on redrive.enqueue and nothing else.
 
--- A hint to workers, at most one per transaction and queue. The first position a transaction takes is its smallest.
+-- A hint to the workers of a queue, at most one per transaction: each queue has a channel of its own, so that others sleep
+-- on. The first position a transaction takes is its smallest.
 -- Names are qualified instead of setting a search_path, which would cost as much as the rest.
 create function redrive.wake(p_queue text, p_position bigint) returns void
 language plpgsql as $$
@@ -11,7 +12,8 @@ declare
 begin
   if pg_catalog.strpos(v_woken, v_mark) operator(pg_catalog.>) 0 then return; end if;
   perform pg_catalog.set_config('redrive.woken', pg_catalog.concat(v_woken, v_mark), true);
-  perform pg_catalog.pg_notify('redrive', pg_catalog.concat('ready ', p_queue, ' ', p_position));
+  perform pg_catalog.pg_notify(pg_catalog.concat('redrive_', pg_catalog.md5(p_queue)),
+    pg_catalog.concat('ready ', p_queue, ' ', p_position));
 end $$;
 
 -- Workers look at the clock at least every few seconds; only what is due sooner needs a hint, to the queue's own workers.
@@ -21,7 +23,7 @@ declare
   v_ms constant bigint := ceil(extract(epoch from p_at - clock_timestamp()) * 1000);
 begin
   if v_ms < 5000 then
-    perform pg_notify('redrive', 'due ' || greatest(v_ms, 0) || ' ' || p_queue);
+    perform pg_notify('redrive_' || md5(p_queue), 'due ' || greatest(v_ms, 0) || ' ' || p_queue);
   end if;
 end $$;
 
