@@ -14,8 +14,17 @@ _last = 0
 # Seeded by the system, untouched by an application's random.seed(), and anew in a forked process. Ids are no secrets:
 # asking the system for each would cost more than everything else in here.
 _random = random.Random()  # noqa: S311
+
+
+def _after_fork() -> None:
+    """In the child: other random bits than the parent's, and a lock that no thread of the parent holds."""
+    global _lock
+    _lock = threading.Lock()
+    _random.seed()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random.seed)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def new_id() -> UUID:

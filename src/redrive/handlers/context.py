@@ -25,9 +25,9 @@ logger = logging.getLogger("redrive.task")
 class Runtime(Protocol):
     """What the worker does for a running attempt."""
 
-    def note_progress(self, task_id: UUID, progress: str) -> None: ...
+    def note_progress(self, task: Claimed, progress: str) -> None: ...
 
-    def transaction(self, task_id: UUID, result: Callable[[], Any]) -> AbstractAsyncContextManager[Transaction]: ...
+    def transaction(self, task: Claimed, result: Callable[[], Any]) -> AbstractAsyncContextManager[Transaction]: ...
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -82,7 +82,7 @@ class Context:
     def progress(self, done: Any, total: Any = None, note: str | None = None) -> None:
         """Report progress: a fraction, a count of a total, or any JSON value. Cheap: it is sent about once a second."""
         value = done if total is None and note is None else {"done": done, "total": total, "note": note}
-        self._runtime.note_progress(self._task.id, encode(value, "progress", 16_384))
+        self._runtime.note_progress(self._task, encode(value, "progress", 16_384))
 
     def transaction(self) -> TaskTransaction:
         """A transaction of the store's database that also completes this task (T10).
@@ -91,15 +91,15 @@ class Context:
         Leaving the block commits the handler's writes and the task's completion together; if the lease was
         lost, both are rolled back and ``LeaseLost`` is raised. An exception inside rolls back and the attempt fails.
         """
-        return TaskTransaction(self._runtime, self._task.id)
+        return TaskTransaction(self._runtime, self._task)
 
 
 class TaskTransaction:
     """Both an async and a plain context manager; ``result`` may be set inside to be stored with the completion."""
 
-    def __init__(self, runtime: Runtime, task_id: UUID) -> None:
+    def __init__(self, runtime: Runtime, task: Claimed) -> None:
         self._runtime = runtime
-        self._task_id = task_id
+        self._task = task
         self._async: AbstractAsyncContextManager[Any] | None = None
         self._sync: AbstractContextManager[Any] | None = None
         self.result: Any = None
@@ -122,7 +122,7 @@ class TaskTransaction:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Any]:
-        async with self._runtime.transaction(self._task_id, lambda: self.result) as transaction:
+        async with self._runtime.transaction(self._task, lambda: self.result) as transaction:
             yield transaction
 
     @contextmanager

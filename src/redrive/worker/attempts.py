@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from redrive.errors import LeaseLost, RedriveError, StoreUnavailable, StoreUnusable
+from redrive.errors import LeaseLost, RedriveError
 from redrive.handlers.context import Context
 from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.machine import Held, Policy, Transition, settle
 from redrive.kernel.outcome import Completed, Fail, Outcome
-from redrive.kernel.store import Want
 from redrive.kernel.task import Claimed
+from redrive.worker.bulk import BulkCalls
 from redrive.worker.carriers import Carriers
 from redrive.worker.processes import ProcessPool
 from redrive.worker.run import Run, Runner, outcome_of, stopped, unforeseen
@@ -35,12 +35,15 @@ class Attempts:
         self.runs: dict[UUID, Run] = {}
         # Completed by their own transaction, with a handler that has not ended yet.
         self.trailing: dict[UUID, Run] = {}
+        # Attempts whose task was claimed again by this same worker, with a handler that has not ended yet.
+        self.superseded: set[Run] = set()
         self.slots = worker.options.concurrency
         self.claimed = 0
         self._strays: list[asyncio.Future[Any]] = []
         self._threads = ThreadPool()
         self._processes = ProcessPool(self.note_progress)
         self._carriers = Carriers(self._attempt, self._broke)
+        self._bulk = BulkCalls(worker, self)
         self._runner = Runner(self._threads, self._processes, worker.id, self._process_began)
 
     @property
@@ -54,7 +57,7 @@ class Attempts:
         self.claimed += count
         self.slots -= count
 
-    async def start(self, tasks: list[Claimed], asked: float) -> None:
+    def start(self, tasks: list[Claimed], asked: float) -> None:
         groups: dict[str, list[Run]] = {}
         for task in tasks:
             run = self.hold(task, asked)
@@ -63,38 +66,9 @@ class Attempts:
             elif run.handler is None or run.handler.isolation is Isolation.LOOP:
                 self._carriers.add(run)
             else:
-                run.future = self._launch(self._attempt(run), [run])
+                run.future = self.launch(self._attempt(run), [run])
         for runs in groups.values():
-            await self._start_bulk(runs)
-
-    async def _start_bulk(self, runs: list[Run]) -> None:
-        """One slot, one call: fill it up to the handler's size with more of the same kind."""
-        handler = runs[0].handler
-        assert handler is not None and handler.bulk is not None
-        missing = -len(runs) % handler.bulk
-        if missing and not self._worker.options.once:
-            runs += await self._more(handler.kind, missing)
-        chunks = [runs[i : i + handler.bulk] for i in range(0, len(runs), handler.bulk)]
-        # The claim took a slot for each task; a call needs only one.
-        self.slots += sum(1 for run in runs if run.slot) - len(chunks)
-        for chunk in chunks:
-            future = self._launch(self._attempt_bulk(chunk), chunk)
-            for run in chunk:
-                run.slot = run is chunk[0]
-                run.mates = chunk
-                run.future = future
-
-    async def _more(self, kind: str, count: int) -> list[Run]:
-        worker = self._worker
-        want = Want(worker.id, worker.options.queues, count, worker.settings.lease, only=kind)
-        call = worker.settling.send([], want)
-        try:
-            found = await worker.settling.answer(call)
-        except (StoreUnavailable, StoreUnusable):
-            return []
-        worker.settling.taken(call)
-        self.claimed += len(found.claimed)
-        return [self.hold(task, call.asked, slot=False) for task in found.claimed]
+            self._bulk.start(runs)
 
     def hold(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:
         """Take a claimed task into this worker's hands. ``slot``: one was reserved for it."""
@@ -104,6 +78,7 @@ class Attempts:
         # The store counts the lease from some moment after it was asked.
         run.renewed_at = asked
         run.slot = slot
+        self._supersede(task.id)
         self.runs[task.id] = run
         worker.leases.watch(run)
         worker.report.claimed(run)
@@ -120,7 +95,7 @@ class Attempts:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def _launch(self, attempt: Coroutine[Any, Any, None], runs: list[Run]) -> asyncio.Task[None]:
+    def launch(self, attempt: Coroutine[Any, Any, None], runs: list[Run]) -> asyncio.Task[None]:
         """Whatever becomes of the attempt, it ends in ``finish``: also when it is cancelled before its first step."""
         task = self.loop.create_task(attempt)
         task.add_done_callback(lambda done: self._ended(done, runs))
@@ -144,7 +119,13 @@ class Attempts:
             outcome = _broken(run, error)
         self.finish(run, outcome)
 
-    async def _attempt_bulk(self, runs: list[Run]) -> None:
+    async def attempt_bulk(self, runs: list[Run]) -> None:
+        for run in runs:
+            if run.stop is not None and not run.settled:  # while the call was being filled up
+                self.finish(run, stopped(run))
+        runs = [run for run in runs if not run.settled]
+        if not runs:
+            return
         try:
             outcomes = await self._runner.run_bulk(runs)
         except BaseException as error:
@@ -156,15 +137,15 @@ class Attempts:
         run.begin()
         self._worker.leases.watch(run)
 
-    def note_progress(self, task_id: UUID, progress: str) -> None:
-        run = self.runs.get(task_id)
+    def note_progress(self, task: Claimed, progress: str) -> None:
+        run = self._current(task)
         if run is not None:
             run.progress = progress
 
     @asynccontextmanager
-    async def transaction(self, task_id: UUID, result: Callable[[], Any]) -> AsyncIterator[Any]:
+    async def transaction(self, task: Claimed, result: Callable[[], Any]) -> AsyncIterator[Any]:
         """The handler's writes and the task's completion, in one commit."""
-        run = self._still_held(task_id)
+        run = self._still_held(task)
 
         def completion() -> Transition:
             run.committing = True
@@ -174,7 +155,7 @@ class Attempts:
 
         try:
             async with self._worker.store.transaction(completion) as transaction:
-                self._still_held(task_id)  # it may have been given up while this waited for a connection
+                self._still_held(task)  # it may have been given up while this waited for a connection
                 run.transaction = transaction
                 yield transaction
         except BaseException:
@@ -185,16 +166,21 @@ class Attempts:
             run.transaction = None
         if not run.settled:
             run.settled = run.trailing = True
-            self.trailing[task_id] = run
+            self.trailing[task.id] = run
         self._worker.report.begin()
         self._worker.settling.landed([(run, completion())], set())
         self._worker.report.flush()
 
-    def _still_held(self, task_id: UUID) -> Run:
-        run = self.runs.get(task_id)
+    def _current(self, task: Claimed) -> Run | None:
+        """The run of this very attempt: a later one of the same task has another token."""
+        run = self.runs.get(task.id)
+        return run if run is not None and run.task.token == task.token else None
+
+    def _still_held(self, task: Claimed) -> Run:
+        run = self._current(task)
         if run is None or run.settled or run.stop == "lost":
             raise LeaseLost(
-                f"task {task_id} is no longer held by this attempt; no transaction can complete it",
+                f"task {task.id} is no longer held by this attempt; no transaction can complete it",
                 hint="one transaction completes a task: do everything that belongs to it in one block",
             )
         return run
@@ -210,8 +196,9 @@ class Attempts:
                 self._worker.report.late(run, outcome)
             return
         run.settled = True
+        self.superseded.discard(run)
         if run.stop == "lost":
-            self.runs.pop(run.task.id, None)
+            self.drop(run)
             self._worker.wake()
             return
         self._worker.settling.add(run, self.decide(run, outcome))
@@ -234,6 +221,18 @@ class Attempts:
         if decided is None:  # a Verdict that is none of ours
             return settle(held, unforeseen(run, TypeError()), policy, 0.0)
         return decided
+
+    def drop(self, run: Run) -> None:
+        """Out of hand: settled, or lost. A later attempt of the same task stays."""
+        if self.runs.get(run.task.id) is run:
+            del self.runs[run.task.id]
+
+    def _supersede(self, task_id: UUID) -> None:
+        """The store gave the task to this worker again, so an attempt that still runs here has lost its lease."""
+        old = self.runs.get(task_id)
+        if old is not None and not old.settled:
+            self.superseded.add(old)
+            self.lose(old)
 
     def lose(self, run: Run) -> None:
         """The heartbeat found that somebody else has the task: stop, and say so; its outcome will not be asked for."""
@@ -259,7 +258,7 @@ class Attempts:
 
     async def stop_all(self, patience: float) -> None:
         """Stop everything now; what does not end within ``patience`` seconds is fenced off."""
-        runs = [*self.runs.values(), *self.trailing.values()]
+        runs = [*self.runs.values(), *self.trailing.values(), *self.superseded]
         for run in runs:
             run.ask_to_stop("shutdown")
         futures = {run.future for run in runs if run.future is not None and not run.future.done()}
@@ -286,6 +285,7 @@ class Attempts:
             if isinstance(stray, asyncio.Task) and not stray.done():
                 asyncio._unregister_task(stray)
                 stray._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._bulk.close()
         self._threads.close()
         self._processes.close()
 
@@ -297,7 +297,8 @@ class Attempts:
     def _left(self, run: Run) -> None:
         """A handler whose task was settled before it ended has ended, or been given up: its slot is free."""
         run.trailing = False
-        self.trailing.pop(run.task.id, None)
+        if self.trailing.get(run.task.id) is run:
+            del self.trailing[run.task.id]
         self._worker.wake()
 
 

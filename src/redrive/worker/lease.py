@@ -66,7 +66,8 @@ class LeaseKeeper:
                 await asyncio.gather(self._renewing, return_exceptions=True)
 
     def _enforce(self, now: float) -> None:
-        for run in (*self._worker.runs.values(), *self._worker.attempts.trailing.values()):
+        attempts = self._worker.attempts
+        for run in (*attempts.runs.values(), *attempts.trailing.values(), *attempts.superseded):
             if run.settled and not run.trailing:
                 continue
             if run.stop is None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
-from uuid import UUID
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.handlers.context import Context
@@ -54,7 +53,7 @@ class Job:
 class ProcessPool:
     """Children are started when needed, reused, and replaced when killed."""
 
-    def __init__(self, on_progress: Callable[[UUID, str], None]) -> None:
+    def __init__(self, on_progress: Callable[[Claimed, str], None]) -> None:
         # spawn: a forked copy of a process with threads and sockets is not a safe place to run code.
         self._start = multiprocessing.get_context("spawn")
         self._idle: list[_Child] = []
@@ -122,8 +121,8 @@ class ProcessPool:
             child.pipe.send(job)
             while (message := child.pipe.recv())[0] != "done":
                 match message:
-                    case "progress", (task_id, progress):
-                        post(self._on_progress, task_id, progress)
+                    case "progress", progress:
+                        post(self._on_progress, job.task, progress)
                     case "log", fields:
                         _log(fields)
                     case "started", _:
@@ -220,8 +219,8 @@ class _ChildRuntime:
     def __init__(self, line: _Line) -> None:
         self._line = line
 
-    def note_progress(self, task_id: UUID, progress: str) -> None:
-        self._line.send("progress", (task_id, progress))
+    def note_progress(self, _task: Claimed, progress: str) -> None:
+        self._line.send("progress", progress)
 
     def transaction(self, *_: Any) -> NoReturn:
         raise RedriveError("ctx.transaction() is not available in a process-isolated handler")

@@ -44,6 +44,10 @@ class Settling:
         self.outbox: Batch = []
         self._under_way: list[Call] = []
 
+    @property
+    def unfinished(self) -> bool:
+        return bool(self.outbox or self._under_way or self._worker.outage.seconds)
+
     def add(self, run: Run, transition: Transition) -> None:
         self.outbox.append((run, transition))
 
@@ -67,15 +71,18 @@ class Settling:
             self.taken(call)
             raise
 
-    def taken(self, call: Call) -> None:
-        """The answer is in good hands."""
+    def taken(self, call: Call) -> bool:
+        """The answer is in good hands. False when somebody else has taken it."""
+        if call not in self._under_way:
+            return False
         self._under_way.remove(call)
+        return True
 
     def landed(self, batch: Iterable[tuple[Run, Transition]], lost: set[UUID]) -> None:
         """The store has answered."""
         worker = self._worker
         for run, transition in batch:
-            worker.runs.pop(run.task.id, None)
+            worker.attempts.drop(run)
             if run.task.id in lost:
                 worker.report.refused(run, transition)
                 continue
@@ -169,6 +176,8 @@ class Settling:
         await asyncio.wait([call.task], timeout=HAND_BACK_PATIENCE)
         if not call.task.done():
             await end([call.task])
+        if not self.taken(call):
+            return True
         if call.task.cancelled() or call.task.exception() is not None:
             self.keep(call.batch)
             return call.want is None

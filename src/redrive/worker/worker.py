@@ -33,6 +33,7 @@ from redrive.worker.settling import Call, Settling, end
 
 # From this many slots on, a claim fills half of them: the other half runs while the store is at work.
 CLAIM_BY_HALVES_FROM = 200
+LOOK_AGAIN_FIRST, LOOK_AGAIN_LAST = 0.002, 0.25
 
 
 class Worker:
@@ -66,6 +67,7 @@ class Worker:
         self._look = True
         self._empty = False
         self._gave_up = False
+        self._patience = LOOK_AGAIN_FIRST
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -89,10 +91,12 @@ class Worker:
                 asyncio.create_task(self.beats.run(), name="redrive-beat"),
             ]
             await self._work()
-        except asyncio.CancelledError:
+        except BaseException:
+            # Cancelled, or something that nobody expected: whatever is held goes back.
             self._retire()
-            await self.attempts.stop_all(STOP_GRACE)
-            await self.settling.hand_back()
+            if self.runs or self.settling.unfinished or self.attempts.trailing or self.attempts.superseded:
+                await self.attempts.stop_all(STOP_GRACE)
+                await self.settling.hand_back()
             raise
         finally:
             await end(helpers)
@@ -149,7 +153,7 @@ class Worker:
             if answered is not None:
                 if call is not None:
                     await asyncio.sleep(0)  # it goes out first: the store works while this answer is taken in
-                await self._take_in(*answered)
+                self._take_in(*answered)
             answered = None if call is None else await self._answer(call)
 
     def _next_call(self) -> Call | None:
@@ -157,37 +161,53 @@ class Worker:
             return None
         want = self._want()
         batch = self.settling.take()
-        return self.settling.send(batch, want) if batch or want is not None else None
+        if not batch and want is None:
+            return None
+        if want is not None:
+            self._look = False  # a hint from now on may be about something that this call does not see
+        return self.settling.send(batch, want)
 
     async def _answer(self, call: Call) -> tuple[Call, Cycle] | None:
         """None when the store had no answer, and the call's outcomes were kept for another."""
         try:
             cycle = await self.settling.answer(call)
         except (StoreUnavailable, StoreUnusable) as error:
+            self._look = True
             self.settling.keep(call.batch)
             self._gave_up = not await self.settling.rode_out(error)
             return None
         except RedriveError as error:
+            self._look = True
             await self.settling.singly(call.batch, error)
             return None
         self.outage.over()
         if call.want is not None:
             self.attempts.reserve(len(cycle.claimed))
-            self._look = cycle.more or len(cycle.claimed) >= call.want.count
+            if len(cycle.claimed) >= call.want.count or (cycle.more and cycle.claimed):
+                self._look = True
+            elif cycle.more:
+                self._look_soon()
+            if cycle.claimed:
+                self._patience = LOOK_AGAIN_FIRST
             self._empty = not cycle.claimed and not cycle.more
             if self.options.once and not cycle.claimed:
                 self._retire()
         return call, cycle
 
-    async def _take_in(self, call: Call, cycle: Cycle) -> None:
+    def _take_in(self, call: Call, cycle: Cycle) -> None:
         self.settling.taken(call)
         self.report.begin()
         self.settling.landed(call.batch, cycle.lost)
-        await self.attempts.start(cycle.claimed, call.asked)
+        self.attempts.start(cycle.claimed, call.asked)
         self.report.flush()
 
+    def _look_soon(self) -> None:
+        """What is there is locked by others at this moment. Soon, and then less soon: they may take their time."""
+        self.loop.call_later(self._patience, self.look)
+        self._patience = min(self._patience * 2, LOOK_AGAIN_LAST)
+
     async def _finished(self) -> bool:
-        if self.runs or self.settling.outbox or self.attempts.trailing:
+        if self.runs or self.settling.outbox or self.attempts.trailing or self.attempts.superseded:
             return False
         if self.options.stop_when_empty and self._empty and not self.stopping:
             # Empty means: also nothing that is due but not yet promoted, recovered or fired.

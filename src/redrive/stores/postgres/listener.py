@@ -94,12 +94,12 @@ class Listener:
 
     def _on_notify(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         match payload.split(" "):
-            case ["ready", queue, position] if position.lstrip("-").isdigit():
+            case ["ready", queue, position] if _is_position(position):
                 self._remembered.rewind(queue, int(position))
                 self._send(Wake(queue=queue))
             case ["look"]:
                 self._send(Wake(queue="*"))
-            case ["due", ms, queue] if ms.isdigit():
+            case ["due", ms, queue] if _is_position(ms):
                 self._send(Wake(queue=queue, due_in=int(ms) / 1000))
             case ["cancel", _worker]:
                 self._send(Wake(cancel=True))
@@ -107,6 +107,11 @@ class Listener:
     def _send(self, wake: Wake) -> None:
         for callback in self._callbacks:
             callback(wake)
+
+
+def _is_position(text: str) -> bool:
+    """Whoever may connect to the database may send notifications, with anything in them."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def channel_of(queue: str) -> str:

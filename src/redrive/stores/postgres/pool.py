@@ -20,6 +20,7 @@ from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, trans
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 20.0
 LEND_TIMEOUT = 30.0
+RESET_TIMEOUT = 5.0
 Connection = Any  # asyncpg has no types
 
 
@@ -70,15 +71,20 @@ class Pool:
                 yield connection
             except BaseException as error:
                 if _survives(error):
+                    if lent:
+                        await self._reset(connection)
                     self._give(connection)
                 else:
                     connection.terminate()
-                    if isinstance(error, OSError | TimeoutError):
+                    # A handler's own trouble with files or other hosts says nothing about this wire.
+                    if isinstance(error, OSError | TimeoutError) and not lent:
                         self._drop_idle()
                 if isinstance(error, Exception):
                     raise translate(error, self.where) from error
                 raise
             else:
+                if lent:
+                    await self._reset(connection)
                 self._give(connection)
             finally:
                 self._busy.discard(connection)
@@ -140,6 +146,16 @@ class Pool:
                 return connection
         return await self.connect()
 
+    async def _reset(self, connection: Connection) -> None:
+        """What a handler has set for its session must not reach the store's own statements."""
+        if self.pooled:
+            return  # the session is the pooler's
+        try:
+            async with asyncio.timeout(RESET_TIMEOUT):
+                await connection.reset()
+        except Exception:
+            connection.terminate()
+
     def _drop_idle(self) -> None:
         """The wire broke or does not answer. Connections that lay idle may be dead as well, each of which would be
         found out only by waiting for it as long."""
@@ -160,6 +176,7 @@ _BROKEN = (
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.exceptions.OperatorInterventionError,
+    asyncpg.exceptions.ReadOnlySQLTransactionError,  # a standby by now; the next connection may find the primary
 )
 
 

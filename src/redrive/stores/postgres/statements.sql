@@ -135,7 +135,7 @@ select * from redrive.worker order by id;
 select * from redrive.schedule order by name;
 
 -- fold: deltas into totals
-select redrive.fold();
+select redrive.fold($1);
 
 -- recount: running tasks of limited kinds, counted anew
 select redrive.recount();
@@ -147,7 +147,7 @@ select redrive.promote_everywhere($1);
 select redrive.partitions($1);
 
 -- prune: what is past its keep
-select redrive.prune($1, $2, $3);
+select removed, more from redrive.prune($1, $2, $3);
 
 -- now: the server's clock
 select clock_timestamp();

@@ -31,6 +31,8 @@ from redrive.stores.sql import statements
 SQL = statements("redrive.stores.postgres", "statements.sql")
 PROMOTE_LIMIT = 1000
 PRUNE_LIMIT = 5000
+PRUNE_PIECES = 20
+FOLD_LIMIT = 20_000
 ENQUEUE_PATIENCE = 10.0
 # Larger calls gain nothing from sharing a statement, and would make small ones wait.
 SHARE_UP_TO = 100
@@ -216,15 +218,27 @@ class PostgresStore(Reads):
 
     async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
         match duty:
-            case "fold" | "recount":
+            case "recount":
                 return int(await self._value(duty) or 0)
+            case "fold":
+                return int(await self._value(duty, FOLD_LIMIT))
             case "promote":
                 return int(await self._value(duty, PROMOTE_LIMIT))
             case "partitions":
                 return int(await self._value(duty, keep["history_days"]))
             case "prune":
-                return int(await self._value(duty, keep["history_days"], keep["key_days"], PRUNE_LIMIT))
+                return await self._prune(keep)
         return 0
+
+    async def _prune(self, keep: Mapping[str, float]) -> int:
+        """Piece after piece: what has to be kept is looked at, too, and must not end the round."""
+        removed = 0
+        for _ in range(PRUNE_PIECES):
+            [(gone, more)] = await self._fetch("prune", keep["history_days"], keep["key_days"], PRUNE_LIMIT)
+            removed += gone
+            if not more:
+                break
+        return removed
 
     @asynccontextmanager
     async def transaction(self, settlement: Callable[[], Transition]) -> AsyncIterator[Transaction]:

@@ -28,6 +28,8 @@ from redrive.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
+PRUNE_PIECES = 20
+
 
 class SqliteStore(Reads):
     """See the port, ``redrive.kernel.store.Store``, for what each method promises.
@@ -89,10 +91,20 @@ class SqliteStore(Reads):
     async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
         match duty:
             case "prune":
-                return await self._writer.run(lambda session: tick.prune(session, keep))
+                return await self._prune(keep)
             case "recount":
                 return await self._writer.run(control.recount_limited)
         return 0
+
+    async def _prune(self, keep: Mapping[str, float]) -> int:
+        """Piece after piece, each a transaction of its own: what has to be kept is looked at, too."""
+        removed = 0
+        for _ in range(PRUNE_PIECES):
+            gone, more = await self._writer.run(lambda session: tick.prune(session, keep))
+            removed += gone
+            if not more:
+                break
+        return removed
 
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[SqliteTransaction]:
         """While it is open every other writer waits: do slow work before it, not inside it."""

@@ -91,23 +91,28 @@ def expired(session: Session, limit: int) -> list[Held]:
     return [Held(UUID(id_), UUID(token), attempt, most, worker) for id_, token, attempt, most, worker in rows]
 
 
-def prune(session: Session, keep: Mapping[str, float]) -> int:
-    """Remove what is past its keep. Bounded, so that nobody waits for long; a full batch means "call again"."""
+def prune(session: Session, keep: Mapping[str, float]) -> tuple[int, bool]:
+    """Remove what is past its keep. Bounded, so that nobody waits for long. Answers how many rows, and if there may be
+    more."""
     history = session.now - round(keep["history_days"] * DAY)
     keys = session.now - round(keep["key_days"] * DAY)
     session.run(SQL["prune_again"], session.now, session.now - DAY)
-    removed = session.run(SQL["prune_history"], history, PRUNE_LIMIT)
-    removed += _prune_orphans(session, "keys", keys)
-    removed += _prune_orphans(session, "attempts", history)
+    finished = session.run(SQL["prune_history"], history, PRUNE_LIMIT)
+    pieces = [
+        (finished, finished >= PRUNE_LIMIT),
+        _prune_orphans(session, "keys", keys),
+        _prune_orphans(session, "attempts", history),
+    ]
     session.run(SQL["prune_workers"], session.now - DAY)
-    return removed
+    return sum(removed for removed, _ in pieces), any(more for _, more in pieces)
 
 
-def _prune_orphans(session: Session, what: str, before: int) -> int:
+def _prune_orphans(session: Session, what: str, before: int) -> tuple[int, bool]:
     """One piece: rows whose task is live are kept and, until the next pass, not looked at again."""
     at, tie = session.row(SQL["prune_from"], what) or (0, "" if what == "keys" else 0)
     rows = session.rows(SQL[what], at, tie, before, PRUNE_LIMIT)
     if not rows:
-        return 0
+        return 0, False
     session.run(SQL["pruned"], what, session.now, *rows[-1][:2])
-    return session.run(SQL[f"prune_{what}"], dumps([row[1] for row in rows if not row[2]]))
+    removed = session.run(SQL[f"prune_{what}"], dumps([row[1] for row in rows if not row[2]]))
+    return removed, len(rows) >= PRUNE_LIMIT

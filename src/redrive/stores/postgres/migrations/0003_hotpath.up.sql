@@ -16,7 +16,7 @@ create type redrive.claimed as (
 create function redrive.candidates(
   p_want integer, p_scan integer, p_wait boolean, p_queues text[], p_handles text[], p_only text, p_closed text[],
   p_groups text[], p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[],
-  p_seg_until integer[], out picked tid[], out set_aside boolean, out passed_by boolean
+  p_seg_until integer[], out picked tid[], out set_aside boolean, out passed_by boolean, out contended boolean
 ) returns record language plpgsql as $$
 declare
   v_lanes text[];
@@ -26,6 +26,7 @@ declare
   v_away tid[];
   v_held tid[];
   v_queue text;
+  v_chosen integer;
 begin
   v_lanes := array(select k.kind from redrive.kind k);
   -- Lanes with something ready and room, seen without locks: an idle worker locks nothing.
@@ -64,8 +65,9 @@ begin
   end if;
   select array_agg(c.kind), array_agg(c.cap) into v_open, v_caps
   from (
-    select k.kind, least(p_want, k.concurrency - k.running,
-      case when k.rate_ms is null then p_want when k.next_at > clock_timestamp() then 0 else 1 end) as cap
+    -- An unlimited lane may offer more than is wanted: others may have locked its head.
+    select k.kind, case when k.concurrency is null and k.rate_ms is null then p_scan else least(p_want, k.concurrency - k.running,
+      case when k.rate_ms is null then p_want when k.next_at > clock_timestamp() then 0 else 1 end) end as cap
     from redrive.kind k where k.kind = any (v_open)
   ) c where c.cap > 0;
 
@@ -74,7 +76,7 @@ begin
     select q.queue, q.ord, l.lane, l.cap, l.reach
     from unnest(p_queues) with ordinality q(queue, ord)
     cross join (
-      select '' as lane, p_want as cap, p_scan as reach where p_only is null
+      select '' as lane, p_scan as cap, p_scan as reach where p_only is null
       union all select u.lane, u.cap, case when p_groups is null then u.cap else greatest(u.cap, p_scan) end
       from unnest(v_open, v_caps) u(lane, cap)) l
   ), ready as (
@@ -100,20 +102,31 @@ begin
     from judged j
   ), chosen as materialized (
     (select s.at, s.verdict from sorted s where s.verdict = 'run' and s.nth <= s.cap
-      order by s.ord, s.priority, s.position limit p_want)
+      order by s.ord, s.priority, s.position limit p_scan)
     union all select s.at, s.verdict from sorted s where s.verdict <> 'run'
-  ), locked as (
-    -- "is true" keeps the planner off the ready index, which it would read from end to end for these few rows.
+  ), mine as (
+    -- In their order, until there are enough. "is true" keeps the planner off the ready index, which it would read from
+    -- end to end for these few rows.
+    select x.at from (select c.at from chosen c where c.verdict = 'run') r cross join lateral (
+      select t.ctid as at from redrive.task t where t.ctid = r.at and (t.state = 'queued') is true
+      for update skip locked) x
+    limit p_want
+  ), others as (
     select t.ctid as at from redrive.task t
-    where t.ctid = any (array(select c.at from chosen c)) and (t.state = 'queued') is true for update skip locked
+    where t.ctid = any (array(select c.at from chosen c where c.verdict <> 'run')) and (t.state = 'queued') is true
+    for update skip locked
   )
-  select array_agg(l.at) filter (where c.verdict = 'run'), array_agg(l.at) filter (where c.verdict = 'away'),
-    array_agg(l.at) filter (where c.verdict = 'held')
-  into picked, v_away, v_held from locked l join chosen c on c.at = l.at;
+  select (select array_agg(m.at) from mine m),
+    (select array_agg(o.at) from others o join chosen c on c.at = o.at where c.verdict = 'away'),
+    (select array_agg(o.at) from others o join chosen c on c.at = o.at where c.verdict = 'held'),
+    (select count(*) from chosen c where c.verdict = 'run')
+  into picked, v_away, v_held, v_chosen;
+  -- Fewer than were there: the rest is locked by others, and there may be more behind it.
+  contended := coalesce(cardinality(picked), 0) < least(v_chosen, p_want);
 
   if v_away is not null then
     insert into redrive.kind (kind) select distinct t.kind from redrive.task t where t.ctid = any (v_away)
-    on conflict do nothing;
+    order by t.kind on conflict do nothing;
     with moved as (
       update redrive.task t set lane = t.kind where t.ctid = any (v_away) returning t.queue, t.position
     )
@@ -147,6 +160,7 @@ declare
   v_picked tid[];
   v_set_aside boolean;
   v_passed_by boolean := false;
+  v_contended boolean := false;
   v_left integer := p_want;
   v_got integer;
 begin
@@ -189,7 +203,7 @@ begin
   end if;
 
   for i in 1..5 loop
-    select c.picked, c.set_aside, c.passed_by into v_picked, v_set_aside, v_passed_by
+    select c.picked, c.set_aside, c.passed_by, c.contended into v_picked, v_set_aside, v_passed_by, v_contended
     from redrive.candidates(v_left, case when i = 1 then v_left else greatest(v_left, 2000) end, p_wait, v_queues, p_handles,
       p_only, v_closed, v_groups, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) c;
     if v_picked is not null then
@@ -215,10 +229,10 @@ begin
       get diagnostics v_got = row_count;
       v_left := v_left - v_got;
     end if;
-    -- Rows that were set aside may have hidden others behind them: look again.
-    exit when v_left <= 0 or not v_set_aside;
+    -- Rows that were set aside or are locked by others may have hidden more behind them: look again, and further.
+    exit when v_left <= 0 or not (v_set_aside or v_contended);
   end loop;
-  if v_left > 0 and (v_set_aside or v_passed_by) then return next null::redrive.claimed; end if;
+  if v_left > 0 and (v_set_aside or v_passed_by or v_contended) then return next null::redrive.claimed; end if;
 end $$;
 
 -- Frees places of limited kinds and wakes the fleet where a kind had been full. Locks are taken in one order: task rows
@@ -452,8 +466,11 @@ declare
   v_done uuid[];
   v_held uuid[];
   v_tokens uuid[];
-  v_limited constant boolean := exists (select 1 from redrive.kind k where k.concurrency is not null);
+  v_limited boolean;
 begin
+  -- Before any row lock: whoever changes limits and holds takes this lock first, too.
+  perform pg_advisory_xact_lock_shared(72617, 1);
+  v_limited := exists (select 1 from redrive.kind k where k.concurrency is not null);
   if p_ids is not null and p_moves is not null then
     -- Two statements that lock rows: all of them first, in order.
     v_held := p_ids || array(select x.id from jsonb_to_recordset(p_moves) x(id uuid));

@@ -5,7 +5,7 @@ drop function redrive.prune_attempts(timestamptz, integer);
 drop function redrive.prune_keys(timestamptz, integer);
 drop function redrive.prune_from(text);
 drop function redrive.partitions(double precision);
-drop function redrive.fold();
+drop function redrive.fold(integer);
 drop function redrive.post(text, text[], bigint[], text);
 drop function redrive.fire(text, timestamptz, timestamptz);
 drop function redrive.declare_schedules(text, jsonb);
@@ -14,7 +14,7 @@ drop function redrive.recount();
 drop function redrive.recount(text);
 drop function redrive.set_limit(text, integer, integer, text);
 drop function redrive.set_hold(text, text, boolean, text, text);
-drop function redrive.resume_groups(integer);
+drop function redrive.resume_groups(integer, text);
 drop function redrive.expired(timestamptz, integer);
 drop function redrive.tick(text, text, integer, text[], integer, integer, text, boolean, text[], double precision[],
   timestamptz, integer);

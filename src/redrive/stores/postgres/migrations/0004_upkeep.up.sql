@@ -11,12 +11,17 @@ declare
   v_wake jsonb;
 begin
   with due as materialized (
-    select r.at from unnest(p_queues) q(queue) cross join lateral (
-      select d.ctid as at, d.next_attempt_at from redrive.task d
-      where d.state = 'delayed' and d.queue = q.queue and d.next_attempt_at <= v_now
-        and d.next_attempt_at >= coalesce(p_from, '-infinity')
-      order by d.next_attempt_at limit p_limit for update skip locked) r
-    order by r.next_attempt_at limit p_limit
+    -- Chosen first and locked then: as many as are promoted, not as many for each queue.
+    select l.at from (
+      select r.at from unnest(p_queues) q(queue) cross join lateral (
+        select d.ctid as at, d.next_attempt_at from redrive.task d
+        where d.state = 'delayed' and d.queue = q.queue and d.next_attempt_at <= v_now
+          and d.next_attempt_at >= coalesce(p_from, '-infinity')
+        order by d.next_attempt_at limit p_limit) r
+      order by r.next_attempt_at limit p_limit) c
+    cross join lateral (
+      select t.ctid as at from redrive.task t where t.ctid = c.at and (t.state = 'delayed') is true
+      for update skip locked) l
   ), ready as (
     update redrive.task t set state = 'queued', position = r.position, next_attempt_at = null,
       lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
@@ -135,59 +140,65 @@ language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = o
   order by t.lease_expires_at limit p_limit
 $$;
 
--- Tasks of groups that are held no more, back to their queues: at most p_limit of one group. Answers how many it looked
--- at, so a full piece means "call again".
-create function redrive.resume_groups(p_limit integer) returns integer
+-- Tasks of groups that are held no more, back to their queues: at most p_limit of each, one group after the other until
+-- there were that many (or of p_group only). Answers how many it looked at: a full piece means "call again".
+create function redrive.resume_groups(p_limit integer, p_group text default null) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_group redrive.resuming;
+  v_total integer := 0;
   v_looked integer;
   v_last uuid;
   v_wake jsonb;
 begin
-  select * into v_group from redrive.resuming r order by r.task_group limit 1 for update skip locked;
-  if not found then return 0; end if;
-  with piece as materialized (
-    select t.id from redrive.task t
-    where t.state = 'paused' and t.task_group = v_group.task_group
-      and t.id > coalesce(v_group.after, '00000000-0000-0000-0000-000000000000')
-    order by t.task_group, t.id limit p_limit
-  ), mine as materialized (
-    select t.id from redrive.task t
-    where t.id = any (array(select p.id from piece p)) and (t.state = 'paused') is true
-      and t.paused_by = 'group:' || v_group.task_group
-    order by t.id for update skip locked
-  ), back as (
-    update redrive.task t set state = 'queued', position = m.position, paused_by = null,
-      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
-    from (select x.id, nextval('redrive.position') as position from mine x) m
-    where t.id = m.id and t.id = any (array(select x.id from mine x))
-    returning t.queue, t.kind, t.position
-  ), tally as (
-    insert into redrive.total_delta (queue, kind, queued, paused)
-    select b.queue, b.kind, count(*), -count(*) from back b group by b.queue, b.kind
-  )
-  select (select count(*) from piece), (select p.id from piece p order by p.id desc limit 1),
-    (select jsonb_object_agg(w.queue, w.position) from (
-      select b.queue, min(b.position) as position from back b group by b.queue) w)
-  into v_looked, v_last, v_wake;
-  if v_wake is not null then
-    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
-  end if;
-  if v_looked >= p_limit then
-    update redrive.resuming r set after = v_last where r.task_group = v_group.task_group;
-  elsif exists (
-    select 1 from redrive.task t
-    where t.state = 'paused' and t.task_group = v_group.task_group and t.paused_by = 'group:' || v_group.task_group
-  ) then
-    -- Somebody had some of them locked: from the start again, with the next tick.
-    update redrive.resuming r set after = null where r.task_group = v_group.task_group;
-  else
-    delete from redrive.resuming r where r.task_group = v_group.task_group;
-  end if;
-  return v_looked;
+  for v_group in
+    select * from redrive.resuming r where p_group is null or r.task_group = p_group
+    order by r.task_group for update skip locked
+  loop
+    exit when v_total >= p_limit;
+    with piece as materialized (
+      select t.id from redrive.task t
+      where t.state = 'paused' and t.task_group = v_group.task_group
+        and t.id >= coalesce(v_group.after, '00000000-0000-0000-0000-000000000000') and t.id is distinct from v_group.after
+      order by t.task_group, t.id limit p_limit
+    ), mine as materialized (
+      select t.id from redrive.task t
+      where t.id = any (array(select p.id from piece p)) and (t.state = 'paused') is true
+        and t.paused_by = 'group:' || v_group.task_group
+      order by t.id for update skip locked
+    ), back as (
+      update redrive.task t set state = 'queued', position = m.position, paused_by = null,
+        lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
+      from (select x.id, nextval('redrive.position') as position from mine x) m
+      where t.id = m.id and t.id = any (array(select x.id from mine x))
+      returning t.queue, t.kind, t.position
+    ), tally as (
+      insert into redrive.total_delta (queue, kind, queued, paused)
+      select b.queue, b.kind, count(*), -count(*) from back b group by b.queue, b.kind
+    )
+    select (select count(*) from piece), (select p.id from piece p order by p.id desc limit 1),
+      (select jsonb_object_agg(w.queue, w.position) from (
+        select b.queue, min(b.position) as position from back b group by b.queue) w)
+    into v_looked, v_last, v_wake;
+    if v_wake is not null then
+      perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+    end if;
+    if v_looked >= p_limit then
+      update redrive.resuming r set after = v_last where r.task_group = v_group.task_group;
+    elsif exists (
+      select 1 from redrive.task t
+      where t.state = 'paused' and t.task_group = v_group.task_group and t.paused_by = 'group:' || v_group.task_group
+    ) then
+      -- Somebody had some of them locked: from the start again, with the next tick.
+      update redrive.resuming r set after = null where r.task_group = v_group.task_group;
+    else
+      delete from redrive.resuming r where r.task_group = v_group.task_group;
+    end if;
+    v_total := v_total + v_looked;
+  end loop;
+  return v_total;
 end $$;
 
 -- Pause or resume a queue, kind or group.
@@ -215,7 +226,7 @@ begin
     if p_target = 'group' then
       -- A small group is back at once; of a large one the ticks bring piece after piece, and nobody waits for it here.
       insert into redrive.resuming (task_group) values (p_name) on conflict do nothing;
-      perform redrive.resume_groups(1000);
+      perform redrive.resume_groups(1000, p_name);
     end if;
     perform pg_notify('redrive', 'ready * 0');
   end if;
@@ -351,8 +362,8 @@ begin
   return true;
 end $$;
 
--- Fold appended deltas into totals. Readers always see total + deltas, before and after.
-create function redrive.fold() returns integer
+-- Fold appended deltas into totals, a piece at a time. Readers always see total + deltas, before and after.
+create function redrive.fold(p_limit integer) returns integer
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_totals integer;
@@ -360,7 +371,8 @@ declare
 begin
   if not pg_try_advisory_xact_lock(72617, 2) then return 0; end if;
   with gone as (
-    delete from redrive.total_delta returning *
+    delete from redrive.total_delta d where d.ctid = any (array(select x.ctid from redrive.total_delta x limit p_limit))
+    returning *
   ), sums as (
     select g.queue, g.kind, sum(g.queued) as queued, sum(g.delayed) as delayed, sum(g.running) as running,
       sum(g.paused) as paused, sum(g.failed) as failed, sum(g.completed) as completed, sum(g.cancelled) as cancelled,
@@ -375,7 +387,8 @@ begin
   )
   select coalesce(sum(s.n), 0) into v_totals from sums s;
   with gone as (
-    delete from redrive.failure_delta returning *
+    delete from redrive.failure_delta d where d.ctid = any (array(select x.ctid from redrive.failure_delta x limit p_limit))
+    returning *
   ), sums as (
     select g.fingerprint, sum(g.n) as n, min(g.code) as code, min(g.reason) as reason, min(g.failure_type) as failure_type,
       (array_agg(g.message order by g.at desc))[1] as message, (array_agg(g.kind order by g.at desc))[1] as kind,
@@ -447,13 +460,12 @@ begin
 end $$;
 
 -- A key is kept as long as its task is in the live table, however old.
-create function redrive.prune_keys(p_before timestamptz, p_limit integer) returns integer
+create function redrive.prune_keys(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_from constant redrive.pruned := redrive.prune_from('key');
-  v_gone integer;
 begin
   with piece as materialized (
     select k.* from redrive.idempotency_key k
@@ -467,18 +479,16 @@ begin
     update redrive.pruned r set at = p.created_at, key = p.key
     from (select x.created_at, x.key from piece x order by x.created_at desc, x.key desc limit 1) p where r.name = 'key'
   )
-  select count(*) into v_gone from gone;
-  return v_gone;
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
 end $$;
 
 -- The failed attempts of a task stay as long as the task itself.
-create function redrive.prune_attempts(p_before timestamptz, p_limit integer) returns integer
+create function redrive.prune_attempts(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_from constant redrive.pruned := redrive.prune_from('attempt');
-  v_gone integer;
 begin
   with piece as materialized (
     select a.seq, a.at, a.task_id from redrive.attempt a
@@ -491,29 +501,30 @@ begin
     update redrive.pruned r set at = p.at, seq = p.seq
     from (select x.at, x.seq from piece x order by x.at desc, x.seq desc limit 1) p where r.name = 'attempt'
   )
-  select count(*) into v_gone from gone;
-  return v_gone;
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
 end $$;
 
--- Remove what is past its keep. Bounded, so that it never holds locks for long; a full batch means "call again".
-create function redrive.prune(p_history_days double precision, p_key_days double precision, p_limit integer) returns integer
+-- Remove what is past its keep. Bounded, so that it never holds locks for long; "more" means "call again".
+create function redrive.prune(p_history_days double precision, p_key_days double precision, p_limit integer,
+  out removed integer, out more boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_now constant timestamptz := clock_timestamp();
-  v_total integer := 0;
-  v_n integer;
+  v_keys record;
+  v_attempts record;
 begin
   delete from redrive.history_default h where h.ctid = any (array(
     select d.ctid from redrive.history_default d
     where d.finished_at < v_now - make_interval(secs => p_history_days * 86400) order by d.finished_at limit p_limit));
-  get diagnostics v_n = row_count;
-  v_total := v_total + v_n;
-  v_total := v_total + redrive.prune_keys(v_now - make_interval(secs => p_key_days * 86400), p_limit)
-    + redrive.prune_attempts(v_now - make_interval(secs => p_history_days * 86400), p_limit);
+  get diagnostics removed = row_count;
+  more := removed >= p_limit;
+  v_keys := redrive.prune_keys(v_now - make_interval(secs => p_key_days * 86400), p_limit);
+  v_attempts := redrive.prune_attempts(v_now - make_interval(secs => p_history_days * 86400), p_limit);
+  removed := removed + v_keys.removed + v_attempts.removed;
+  more := more or v_keys.more or v_attempts.more;
   delete from redrive.worker w where w.seen_at < v_now - interval '1 day';
-  return v_total;
 end $$;
 
 -- Grants for the two kinds of users. A producer may enqueue, and nothing else; a worker may do everything but change
