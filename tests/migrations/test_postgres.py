@@ -297,8 +297,8 @@ class TestRoles:
             "select redrive.fold(1)",
             "select redrive.promote(array['default'], null, 1)",
             "select redrive.resume_groups(1)",
-            "select redrive.add(array[gen_random_uuid()], array['A'], array['q'], null, null, null, null, null, null, null,"
-            " null, null, array['schedule:x'])",
+            "select redrive.add(array[gen_random_uuid()], array['A'], array['q'], null, null, null, null, null, null,"
+            " null, null, null, array['schedule:x'])",
             "select redrive.partitions(0)",
             "select redrive.prune(0, 0, 10)",
             "select redrive.set_hold('queue', 'q', true, 'me', null)",

@@ -37,7 +37,11 @@ class BulkCalls:
         assert handler is not None and handler.bulk is not None
         missing = self._room(-len(runs) % handler.bulk)
         if missing:
-            runs = runs + await self._more(handler.kind, missing)
+            # Counted before they are there: other claims are under way, and max_jobs is for all of them.
+            self._attempts.claimed += missing
+            more = await self._more(handler.kind, missing)
+            self._attempts.claimed -= missing - len(more)
+            runs = runs + more
         chunks = [runs[i : i + handler.bulk] for i in range(0, len(runs), handler.bulk)]
         for chunk in chunks:
             self._share_slot(chunk)
@@ -65,7 +69,6 @@ class BulkCalls:
             return []  # the call goes out as it is; the hot loop meets the same trouble, and says so
         if not worker.settling.taken(call):
             return []  # handed back by the end of the worker
-        attempts.claimed += len(found.claimed)
         return [attempts.hold(task, call.asked, slot=False) for task in found.claimed]
 
     def _share_slot(self, chunk: list[Run]) -> None:
