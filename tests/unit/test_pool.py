@@ -73,3 +73,11 @@ async def test_what_concerns_one_connection_costs_one_at_most(wires: list[Wire],
     with pytest.raises(RedriveError):
         await pool.run(breaks)
     assert sum(wire.closed for wire in wires) <= 1
+
+
+async def test_a_handlers_own_trouble_says_nothing_about_the_wire(wires: list[Wire]) -> None:
+    pool = await filled(wires)
+    with pytest.raises(RedriveError):
+        async with pool.connection(lent=True):
+            raise FileNotFoundError("the handler's own")
+    assert sum(wire.closed for wire in wires) == 1

@@ -14,6 +14,7 @@ import pytest
 
 from redrive import App, Batch, Context, Snooze, State
 from redrive.errors import LeaseLost, StoreError
+from redrive.kernel.store import Wake
 from redrive.settings import Options
 from redrive.worker.worker import Worker
 
@@ -139,6 +140,20 @@ async def test_a_hint_that_arrives_during_a_call_is_not_forgotten(app: App) -> N
     assert (await ended(app, task.id)).state is State.COMPLETED
     worker.stop()
     await running
+
+
+async def test_hints_about_other_queues_are_not_for_this_worker(app: App) -> None:
+    worker = app.worker(await app.store(), Options(queues=("mine",)))
+    worker._look = False
+    for wake in (Wake(queue="other"), Wake(queue="other", due_in=0.0)):
+        worker.on_wake(wake)
+    assert not worker._look and worker.beats._expected == float("inf")
+    worker.on_wake(Wake(queue="mine", due_in=1.0))
+    assert worker.beats._expected < float("inf")
+    for wake in (Wake(queue="mine"), Wake(queue="*"), Wake()):
+        worker._look = False
+        worker.on_wake(wake)
+        assert worker._look
 
 
 # -- filling up a bulk call --------------------------------------------------------------------------------------------

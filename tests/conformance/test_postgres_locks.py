@@ -1,0 +1,121 @@
+"""Locks: what waits for what, what is passed by, and what a session leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+
+from redrive.kernel.commit import Commit, Limit, Target
+from redrive.kernel.outcome import Completed, Released
+from redrive.kernel.task import NewTask, State
+from redrive.testing.conformance.wakes import ears, ready
+from tests.conformance.harness_postgres import PostgresHarness
+from tests.conformance.test_postgres_races import session
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def harness(emptied_postgres_url: str) -> AsyncIterator[PostgresHarness]:
+    harness = PostgresHarness(emptied_postgres_url)
+    yield harness
+    await harness.close()
+
+
+async def test_a_claim_looks_past_what_others_have_locked(harness: PostgresHarness) -> None:
+    """Also with a limited kind around, when claims are decided row by row."""
+    await harness.limit("OTHER", concurrency=1)
+    await harness.enqueue_many(60)
+    async with session(harness) as other:
+        await other.execute("select 1 from redrive.task order by position limit 40 for update")
+        cycle = await harness.store.cycle([], harness.want(10))
+        assert len(cycle.claimed) == 10
+        harness.store._remembered._next_sweep = 0.0  # what is behind the last claim is found by sweeping
+        cycle = await harness.store.cycle([], harness.want(20))
+        # Ten were left that nobody holds; of the others it is told that they are there.
+        assert (len(cycle.claimed), cycle.more) == (10, True)
+        harness.store._remembered._next_sweep = 0.0
+        cycle = await harness.store.cycle([], harness.want(20))
+        assert (cycle.claimed, cycle.more) == ([], True)
+    harness.store._remembered._next_sweep = 0.0
+    assert len(await harness.claim(99)) == 40
+    await harness.check_totals()
+
+
+async def test_a_new_limit_and_a_settle_of_both_kinds_do_not_deadlock(harness: PostgresHarness) -> None:
+    await harness.limit("K", concurrency=5)
+    await harness.enqueue_many(4, "K")
+    done, back = await harness.claim(2)
+    other = await harness.another()
+    async with session(harness) as claim:
+        await claim.execute("select pg_advisory_xact_lock_shared(72617, 1)")
+        limit = asyncio.create_task(other.apply(Commit(controls=[Limit("K", 7, None, "ann")])))
+        await waiting_for_a_lock(harness, 1)
+        moves = [harness.decide(done, Completed()), harness.decide(back, Released())]
+        settle = asyncio.create_task(harness.store.cycle(moves, None))
+        await waiting_for_a_lock(harness, 2)
+    assert (await settle).lost == set()
+    await limit
+    [row] = (await harness.store.overview()).limits
+    assert (row.concurrency, row.running) == (7, 0)
+
+
+async def waiting_for_a_lock(harness: PostgresHarness, count: int) -> None:
+    async with asyncio.timeout(20):
+        while len(await harness.sql("select 1 from pg_locks where not granted")) < count:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_group_with_a_locked_task_holds_up_no_other_and_comes_back_whole(harness: PostgresHarness) -> None:
+    locked = await harness.enqueue(group="a")
+    first = UUID(int=0)
+    await harness.store.apply(Commit(enqueues=[NewTask(first, "A", "default", None, group="a", max_attempts=1)]))
+    other = await harness.enqueue(group="b")
+    for group in ("a", "b"):
+        await harness.hold(Target.GROUP, group)
+    assert await harness.claim(9) == []
+    async with session(harness) as busy:
+        await busy.execute("select 1 from redrive.task where id = $1 for update", locked)
+        await harness.hold(Target.GROUP, "a", on=False)
+        await harness.hold(Target.GROUP, "b", on=False)
+        assert [await harness.state(i) for i in (locked, first, other)] == [
+            State.PAUSED, State.QUEUED, State.QUEUED]  # fmt: skip
+        await harness.tick()
+    await harness.tick()
+    assert await harness.state(locked) is State.QUEUED
+    assert await harness.sql("select * from redrive.resuming") == []
+    await harness.check_totals()
+
+
+async def test_a_promotion_locks_no_more_than_it_promotes(harness: PostgresHarness) -> None:
+    queues = [f"q{n}" for n in range(5)]
+    for queue in queues:
+        await harness.enqueue_many(10, queue=queue, delay=1)
+    await harness.advance(2)
+    async with session(harness) as busy:
+        assert await busy.fetchval("select redrive.promote($1, null, 10)", queues) == 10
+        free = await harness.sql("select 1 from redrive.task where state = 'delayed' for update skip locked")
+        assert len(free) == 40
+
+
+async def test_what_a_handler_sets_for_its_session_ends_with_its_transaction(harness: PostgresHarness) -> None:
+    claimed = await harness.running()
+    async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as transaction:
+        await transaction.execute("set default_transaction_read_only = on")
+        await transaction.execute("select set_config('search_path', 'pg_temp', false)")
+    await asyncio.gather(*(harness.enqueue() for _ in range(5)))
+    assert len(await harness.claim(9)) == 5
+
+
+@pytest.mark.parametrize(
+    "payload", ["ready default 99999999999999999999999", "ready default -1", "ready", "due x y", ""]
+)
+async def test_whatever_else_is_notified_does_no_harm(harness: PostgresHarness, payload: str) -> None:
+    heard = await ears(harness.store)
+    await harness.sql(f"select pg_notify('redrive_' || md5('default'), '{payload}')")
+    await harness.enqueue()
+    await heard.hear(ready("default"))
+    assert len(await harness.claim(1)) == 1
