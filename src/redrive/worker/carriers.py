@@ -2,8 +2,11 @@
 
 Making a task, scheduling it and hearing of its end costs more than most small handlers do. A carrier is a task that
 runs one attempt after the other for as long as they do not have to wait. When one has to, the carrier is that
-attempt's own task from then on, and the next carrier goes on with the rest. So what waits is always alone in its task
-(its cancellation, its time-outs), what never waits costs no task at all, and each has a context of its own.
+attempt's own task from then on, and the next carrier goes on with the rest. So what waits is alone in its task from
+then on (its cancellation, its time-outs), what never waits costs no task at all, and each has a context of its own.
+
+The price: a handler that keeps its task (``asyncio.current_task()``), returns without ever having waited, and cancels
+that task later, hits whoever runs in it by then.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class Worker:
             if cycle.claimed:
                 self._patience = LOOK_AGAIN_FIRST
             self._empty = not cycle.claimed and not cycle.more
-            if self.options.once and not cycle.claimed:
+            if self.options.once and self._empty:
                 self._retire()
         return call, cycle
 

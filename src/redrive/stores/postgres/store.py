@@ -36,6 +36,7 @@ FOLD_LIMIT = 20_000
 ENQUEUE_PATIENCE = 10.0
 # Larger calls gain nothing from sharing a statement, and would make small ones wait.
 SHARE_UP_TO = 100
+LARGE_AT_ONCE = 2
 T = TypeVar("T")
 FULL_CHECK_EVERY = 60.0
 UNANSWERED_FOR = 60.0
@@ -61,6 +62,7 @@ class PostgresStore(Reads):
         self.migrations = PostgresMigrations(self.pool)
         self._remembered = Remembered()
         self._batcher = Batcher(self._enqueue_patiently)
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._listener: Listener | None = None
         self._checked_to: datetime | None = None
         self._next_full_check = 0.0
@@ -95,7 +97,9 @@ class PostgresStore(Reads):
         if commit.only_enqueues:
             if len(commit.enqueues) <= SHARE_UP_TO and not commit.again:
                 return Applied(enqueued=await self._batcher.enqueue(commit.enqueues))
-            return Applied(enqueued=await self._enqueue_patiently(commit.enqueues, again=commit.again))
+            # Large calls take turns: heartbeats and settles must find a connection free.
+            async with self._large:
+                return Applied(enqueued=await self._enqueue_patiently(commit.enqueues, again=commit.again))
         if commit.all_or_none:
             return await self._patiently(lambda again: self._apply_once(replace(commit, again=again)), commit.again)
         return await self._apply_once(commit)
