@@ -42,7 +42,7 @@ class Attempts:
         self._strays: list[asyncio.Future[Any]] = []
         self._threads = ThreadPool()
         self._processes = ProcessPool(self.note_progress)
-        self._carriers = Carriers(self._attempt, self._broke)
+        self._carriers = Carriers(self._attempt, self.broke)
         self._bulk = BulkCalls(worker, self)
         self._runner = Runner(self._threads, self._processes, worker.id, self._process_began)
 
@@ -104,9 +104,9 @@ class Attempts:
     def _ended(self, attempt: asyncio.Task[None], runs: list[Run]) -> None:
         error = None if attempt.cancelled() else attempt.exception()
         for run in runs:
-            self._broke(run, error)
+            self.broke(run, error)
 
-    def _broke(self, run: Run, error: BaseException | None) -> None:
+    def broke(self, run: Run, error: BaseException | None) -> None:
         if not run.settled:
             self.finish(run, _broken(run, error))
 

@@ -26,7 +26,14 @@ class BulkCalls:
     def start(self, runs: list[Run]) -> None:
         filling = self._worker.loop.create_task(self._fill_and_launch(runs))
         self._filling.add(filling)
-        filling.add_done_callback(self._filling.discard)
+        filling.add_done_callback(lambda done: self._ended(done, runs))
+
+    def _ended(self, filling: asyncio.Task[None], runs: list[Run]) -> None:
+        self._filling.discard(filling)
+        error = None if filling.cancelled() else filling.exception()
+        if filling.cancelled() or error is not None:  # whatever it was, its tasks end with it
+            for run in runs:
+                self._attempts.broke(run, error)
 
     def close(self) -> None:
         for filling in self._filling:
