@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SUITES = ["tests/conformance/test_postgres.py", "tests/migrations", "tests/integrations"]
+SUITES = ["tests/conformance", "tests/migrations", "tests/integrations", "-k", "not sqlite and not Sqlite"]
 
 
 def candidates(named: list[str]) -> list[Path]:
