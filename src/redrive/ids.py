@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 from uuid import UUID, SafeUUID
 
+CORRECTION = 10_000 * 4096  # ten seconds, in ticks of a 4096th of a millisecond
 _lock = threading.Lock()
 _last = 0
 # Seeded by the system, untouched by an application's random.seed(), and anew in a forked process. Ids are no secrets:
@@ -33,7 +34,10 @@ def new_id() -> UUID:
     # 48 bits of milliseconds, then 12 bits of sub-millisecond time as RFC 9562 allows for monotonic ids.
     ticks = time.time_ns() * 4096 // 1_000_000
     with _lock:
-        _last = ticks = max(ticks, _last + 1)
+        # A clock that was put back by more than this was wrong before: ids follow it instead of keeping the wrong time.
+        if _last - CORRECTION < ticks <= _last:
+            ticks = _last + 1
+        _last = ticks
     bits = (ticks >> 12) << 80 | 0x7000 << 64 | (ticks & 0xFFF) << 64 | 0x8000_0000_0000_0000 | _random.getrandbits(62)
     return _uuid(bits)
 

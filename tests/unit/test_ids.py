@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from uuid import UUID
 
 import pytest
@@ -23,6 +24,19 @@ def test_an_id_is_an_ordinary_uuid() -> None:
     made = new_id()
     assert made == UUID(str(made)) == from_text(str(made)) and hash(made) == hash(UUID(str(made)))
     assert repr(made) == repr(UUID(str(made))) and made.bytes == UUID(str(made)).bytes
+
+
+def test_a_clock_that_is_corrected_is_followed_and_one_that_trembles_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time_ns()
+    monkeypatch.setattr("redrive.ids.time.time_ns", lambda: now)
+    first = new_id()
+    now -= 2 * 10**9
+    assert new_id() > first  # a step back of two seconds: still in order
+    now += 48 * 3600 * 10**9
+    ahead = new_id()
+    now -= 48 * 3600 * 10**9
+    back = new_id()
+    assert back < ahead and abs((time_of(back) - time_of(first)).total_seconds()) < 3  # type: ignore[operator]
 
 
 FORKS = """
