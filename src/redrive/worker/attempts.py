@@ -190,13 +190,13 @@ class Attempts:
     def finish(self, run: Run, outcome: Outcome) -> None:
         """An attempt is over, one way or the other. Only the first answer counts."""
         self._free_slot(run)
+        self.superseded.discard(run)
         if run.settled:
             self._left(run)
             if run.abandoned or not isinstance(outcome, Completed):
                 self._worker.report.late(run, outcome)
             return
         run.settled = True
-        self.superseded.discard(run)
         if run.stop == "lost":
             self.drop(run)
             self._worker.wake()
