@@ -36,6 +36,8 @@ class _Link:
         elif chunk.startswith(b"B") and deaf_to is not None:
             name = chunk[5:].split(b"\0", 2)[1]
             self.deaf |= deaf_to in self.statements.get(name, b"")
+        elif chunk.startswith(b"Q") and deaf_to is not None:
+            self.deaf |= deaf_to in chunk[5:]
         return True
 
     def hears(self, _chunk: bytes, _deaf_to: bytes | None) -> bool:
@@ -101,7 +103,7 @@ class Proxy:
         self._call(self._set(flowing=False))
 
     def swallow_answers(self, statement: bytes) -> None:
-        """The next execution of a prepared statement with this text arrives, and nothing comes back any more on its
+        """The next execution of a statement with this text arrives, and nothing comes back any more on its
         connection: the commit lands and nobody hears of it. ``cut`` before ``restore``."""
         self._call(self._set(deaf_to=statement))
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
@@ -14,25 +14,19 @@ from redrive.errors import IdempotencyConflict, InvalidInput, StoreError
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
+from redrive.handlers.making import Given, NewTasks, as_enqueued, make_task
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, make_handler
-from redrive.ids import new_id
 from redrive.integrations import enqueue_on
 from redrive.kernel.commit import Commit, Schedule
 from redrive.kernel.machine import Policy
-from redrive.kernel.payload import decode, encode
 from redrive.kernel.store import Store
 from redrive.kernel.task import (
     Enqueued,
     NewTask,
-    State,
     Task,
     check_attempts,
-    check_key,
     check_name,
     check_priority,
-    check_run_at,
-    check_seconds,
-    check_text,
 )
 from redrive.observe.logs import TaskLog, choose_style
 from redrive.ops import actions
@@ -46,8 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 MISSED = ("coalesce", "all", "skip")
 DEFAULT_NAME = "default"
-# The store's clock decides about times; this much the caller's may differ from it.
-CLOCK_SKEW = timedelta(days=1)
+# From here on the first tasks of a list are sent while the next are made.
+MANY = 400
 
 
 class TaskHandler(Generic[P]):
@@ -150,7 +144,7 @@ class App:
         if missed not in MISSED:
             raise InvalidInput(f"missed must be one of {', '.join(MISSED)}, not {missed!r}")
         check_cron(cron, timezone)
-        task = self._new(kind, payload, queue=queue, priority=priority, max_attempts=max_attempts)
+        task = make_task(self.registry, kind, payload, queue=queue, priority=priority, max_attempts=max_attempts)
         label = check_name(name or kind, "schedule name")
         if label in self.schedules:
             raise InvalidInput(f"two schedules are named {label!r}", hint="give one of them name=…")
@@ -186,43 +180,46 @@ class App:
         ``idempotency_key`` answers the existing task; if that one has another kind or payload,
         ``IdempotencyConflict`` is raised.
         """
-        new = self._new(
-            kind, payload, queue=queue, priority=priority, delay=delay, run_at=run_at, max_attempts=max_attempts,
-            timeout=timeout, group=group, scope=scope, trace_id=trace_id, idempotency_key=idempotency_key,
+        new = make_task(
+            self.registry, kind, payload, queue=queue, priority=priority, delay=delay, run_at=run_at,
+            max_attempts=max_attempts, timeout=timeout, group=group, scope=scope, trace_id=trace_id,
+            idempotency_key=idempotency_key,
         )  # fmt: skip
         [answer] = await self._put([new], connection)
-        return await self._answer(new, answer, connection)
+        return as_enqueued(new) if answer.created else await self._known(new, answer, connection)
 
-    async def enqueue_many(
-        self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None
-    ) -> list[Task]:
-        """Enqueue many at once: all or none. Each is ``(kind, payload)`` or a dict of ``enqueue``'s arguments.
+    async def enqueue_many(self, tasks: Sequence[Given], *, connection: Any = None) -> list[Task]:
+        """Enqueue many at once: all or none. Each is ``(kind, payload)`` or a dict of ``enqueue``'s arguments; leave
+        them as they are until this returns.
 
         With ``connection``, a conflicting key raises and leaves the decision to the caller's transaction.
         """
-        new = [self._new_from(index, task) for index, task in enumerate(tasks)]
+        new = NewTasks(self.registry, tasks)
+        in_parts = len(new) > MANY and connection is None and not new.have_keys
+        if not in_parts:
+            new.make(len(new))
         if not new:
             return []
-        answers = await self._put(new, connection)
-        return [await self._answer(task, answer, connection) for task, answer in zip(new, answers, strict=True)]
+        answers = await self._put(new, connection, in_parts=in_parts)
+        return [
+            as_enqueued(task) if answer.created else await self._known(task, answer, connection)
+            for task, answer in zip(new, answers, strict=True)
+        ]
 
-    async def _put(self, new: list[NewTask], connection: Any) -> list[Enqueued]:
+    async def _put(self, new: Sequence[NewTask], connection: Any, *, in_parts: bool = False) -> list[Enqueued]:
         if connection is None:
             store = await self.store()
-            keyed = len(new) > 1 and any(task.idempotency_key is not None for task in new)
-            return (await store.apply(Commit(enqueues=new, all_or_none=keyed))).enqueued
+            keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
+            return (await store.apply(Commit(enqueues=new, all_or_none=keyed, in_parts=in_parts))).enqueued
         answers = enqueue_on(connection, new)
         return await answers if isinstance(answers, Awaitable) else answers
-
-    async def _answer(self, new: NewTask, answer: Enqueued, connection: Any) -> Task:
-        return _pending(new) if answer.created else await self._known(new, answer, connection)
 
     async def _known(self, new: NewTask, answer: Enqueued, connection: Any) -> Task:
         if answer.conflict:
             raise IdempotencyConflict(new.idempotency_key or "", answer.id)
         # Inside a caller's transaction the task may be one that only that transaction sees.
         found = None if connection is not None else await self._seen(answer.id)
-        task = found or _pending(new)
+        task = found or as_enqueued(new)
         task.id = answer.id
         task.deduplicated = True
         return task
@@ -233,53 +230,6 @@ class App:
             return await (await self.store()).get(task_id)
         except StoreError:
             return None
-
-    def _new_from(self, index: int, given: Mapping[str, Any] | tuple[str, Any]) -> NewTask:
-        try:
-            if isinstance(given, tuple):
-                kind, payload = given
-                return self._new(kind, payload)
-            return self._new(**given)
-        except InvalidInput as error:
-            raise type(error)(f"task {index} of the list: {error.message}", hint=error.hint) from None
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"task {index} of the list cannot be used: {error}",
-                               hint="give (kind, payload) or a dict of enqueue's arguments") from None  # fmt: skip
-
-    def _new(
-        self, kind: str, payload: Any = None, *, queue: str | None = None, priority: int | None = None,
-        delay: float | None = None, run_at: datetime | None = None, max_attempts: int | None = None,
-        timeout: float | None = None, group: str | None = None, scope: str | None = None, trace_id: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> NewTask:  # fmt: skip
-        """Check everything that was given; nothing reaches the store before all of it is right."""
-        # A kind that is known, and what it was declared with, have been checked there.
-        known = (self.registry.known(kind) if isinstance(kind, str) else None) or self._unknown(kind)
-        text = None if payload is None else encode(payload)
-        if isinstance(known, Handler):
-            known.payload.check(text)
-        if delay is not None and run_at is not None:
-            raise InvalidInput("give delay or run_at, not both")
-        return NewTask(
-            new_id(),
-            kind,
-            known.queue if queue is None else check_name(queue, "queue"),
-            text,
-            known.priority if priority is None else check_priority(priority),
-            known.max_attempts if max_attempts is None else check_attempts(max_attempts),
-            None if delay is None else check_seconds(delay, "delay"),
-            None if run_at is None else check_run_at(run_at, datetime.now(UTC) + CLOCK_SKEW),
-            None if timeout is None else check_seconds(timeout, "timeout", low=0.001, high=2_000_000),
-            None if group is None else check_text(group, "group"),
-            None if scope is None else check_text(scope, "scope"),
-            None if trace_id is None else check_text(trace_id, "trace_id"),
-            None if idempotency_key is None else check_key(idempotency_key),
-        )
-
-    def _unknown(self, kind: str) -> Declared:
-        """An application without any handlers or declarations is a pure producer and may enqueue everything."""
-        self.registry.refuse_unknown(check_name(kind, "kind"))
-        return Declared(kind)
 
     # -- looking and acting ----------------------------------------------------------------------------------------
 
@@ -379,14 +329,3 @@ class _Decorator:
         visible = sys._getframe(1).f_locals
         handler = self._app._register(self._kind, function, {**self._options, "names": visible})
         return TaskHandler(self._app, handler)
-
-
-def _pending(new: NewTask) -> Task:
-    """A task as its producer knows it, without asking the store again."""
-    waits = bool(new.delay) or (new.run_at is not None and new.run_at > datetime.now(UTC))
-    return Task(
-        id=new.id, kind=new.kind, queue=new.queue, state=State.DELAYED if waits else State.QUEUED,
-        payload=None if new.payload is None else decode(new.payload), priority=new.priority,
-        max_attempts=new.max_attempts, group=new.group, scope=new.scope, trace_id=new.trace_id,
-        idempotency_key=new.idempotency_key, timeout=new.timeout, run_at=new.run_at,
-    )  # fmt: skip

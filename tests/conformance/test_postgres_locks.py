@@ -26,8 +26,8 @@ async def harness(emptied_postgres_url: str) -> AsyncIterator[PostgresHarness]:
 
 
 async def test_a_claim_looks_past_what_others_have_locked(harness: PostgresHarness) -> None:
-    """Also with a limited kind around, when claims are decided row by row."""
-    await harness.limit("OTHER", concurrency=1)
+    """Also with a held group around, when claims are decided row by row."""
+    await harness.hold(Target.GROUP, "other")
     await harness.enqueue_many(60)
     async with session(harness) as other:
         await other.execute("select 1 from redrive.task order by position limit 40 for update")
@@ -43,6 +43,30 @@ async def test_a_claim_looks_past_what_others_have_locked(harness: PostgresHarne
     harness.store._remembered._next_sweep = 0.0
     assert len(await harness.claim(99)) == 40
     await harness.check_totals()
+
+
+async def test_rows_that_belong_into_a_lane_by_now_do_not_stop_the_open_lane(harness: PostgresHarness) -> None:
+    """A kind that was limited after its tasks came stands in front of others, while its lane has nothing to give."""
+    await harness.enqueue_many(30, "LATE")
+    await harness.enqueue_many(30, "OPEN")
+    await harness.enqueue_many(5, "LATE")
+    await harness.limit("LATE", concurrency=2)
+    claimed = [task for _ in range(3) for task in await harness.claim(20)]
+    assert [task.kind for task in claimed].count("LATE") == 2
+    assert [task.kind for task in claimed].count("OPEN") == 30
+    await harness.settle_many([(task, Completed()) for task in claimed])
+    assert [task.kind for task in await harness.claim(20)] == ["LATE", "LATE"]
+    await harness.check_totals()
+
+
+async def test_a_full_lane_leaves_the_open_one_alone(harness: PostgresHarness) -> None:
+    """Its waiting tasks stay where they are, and what the others get comes in order."""
+    await harness.limit("FULL", concurrency=1)
+    await harness.enqueue_many(10, "FULL")
+    assert len(await harness.claim(5)) == 1
+    ids = await harness.enqueue_many(10, "OPEN")
+    assert [task.id for task in await harness.claim(4)] == ids[:4]
+    assert [task.id for task in await harness.claim(99)] == ids[4:]
 
 
 async def test_a_new_limit_and_a_settle_of_both_kinds_do_not_deadlock(harness: PostgresHarness) -> None:

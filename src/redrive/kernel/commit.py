@@ -132,6 +132,9 @@ class Commit:
     all_or_none: bool = False
     # Set when the same enqueues may already have landed (the answer to an earlier try was lost).
     again: bool = False
+    # The enqueues may be sent in parts of one transaction: no keys are among them, and they are made when they are
+    # looked at, so that the first ones are under way while the next are made.
+    in_parts: bool = False
 
     @property
     def only_enqueues(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable
+from json import encoder as standard
 from typing import Any
 
 from pydantic_core import from_json
@@ -13,18 +15,28 @@ from redrive.kernel.task import MAX_PAYLOAD_BYTES
 
 # An escaped NUL; an escaped backslash before "u0000" is just text.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+_encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, check_circular=False, separators=(",", ":"))
+
+
+def _make_chunks() -> Callable[[Any, int], Iterable[str]]:
+    """The standard library's encoder, made once: ``JSONEncoder.encode`` makes one for each call, at twice the price of
+    encoding. Circles end in a RecursionError."""
+    make: Callable[..., Callable[[Any, int], Iterable[str]]] | None = getattr(standard, "c_make_encoder", None)
+    if make is None:  # not CPython
+        return lambda value, _level: _encoder.iterencode(value)
+    return make(None, _encoder.default, standard.encode_basestring, None, ":", ",", False, False, False)
+
+
+_chunks = _make_chunks()
 
 
 def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> str:
     """JSON text that every store keeps unchanged, or a clear refusal."""
     try:
-        text = _encoder.encode(value)
+        text = "".join(_chunks(value, 0))
         size = len(text) if text.isascii() else len(text.encode())
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
-        raise PayloadInvalid(
-            f"{what} cannot be stored as JSON: {error or 'too deeply nested'}", hint=_hint(error)
-        ) from None
+        raise PayloadInvalid(f"{what} cannot be stored as JSON: {_said(error)}", hint=_hint(error)) from None
     if size > limit:
         raise PayloadInvalid(
             f"{what} is {size:,} bytes, over the limit of {limit:,}",
@@ -39,6 +51,10 @@ def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) ->
 
 def decode(text: str | bytes | None) -> Any:
     return None if text is None else from_json(text)
+
+
+def _said(error: Exception) -> str:
+    return "it is too deeply nested, or contains itself" if isinstance(error, RecursionError) else str(error)
 
 
 def _hint(error: Exception) -> str:

@@ -37,6 +37,7 @@ ENQUEUE_PATIENCE = 10.0
 # Larger calls gain nothing from sharing a statement, and would make small ones wait.
 SHARE_UP_TO = 100
 LARGE_AT_ONCE = 2
+PART = 250
 T = TypeVar("T")
 FULL_CHECK_EVERY = 60.0
 UNANSWERED_FOR = 60.0
@@ -98,8 +99,10 @@ class PostgresStore(Reads):
             if len(commit.enqueues) <= SHARE_UP_TO and not commit.again:
                 return Applied(enqueued=await self._batcher.enqueue(commit.enqueues))
             # Large calls take turns: heartbeats and settles must find a connection free.
+            send = self._enqueue_in_parts if commit.in_parts else self._enqueue_once
             async with self._large:
-                return Applied(enqueued=await self._enqueue_patiently(commit.enqueues, again=commit.again))
+                answers = await self._patiently(lambda again: send(commit.enqueues, again), commit.again)
+                return Applied(enqueued=answers)
         if commit.all_or_none:
             return await self._patiently(lambda again: self._apply_once(replace(commit, again=again)), commit.again)
         return await self._apply_once(commit)
@@ -108,12 +111,16 @@ class PostgresStore(Reads):
         applied: Applied = await self.pool.run(lambda connection: _apply(connection, commit), atomic=True)
         return applied
 
-    async def _enqueue_patiently(self, tasks: Sequence[NewTask], *, again: bool = False) -> list[Enqueued]:
-        return await self._patiently(lambda repeated: self._enqueue_once(tasks, repeated), again)
+    async def _enqueue_patiently(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        return await self._patiently(lambda again: self._enqueue_once(tasks, again), False)
 
     async def _enqueue_once(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
         answers: list[Enqueued] = await self.pool.run(lambda connection: _enqueue(connection, tasks, again))
         return answers
+
+    async def _enqueue_in_parts(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
+        await self.pool.run(lambda connection: _send_in_parts(connection, tasks, again), atomic=True)
+        return [Enqueued(task.id) for task in tasks]
 
     async def _patiently(self, attempt: Callable[[bool], Awaitable[T]], again: bool) -> T:
         """Ride out a short interruption. Ids are the producer's, so a repeat cannot add a task twice."""
@@ -314,6 +321,26 @@ async def _enqueue(
         else Enqueued(task.id)
         for task in tasks
     ]
+
+
+async def _send_in_parts(connection: Connection, tasks: Sequence[NewTask], again: bool) -> None:
+    """The next part is made while the server is at the last one."""
+    sent: asyncio.Future[Any] | None = None
+    try:
+        for start in range(0, len(tasks), PART):
+            values = arguments.columns(tasks[start : start + PART])
+            if sent is not None:
+                await sent
+            sent = asyncio.ensure_future(connection.fetch(SQL["enqueue"], *values, again))
+            await asyncio.sleep(0)  # lets it go out before the next part is made
+        if sent is not None:
+            await sent
+    except BaseException as error:
+        if sent is not None:  # also when making the next part failed: a connection does one thing at a time
+            if not isinstance(error, Exception):
+                sent.cancel()
+            await asyncio.gather(sent, return_exceptions=True)
+        raise
 
 
 async def _apply(connection: Connection, commit: Commit) -> Applied:

@@ -72,7 +72,7 @@ class SqliteStore(Reads):
 
     async def apply(self, commit: Commit) -> Applied:
         if commit.only_enqueues and not commit.again:
-            return Applied(enqueued=await self._writer.enqueue(commit.enqueues))
+            return Applied(enqueued=await self._writer.enqueue(list(commit.enqueues)))
         return await self._writer.run(lambda session: control.apply(session, commit))
 
     async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:

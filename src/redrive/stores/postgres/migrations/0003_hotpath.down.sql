@@ -10,4 +10,5 @@ drop function redrive.claim(text, uuid, double precision, integer, text[], text[
   bigint[], integer[]);
 drop function redrive.candidates(integer, integer, boolean, text[], text[], text, text[], text[], text[], text[], integer[],
   bigint[], integer[]);
+drop function redrive.open_lanes(text[], text[], text, text[], text[], text[], integer[], bigint[], integer[]);
 drop type redrive.claimed;

@@ -10,6 +10,31 @@ create type redrive.claimed as (
   timeout_ms integer, memo jsonb, replay_count integer
 );
 
+-- Lanes with something ready and room, seen without locks: an idle worker locks nothing.
+create function redrive.open_lanes(
+  p_queues text[], p_handles text[], p_only text, p_closed text[], p_seg_queue text[], p_seg_lane text[],
+  p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[]
+) returns text[] language plpgsql as $$
+begin
+  return array(
+    select k.kind from redrive.kind k
+    where (p_only is null or k.kind = p_only) and (p_handles is null or k.kind = any (p_handles))
+      and (p_closed is null or k.kind <> all (p_closed))
+      and (k.concurrency is null or k.running < k.concurrency)
+      and (k.next_at is null or k.next_at <= clock_timestamp())
+      and exists (
+        select 1 from unnest(p_queues) q(queue)
+        left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+          s(queue, lane, priority, pos, until) on s.queue = q.queue and s.lane = k.kind
+        cross join lateral (
+          select 1 from redrive.task c
+          where c.state = 'queued' and c.queue = q.queue and c.lane = k.kind
+            and (c.priority, c.position) >= (coalesce(s.priority, -32768), coalesce(s.pos, 0))
+            and c.priority <= coalesce(s.until, 32767)
+          limit 1) r)
+    order by k.kind);
+end $$;
+
 -- The careful half of a claim: which rows may run now, given lanes, limits and holds; locks what it answers.
 -- Rows met in the open lane that belong elsewhere are set aside, each once: into their kind's lane, or into
 -- "paused" when their group is held. So a limited or held backlog is never scanned past again.
@@ -29,24 +54,8 @@ declare
   v_chosen integer;
 begin
   v_lanes := array(select k.kind from redrive.kind k);
-  -- Lanes with something ready and room, seen without locks: an idle worker locks nothing.
-  v_open := array(
-    select k.kind from redrive.kind k
-    where (p_only is null or k.kind = p_only) and (p_handles is null or k.kind = any (p_handles))
-      and (p_closed is null or k.kind <> all (p_closed))
-      and (k.concurrency is null or k.running < k.concurrency)
-      and (k.next_at is null or k.next_at <= clock_timestamp())
-      and exists (
-        select 1 from unnest(p_queues) q(queue)
-        left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
-          s(queue, lane, priority, pos, until) on s.queue = q.queue and s.lane = k.kind
-        cross join lateral (
-          select 1 from redrive.task c
-          where c.state = 'queued' and c.queue = q.queue and c.lane = k.kind
-            and (c.priority, c.position) >= (coalesce(s.priority, -32768), coalesce(s.pos, 0))
-            and c.priority <= coalesce(s.until, 32767)
-          limit 1) r)
-    order by k.kind);
+  v_open := redrive.open_lanes(p_queues, p_handles, p_only, p_closed, p_seg_queue, p_seg_lane, p_seg_priority,
+    p_seg_position, p_seg_until);
   -- Limited kinds are claimed with their row locked. The next statement counts with a snapshot taken after the lock.
   -- Who already holds kind rows (a cycle that freed places) must not wait for others: it passes them by.
   if p_wait then
@@ -155,6 +164,7 @@ create function redrive.claim(
 language plpgsql as $$
 declare
   v_queues text[] := p_queues;
+  v_lanes text[];
   v_closed text[];
   v_groups text[];
   v_picked tid[];
@@ -174,8 +184,10 @@ begin
     into v_groups, v_closed from redrive.hold h;
   end if;
 
-  if v_groups is null and p_handles is null and p_only is null and not exists (select 1 from redrive.kind) then
-    -- Nothing is limited, held or set aside: one statement.
+  v_lanes := array(select k.kind from redrive.kind k);
+  if v_groups is null and p_handles is null and p_only is null and (v_lanes = '{}' or redrive.open_lanes(v_queues, null, null,
+    v_closed, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) = '{}') then
+    -- Nothing but the open lane has anything to give: one statement.
     return query
     with picked as (
       update redrive.task t set state = 'running', attempt_count = t.attempt_count + 1, lease_token = p_token,
@@ -190,7 +202,7 @@ begin
             and (c.priority, c.position) >= (s.priority, s.pos) and c.priority <= s.until
           order by c.priority, c.position limit p_want for update skip locked
         ) r
-        where s.lane = '' and s.queue = any (v_queues) limit p_want))
+        where s.lane = '' and s.queue = any (v_queues) limit p_want)) and t.kind <> all (v_lanes)
       returning t.*
     ), tally as (
       insert into redrive.total_delta (queue, kind, queued, running)
@@ -199,7 +211,22 @@ begin
     select p.id, p.kind, p.queue, p.lane, p.priority, p.position, p.payload, p.attempt_count, p.max_attempts, p.created_at,
       p.task_group, p.scope, p.trace_id, p.idempotency_key, p.timeout_ms, p.memo, p.replay_count
     from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
-    return;
+    get diagnostics v_got = row_count;
+    v_left := v_left - v_got;
+    -- Rows in the way that belong into a lane by now are left to the careful half.
+    if v_left <= 0 or v_lanes = '{}' or not exists (
+      select 1 from unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+        s(queue, lane, priority, pos, until)
+      cross join lateral (
+        select c.kind from redrive.task c
+        where c.state = 'queued' and c.queue = s.queue and c.lane = ''
+          and (c.priority, c.position) >= (s.priority, s.pos) and c.priority <= s.until
+        order by c.priority, c.position limit p_want
+      ) r
+      where s.lane = '' and s.queue = any (v_queues) and r.kind = any (v_lanes)
+    ) then
+      return;
+    end if;
   end if;
 
   for i in 1..5 loop

@@ -1,0 +1,123 @@
+"""New tasks from what a producer gives: everything is checked here, before it reaches a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, overload
+
+from redrive.errors import InvalidInput
+from redrive.handlers.registry import Declared, Handler, Registry
+from redrive.ids import new_id
+from redrive.kernel.payload import decode, encode
+from redrive.kernel.task import (
+    NewTask,
+    State,
+    Task,
+    check_attempts,
+    check_key,
+    check_name,
+    check_priority,
+    check_run_at,
+    check_seconds,
+    check_text,
+)
+
+# The store's clock decides about times; this much the caller's may differ from it.
+CLOCK_SKEW = timedelta(days=1)
+Given = Mapping[str, Any] | tuple[str, Any]
+
+
+def make_task(
+    registry: Registry, kind: str, payload: Any = None, *, queue: str | None = None, priority: int | None = None,
+    delay: float | None = None, run_at: datetime | None = None, max_attempts: int | None = None,
+    timeout: float | None = None, group: str | None = None, scope: str | None = None, trace_id: str | None = None,
+    idempotency_key: str | None = None,
+) -> NewTask:  # fmt: skip
+    """Nothing reaches a store before all of it is right."""
+    # A kind that is known, and what it was declared with, have been checked there.
+    known = (registry.known(kind) if isinstance(kind, str) else None) or _unknown(registry, kind)
+    text = None if payload is None else encode(payload)
+    if isinstance(known, Handler):
+        known.payload.check(text)
+    if delay is not None and run_at is not None:
+        raise InvalidInput("give delay or run_at, not both")
+    return NewTask(
+        new_id(),
+        kind,
+        known.queue if queue is None else check_name(queue, "queue"),
+        text,
+        known.priority if priority is None else check_priority(priority),
+        known.max_attempts if max_attempts is None else check_attempts(max_attempts),
+        None if delay is None else check_seconds(delay, "delay"),
+        None if run_at is None else check_run_at(run_at, datetime.now(UTC) + CLOCK_SKEW),
+        None if timeout is None else check_seconds(timeout, "timeout", low=0.001, high=2_000_000),
+        None if group is None else check_text(group, "group"),
+        None if scope is None else check_text(scope, "scope"),
+        None if trace_id is None else check_text(trace_id, "trace_id"),
+        None if idempotency_key is None else check_key(idempotency_key),
+    )
+
+
+def _unknown(registry: Registry, kind: str) -> Declared:
+    """An application without any handlers or declarations is a pure producer and may enqueue everything."""
+    registry.refuse_unknown(check_name(kind, "kind"))
+    return Declared(kind)
+
+
+class NewTasks(Sequence[NewTask]):
+    """The tasks of a list, each made when it is first looked at: the first of many are on their way to the database
+    before the last are made."""
+
+    def __init__(self, registry: Registry, given: Sequence[Given]) -> None:
+        self._registry = registry
+        self._given = list(given)
+        self._made: list[NewTask] = []
+
+    @property
+    def have_keys(self) -> bool:
+        return any(isinstance(given, Mapping) and given.get("idempotency_key") is not None for given in self._given)
+
+    def make(self, count: int) -> None:
+        """Make at least the first so many."""
+        for index in range(len(self._made), min(count, len(self._given))):
+            self._made.append(self._from(index, self._given[index]))
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __iter__(self) -> Iterator[NewTask]:
+        self.make(len(self))
+        return iter(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> NewTask: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[NewTask]: ...
+    def __getitem__(self, index: int | slice) -> NewTask | list[NewTask]:
+        last = index.indices(len(self))[1] if isinstance(index, slice) else range(len(self))[index] + 1
+        self.make(last)
+        return self._made[index]
+
+    def _from(self, index: int, given: Given) -> NewTask:
+        try:
+            if isinstance(given, tuple):
+                kind, payload = given
+                return make_task(self._registry, kind, payload)
+            return make_task(self._registry, **given)
+        except InvalidInput as error:
+            raise type(error)(f"task {index} of the list: {error.message}", hint=error.hint) from None
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"task {index} of the list cannot be used: {error}",
+                               hint="give (kind, payload) or a dict of enqueue's arguments") from None  # fmt: skip
+
+
+def as_enqueued(new: NewTask) -> Task:
+    """A task as its producer knows it, without asking the store again."""
+    waits = bool(new.delay) or (new.run_at is not None and new.run_at > datetime.now(UTC))
+    return Task(
+        id=new.id, kind=new.kind, queue=new.queue, state=State.DELAYED if waits else State.QUEUED,
+        payload=None if new.payload is None else decode(new.payload), priority=new.priority,
+        max_attempts=new.max_attempts, group=new.group, scope=new.scope, trace_id=new.trace_id,
+        idempotency_key=new.idempotency_key, timeout=new.timeout, run_at=new.run_at,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""Long lists: the first tasks are sent while the next are made, and still all of them are enqueued or none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from redrive import App, Context, State
+from redrive.errors import InvalidInput, PayloadInvalid
+from redrive.stores.postgres.store import PART
+from tests.proxy import Proxy
+from tests.worker.conftest import drain
+
+pytestmark = pytest.mark.anyio
+COUNT = 4 * PART + 7
+
+
+async def waiting(app: App) -> int:
+    return sum(count.n for count in await (await app.store()).counts() if count.state is State.QUEUED)
+
+
+def declare(app: App) -> None:
+    @app.task("COUNTED")
+    async def counted(ctx: Context, n: int) -> None: ...
+
+
+async def test_a_long_list_is_enqueued_in_its_order(app: App) -> None:
+    ran: list[int] = []
+
+    @app.task("COUNTED")
+    async def counted(ctx: Context, n: int) -> None:
+        ran.append(n)
+
+    tasks = await app.enqueue_many([("COUNTED", {"n": n}) for n in range(COUNT)])
+    assert [task.payload for task in tasks] == [{"n": n} for n in range(COUNT)]
+    assert len({task.id for task in tasks}) == COUNT == await waiting(app)
+    await drain(app, concurrency=1)
+    assert ran == list(range(COUNT))
+
+
+@pytest.mark.parametrize("bad", [0, PART - 1, PART, COUNT - 1])
+async def test_one_bad_task_anywhere_in_a_long_list_refuses_all_of_it(app: App, bad: int) -> None:
+    declare(app)
+    given = [("COUNTED", {"n": "x" if n == bad else n}) for n in range(COUNT)]
+    with pytest.raises(PayloadInvalid, match=f"task {bad} of the list"):
+        await app.enqueue_many(given)
+    with pytest.raises(InvalidInput, match=f"task {bad} of the list"):
+        await app.enqueue_many([17 if n == bad else ("COUNTED", {"n": n}) for n in range(COUNT)])  # type: ignore[misc]
+    assert await waiting(app) == 0
+    await app.enqueue_many([("COUNTED", {"n": n}) for n in range(COUNT)])  # and nothing is left in a bad state
+    assert await waiting(app) == COUNT
+
+
+async def test_a_long_list_with_keys_is_enqueued_once(app: App) -> None:
+    declare(app)
+    given = [{"kind": "COUNTED", "payload": {"n": n}, "idempotency_key": f"k{n}"} for n in range(COUNT)]
+    first = await app.enqueue_many(given)
+    again = await app.enqueue_many(given)
+    assert [task.id for task in again] == [task.id for task in first]
+    assert await waiting(app) == COUNT
+
+
+async def test_a_caller_that_gives_up_on_a_long_list_leaves_all_or_nothing(app: App) -> None:
+    declare(app)
+    given = [("COUNTED", {"n": n}) for n in range(COUNT)]
+    await app.enqueue_many(given[:1])
+    for moment in range(8):
+        before = await waiting(app)
+        call = asyncio.create_task(app.enqueue_many(given))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await waiting(app) - before) in (0, COUNT)
+    await app.enqueue_many(given)
+
+
+@pytest.mark.parametrize("answer", [b"BEGIN", b"redrive.enqueue(", b"COMMIT"])
+async def test_a_long_list_whose_answer_is_lost_is_enqueued_once(proxied_url: str, proxy: Proxy, answer: bytes) -> None:
+    async with App(proxied_url) as app:
+        await app.enqueue_many([("COUNTED", {"n": n}) for n in range(COUNT)])
+        proxy.swallow_answers(answer)
+        call = asyncio.create_task(app.enqueue_many([("COUNTED", {"n": n}) for n in range(COUNT)]))
+        async with asyncio.timeout(20):
+            while not proxy.swallowing:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # what was sent arrives
+        proxy.restore()
+        proxy.cut()
+        assert len(await call) == COUNT
+        assert await waiting(app) == 2 * COUNT
