@@ -93,6 +93,7 @@ class App:
         self._shared: Store | None = None
         self._stores: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = weakref.WeakKeyDictionary()
         self._opened: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._recent: tuple[weakref.ref[asyncio.AbstractEventLoop], Store] | None = None
         make_store(self.url)  # a URL that cannot work is refused here, where it was written
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
@@ -279,10 +280,15 @@ class App:
 
     async def store(self) -> Store:
         """The store of the running event loop, opened. Network stores belong to a loop; SQLite serves them all."""
+        loop = asyncio.get_running_loop()
+        # Enqueueing comes by here for each task: nearly always it is the loop of last time.
+        if self._recent is not None and self._recent[0]() is loop:
+            return self._recent[1]
         store = self.bound_store()
         if store not in self._opened:
             await store.open()
             self._opened.add(store)
+        self._recent = (weakref.ref(loop), store)
         return store
 
     def bound_store(self) -> Store:
@@ -296,7 +302,7 @@ class App:
 
     async def close(self) -> None:
         """Close what this event loop (and, for SQLite, the application) has open."""
-        store = self._stores.pop(asyncio.get_running_loop(), None)
+        store, self._recent = self._stores.pop(asyncio.get_running_loop(), None), None
         for opened in (store, self._shared):
             if opened is not None:
                 await opened.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -22,6 +22,7 @@ COMMAND_TIMEOUT = 20.0
 LEND_TIMEOUT = 30.0
 RESET_TIMEOUT = 5.0
 Connection = Any  # asyncpg has no types
+T = TypeVar("T")
 
 
 class Pool:
@@ -70,15 +71,9 @@ class Pool:
             try:
                 yield connection
             except BaseException as error:
-                if _survives(error):
-                    if lent:
-                        await self._reset(connection)
-                    self._give(connection)
-                else:
-                    connection.terminate()
-                    # A handler's own trouble with files or other hosts says nothing about this wire.
-                    if isinstance(error, OSError | TimeoutError) and not lent:
-                        self._drop_idle()
+                if lent and _survives(error):
+                    await self._reset(connection)
+                self._judge(connection, error, lent=lent)
                 if isinstance(error, Exception):
                     raise translate(error, self.where) from error
                 raise
@@ -89,14 +84,27 @@ class Pool:
             finally:
                 self._busy.discard(connection)
 
-    async def run(self, work: Callable[[Connection], Awaitable[Any]], *, atomic: bool = False) -> Any:
+    async def run(self, work: Callable[[Connection], Awaitable[T]], *, atomic: bool = False) -> T:
         """Run statements on one connection. Behind a pooler everything is a transaction: between two messages
         outside of one, the server underneath may change."""
         if atomic or self.pooled:
             async with self.transaction() as connection:
                 return await work(connection)
-        async with self.connection() as connection:
-            return await work(connection)
+        # As ``connection`` does it, without the price of a context manager in the hot path.
+        async with self._slots:
+            connection = await self._take()
+            self._busy.add(connection)
+            try:
+                answer = await work(connection)
+            except BaseException as error:
+                self._judge(connection, error, lent=False)
+                if isinstance(error, Exception):
+                    raise translate(error, self.where) from error
+                raise
+            finally:
+                self._busy.discard(connection)
+            self._give(connection)
+            return answer
 
     @asynccontextmanager
     async def _slot_to_lend(self) -> AsyncIterator[None]:
@@ -155,6 +163,16 @@ class Pool:
                 await connection.reset()
         except Exception:
             connection.terminate()
+
+    def _judge(self, connection: Connection, error: BaseException, *, lent: bool) -> None:
+        """Keep a connection on which something failed, or drop it."""
+        if _survives(error):
+            self._give(connection)
+            return
+        connection.terminate()
+        # A handler's own trouble with files or other hosts says nothing about this wire.
+        if isinstance(error, OSError | TimeoutError) and not lent:
+            self._drop_idle()
 
     def _drop_idle(self) -> None:
         """The wire broke or does not answer. Connections that lay idle may be dead as well, each of which would be

@@ -1,4 +1,6 @@
 drop function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, interval, text, text, text, text, uuid);
+drop function redrive.enqueue_with_options(text, jsonb, text, integer, integer, interval, timestamptz, interval, text, text, text,
+  text, uuid);
 drop function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
   integer[], text[], text[], text[], text[], boolean);
 drop function redrive.add(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
