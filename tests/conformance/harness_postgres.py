@@ -117,10 +117,14 @@ class PostgresHarness(Harness):
                 async with turn:
                     yield connection
 
+            async def run(work: Any, *, atomic: bool = False) -> Any:
+                async with lend() if not atomic else store.pool.transaction() as lent:
+                    return await work(lent)
+
             connection.add_query_logger(note)
             transaction = connection.transaction()
-            borrowed = store.pool.connection
-            store.pool.connection = lend  # type: ignore[method-assign]
+            borrowed = store.pool.connection, store.pool.run
+            store.pool.connection, store.pool.run = lend, run  # type: ignore[method-assign]
             await transaction.start()
             before = await connection.fetchrow(WORK)
             await asyncio.sleep(0)  # loggers are called on the loop's next turn
@@ -130,7 +134,7 @@ class PostgresHarness(Harness):
             finally:
                 await asyncio.sleep(0)
                 connection.remove_query_logger(note)
-                store.pool.connection = borrowed  # type: ignore[method-assign]
+                store.pool.connection, store.pool.run = borrowed  # type: ignore[method-assign]
                 after = await connection.fetchrow(WORK)
                 cost.rows = after["visited"] - before["visited"]
                 earlier = json.loads(before["scans"])
