@@ -13,6 +13,7 @@ from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.store import Beat, Tick
 from redrive.version import __version__
 from redrive.worker.maintenance import DUTIES, perform
+from redrive.worker.memory import Memory
 
 if TYPE_CHECKING:
     from redrive.worker.worker import Worker
@@ -30,6 +31,7 @@ class Beater:
         self._expected = float("inf")
         self._earlier = asyncio.Event()
         self._duties: dict[str, asyncio.Task[None]] = {}
+        self._memory = Memory()
 
     def due_in(self, seconds: float) -> None:
         """Something will be due: tick then, if no tick is planned before."""
@@ -42,6 +44,7 @@ class Beater:
     async def run(self) -> None:
         while True:
             await self._beat()
+            self._memory.tidy()
             await self._rest()
 
     async def beat_now(self) -> bool:

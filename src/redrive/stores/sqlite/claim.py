@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import itemgetter
@@ -20,6 +20,7 @@ from redrive.stores.sqlite.clock import micros, to_datetime
 from redrive.stores.sqlite.session import Row, Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "claim.sql")
+OPEN, PICKED = (SQL["rows"].replace(":rows", SQL[which]) for which in ("open", "picked"))
 ROUNDS = 5
 # At most this many rows are looked at in one round: a large backlog is set aside over several claims.
 SCAN = 2000
@@ -47,21 +48,28 @@ class Found:
 
 
 def claim(session: Session, want: Want) -> list[Claimed]:
-    holds = session.rows(SQL["holds"])
-    kinds = session.rows(SQL["kinds"])
+    holds, kinds = _held_and_limited(session)
     lease = _Lease(session, want)
     if not kinds and want.handles is None and want.only is None and not any(h[0] == "group" for h in holds):
         closed = {name for target, name in holds if target == "queue"}
         lease.claim_open([queue for queue in want.queues if queue not in closed])
     else:
-        _claim_by_lanes(session, want, holds, lease)
+        _claim_by_lanes(session, want, lease)
     return lease.claimed()
 
 
-def _claim_by_lanes(session: Session, want: Want, holds: list[Row], lease: _Lease) -> None:
-    for _ in range(ROUNDS):
-        rules = _rules(session, want, holds)
-        found = _look(session, want, rules, want.count - lease.count)
+def _held_and_limited(session: Session) -> tuple[list[Row], list[Row]]:
+    row = session.row(SQL["rules"])
+    assert row is not None
+    return json.loads(row[0]), json.loads(row[1])
+
+
+def _claim_by_lanes(session: Session, want: Want, lease: _Lease) -> None:
+    for turn in range(ROUNDS):
+        rules = _rules(session, want)
+        left = want.count - lease.count
+        # Usually the next ones may run. Only if some had to be set aside is it worth looking further.
+        found = _look(session, rules, left, left if turn == 0 else max(left, SCAN))
         if found.run:
             lease.claim_rows(found.run)
         if found.away:
@@ -96,47 +104,77 @@ class _Lease:
             left = self._want.count - self.count
             if left <= 0:
                 return
-            self._take(SQL["open"], queue, left)
+            self._take(OPEN, queue, left)
 
     def claim_rows(self, rowids: list[int]) -> None:
-        rows = self._take(SQL["picked"], dumps(rowids))
-        counts = dumps(list(Counter(row[1] for row in rows).items()))
+        rows = self._take(PICKED, dumps(rowids))
+        counts = dumps(list(Counter(row[2] for row in rows).items()))
         self._session.run(SQL["take_places"], self._session.now, counts)
 
     def _take(self, sql: str, *args: Any) -> list[Row]:
+        rows = self._session.gathered(sql, *args)
+        if not rows:
+            return rows
         now = self._session.now
         expires = now + micros(self._want.lease)
-        rows = self._session.rows(sql, str(self._token), expires, now, self._want.worker_id, *args)
-        for (queue, kind), n in Counter((row[2], row[1]) for row in rows).items():
+        rowids = dumps([row[0] for row in rows])
+        self._session.run(SQL["take"], str(self._token), expires, now, self._want.worker_id, rowids)
+        for (queue, kind), n in Counter((row[3], row[2]) for row in rows).items():
             self._session.tally.move(queue, kind, "queued", "running", n)
         self._rows += rows
         return rows
 
     def claimed(self) -> list[Claimed]:
-        # RETURNING promises no order. The sort is stable: first within queues, then the queues.
-        self._rows.sort(key=itemgetter(3, 4))
+        # An aggregate promises no order. The sort is stable: first within queues, then the queues.
+        self._rows.sort(key=itemgetter(4, 5))
         if len(self._want.queues) > 1:
             order = {queue: index for index, queue in enumerate(self._want.queues)}
-            self._rows.sort(key=lambda row: order[row[2]])
+            self._rows.sort(key=lambda row: order[row[3]])
         # Tasks enqueued together share their time.
-        times = {at: to_datetime(at) for at in {row[8] for row in self._rows}}
-        return [_claimed(row, self._token, times[row[8]]) for row in self._rows]
+        times = {at: to_datetime(at) for at in {row[9] for row in self._rows}}
+        return [_claimed(self._whole(row), self._token, times[row[9]]) for row in self._rows]
+
+    def _whole(self, row: Row) -> Row:
+        """Large payloads are fetched one by one: a thousand of them as one text might be more than SQLite can make."""
+        large = row[17]
+        if large:
+            row[6], row[15] = self._session.row(SQL["large"], row[0]) or (None, None)
+        return row
 
 
 def _claimed(row: Row, token: UUID, created_at: datetime) -> Claimed:
     """By position: this runs once per task in the hot loop."""
-    id_, kind, queue, priority, _, payload, attempt, most, _, group, scope, trace, key, timeout_ms, memo, replays = row
+    (
+        _,
+        id_,
+        kind,
+        queue,
+        priority,
+        _,
+        payload,
+        attempts,
+        most,
+        _,
+        group,
+        scope,
+        trace,
+        key,
+        timeout_ms,
+        memo,
+        replays,
+        _,
+    ) = row
     return Claimed(
-        from_text(id_), token, kind, queue, payload, attempt, most, priority, created_at, group, scope, trace, key,
+        from_text(id_), token, kind, queue, payload, attempts + 1, most, priority, created_at, group, scope, trace, key,
         None if timeout_ms is None else timeout_ms / 1000, memo, replays,
     )  # fmt: skip
 
 
-def _rules(session: Session, want: Want, holds: list[Row]) -> Rules:
+def _rules(session: Session, want: Want) -> Rules:
+    holds, kinds = _held_and_limited(session)
     held = {target: frozenset(name for t, name in holds if t == target) for target in ("queue", "kind", "group")}
     handles = None if want.handles is None else frozenset(want.handles)
     room: dict[str, int] = {} if want.only is not None else {"": want.count + SCAN}
-    kinds = session.rows(SQL["kinds"])
     for kind, concurrency, rate_ms, running, next_at in kinds:
         if kind in held["kind"] or kind != (want.only or kind) or (handles is not None and kind not in handles):
             continue
@@ -149,14 +187,13 @@ def _rules(session: Session, want: Want, holds: list[Row]) -> Rules:
     return Rules(queues, handles, held["group"], frozenset(row[0] for row in kinds), room)
 
 
-def _look(session: Session, want: Want, rules: Rules, left: int) -> Found:
+def _look(session: Session, rules: Rules, left: int, reach: int) -> Found:
     found = Found()
     for queue in rules.queues:
-        with _ready(session, queue, rules.room) as rows:
-            for row in rows:
-                if len(found.run) >= left or len(found.away) + len(found.held) >= SCAN:
-                    return found
-                _judge(row, rules, found)
+        for row in _ready(session, queue, rules.room, reach):
+            if len(found.run) >= left or len(found.away) + len(found.held) >= SCAN:
+                return found
+            _judge(row, rules, found)
     return found
 
 
@@ -172,25 +209,15 @@ def _judge(row: Row, rules: Rules, found: Found) -> None:
         found.run.append(rowid)
 
 
-@contextmanager
-def _ready(session: Session, queue: str, room: dict[str, int]) -> Iterator[Iterator[Row]]:
-    """Ready rows of a queue's open lanes, merged in order. Each lane is read no further than the merge needs."""
+def _ready(session: Session, queue: str, room: dict[str, int], reach: int) -> Iterator[Row]:
+    """Ready rows of a queue's open lanes, merged in order, at most ``reach`` of each."""
     names = dumps([lane for lane, free in room.items() if free > 0])
-    lanes = [row[0] for row in session.rows(SQL["waiting"], names, queue)]
-    cursors = [session.connection.cursor() for _ in lanes]
-    try:
-        for cursor, lane in zip(cursors, lanes, strict=True):
-            cursor.execute(SQL["ready"], (queue, lane, room[lane]))
-        yield heapq.merge(*cursors)
-    finally:
-        # Before anything is changed: a cursor over rows that move is not worth reasoning about.
-        for cursor in cursors:
-            cursor.close()
+    lanes = session.gathered(SQL["waiting"], names, queue)
+    return heapq.merge(*(session.gathered(SQL["ready"], queue, lane, min(room[lane], reach)) for lane in lanes))
 
 
-def free_places(session: Session, kinds: Iterable[str]) -> None:
+def free_places(session: Session, counts: Counter[str]) -> None:
     """Give back places of limited kinds, and wake the fleet where a kind had been full."""
-    counts = Counter(kinds)
     if not counts:
         return
     for kind, running, concurrency in session.rows(SQL["free_places"], dumps(list(counts.items()))):

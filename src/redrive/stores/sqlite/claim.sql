@@ -1,32 +1,39 @@
--- holds: what is paused
-select target, name from redrive_hold
+-- rules: what is paused, and kinds with a lane of their own
+select (select json_group_array(json_array(target, name)) from redrive_hold),
+  (select json_group_array(json_array(kind, concurrency, rate_ms, running, next_at)) from redrive_kind)
 
--- kinds: kinds with a lane of their own
-select kind, concurrency, rate_ms, running, next_at from redrive_kind
+-- rows: what running a task needs, of the rows that are looked for
+select json_group_array(json_array(c.rowid, c.id, c.kind, c.queue, c.priority, c.position,
+    case when not c.large then c.payload end, c.attempt_count, c.max_attempts, c.created_at, c.task_group, c.scope, c.trace_id,
+    c.idempotency_key, c.timeout_ms, case when not c.large then c.memo end, c.replay_count, c.large))
+from (
+  select t.rowid, t.id, t.kind, t.queue, t.priority, t.position, t.payload, t.attempt_count, t.max_attempts, t.created_at,
+    t.task_group, t.scope, t.trace_id, t.idempotency_key, t.timeout_ms, t.memo, t.replay_count,
+    coalesce(length(t.payload), 0) + coalesce(length(t.memo), 0) > 4000 as large
+  from redrive_task t where :rows) c
 
--- open: claim from one queue where nothing is limited, held or set aside
-update redrive_task set state = 'running', attempt_count = attempt_count + 1, lease_token = ?, lease_expires_at = ?,
-  last_attempt_at = ?, worker_id = ?
-where rowid in (
-  select c.rowid from redrive_task c where c.state = 'queued' and c.queue = ? and c.lane = ''
-  order by c.priority, c.position limit ?)
-returning id, kind, queue, priority, position, payload, attempt_count, max_attempts, created_at, task_group, scope,
-  trace_id, idempotency_key, timeout_ms, memo, replay_count
+-- open: the next of one queue where nothing is limited, held or set aside
+t.state = 'queued' and t.queue = ? and t.lane = '' order by t.priority, t.position limit ?
 
--- picked: claim these rows
+-- picked: these rows
+t.rowid in (select value from json_each(?))
+
+-- large: what does not travel with the others
+select payload, memo from redrive_task where rowid = ?
+
+-- take: they are this worker's now
 update redrive_task set state = 'running', attempt_count = attempt_count + 1, lease_token = ?, lease_expires_at = ?,
   last_attempt_at = ?, worker_id = ?
 where rowid in (select value from json_each(?))
-returning id, kind, queue, priority, position, payload, attempt_count, max_attempts, created_at, task_group, scope,
-  trace_id, idempotency_key, timeout_ms, memo, replay_count
 
 -- waiting: lanes of a queue with something ready
-select v.value from json_each(?) v
+select json_group_array(v.value) from json_each(?) v
 where exists (select 1 from redrive_task c where c.state = 'queued' and c.queue = ? and c.lane = v.value)
 
--- ready: one lane of a queue, in order; read only as far as needed
-select c.priority, c.position, c.rowid, c.kind, c.task_group, c.lane from redrive_task c
-where c.state = 'queued' and c.queue = ? and c.lane = ? order by c.priority, c.position limit ?
+-- ready: one lane of a queue, in order
+select json_group_array(json_array(c.priority, c.position, c.rowid, c.kind, c.task_group, c.lane)) from (
+  select t.priority, t.position, t.rowid, t.kind, t.task_group, t.lane from redrive_task t
+  where t.state = 'queued' and t.queue = ? and t.lane = ? order by t.priority, t.position limit ?) c
 
 -- add_lanes: kinds met for the first time that are not everybody's
 insert into redrive_kind (kind) select value from json_each(?) where true on conflict (kind) do nothing

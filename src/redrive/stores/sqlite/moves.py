@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ class Move:
 def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
     """Apply each transition whose row is in a source state and whose fence holds; answers the ids moved."""
     wanted = dumps([str(t.task_id) for t in transitions])
-    live = {row[0]: Live(*row) for row in session.rows(SQL["look"], wanted)}
+    live = {row[0]: Live(*row) for row in session.gathered(SQL["look"], wanted)}
     moves: list[Move] = []
     for t in transitions:
         row = live.get(str(t.task_id))
@@ -96,7 +97,7 @@ def _apply(session: Session, moves: Sequence[Move]) -> None:
     add_audits(session, [_audit(m) for m in moves if m.t.actor is not None])
     for m in moves:
         session.tally.move(m.row.queue, m.row.kind, m.row.state, m.final)
-    free_places(session, (m.row.kind for m in moves if m.row.state == State.RUNNING))
+    free_places(session, Counter(m.row.kind for m in moves if m.row.state == State.RUNNING))
 
 
 def _keep(session: Session, kept: Sequence[Move]) -> None:
@@ -175,7 +176,7 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
     asked = {str(t.task_id): t for t in transitions}
     if not asked:
         return set()
-    rows: list[Row] = session.rows(SQL["cancelled"], dumps(list(asked)))
+    rows: list[Row] = session.gathered(SQL["cancelled"], dumps(list(asked)))
     if not rows:
         return set()
     position = session.positions(len(rows))

@@ -40,22 +40,28 @@ def settle(session: Session, transitions: Sequence[Transition], *, again: bool =
 
 def _complete(session: Session, done: Sequence[Transition]) -> set[str]:
     tokens = {t.token: str(t.token) for t in done}
-    values = [[str(t.task_id), tokens[t.token], t.execution_ms, t.result] for t in done]
-    rows = session.rows(SQL["complete"], session.now, dumps(values))
-    if not rows:
+    ids = [str(t.task_id) for t in done]
+    values = [[id_, tokens[t.token], t.execution_ms, t.result] for id_, t in zip(ids, done, strict=True)]
+    ((end,),) = session.rows(SQL["history_end"])
+    count = session.run(SQL["complete"], session.now, dumps(values))
+    if not count:
         return set()
-    moved = [row[0] for row in rows]
-    session.run(SQL["delete"], dumps(moved))
-    ended = Counter((queue, kind) for _, queue, kind in rows)
-    for (queue, kind), n in ended.items():
+    session.run(SQL["leave"], end)
+    ended = session.gathered(SQL["ended"], end)
+    for queue, kind, n in ended:
         session.tally.move(queue, kind, "running", "completed", n)
-    free_places(session, [row[2] for row in rows])
-    return set(moved)
+    places: Counter[str] = Counter()
+    for _, kind, n in ended:
+        places[kind] += n
+    free_places(session, places)
+    if count == len(done):
+        return set(ids)
+    return set(session.gathered(SQL["ended_ids"], end))
 
 
 def _landed(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
     pairs = dumps([[str(t.task_id), str(t.token)] for t in transitions])
-    return {UUID(row[0]) for row in session.rows(SQL["landed"], pairs)}
+    return {UUID(task_id) for task_id in session.gathered(SQL["landed"], pairs)}
 
 
 def renew(
@@ -63,8 +69,9 @@ def renew(
 ) -> set[UUID]:
     """Extend leases and keep progress, fenced by token; answers the ids no longer held."""
     pairs = dumps([[str(task_id), str(token)] for task_id, token in leases])
-    rows = session.rows(SQL["renew"], session.now + micros(lease), pairs)
-    held = {UUID(row[0]) for row in rows}
+    ids = session.gathered(SQL["holding"], pairs)
+    session.run(SQL["renew"], session.now + micros(lease), dumps(ids))
+    held = {UUID(task_id) for task_id in ids}
     noted: list[Any] = [[str(task_id), text] for task_id, text in progress.items() if task_id in held]
     if noted:
         session.run(SQL["progress"], dumps(noted))

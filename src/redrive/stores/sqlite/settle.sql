@@ -7,14 +7,26 @@ select t.id, ?, t.created_at, t.last_attempt_at, t.lease_token, json_extract(v.v
   t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]')
 from json_each(?) v cross join redrive_task t
   on t.id = json_extract(v.value, '$[0]') and t.lease_token = json_extract(v.value, '$[1]')
-returning id, queue, kind
+
+-- history_end: where the next row of history goes
+select coalesce(max(rowid), 0) from redrive_history
+
+-- ended: what was added to history since, by queue and kind
+select json_group_array(json_array(x.queue, x.kind, x.n)) from (
+  select queue, kind, count(*) as n from redrive_history where rowid > ? group by queue, kind) x
+
+-- ended_ids: the tasks themselves
+select json_group_array(id) from redrive_history where rowid > ?
+
+-- leave: they are no longer live
+delete from redrive_task where id in (select id from redrive_history where rowid > ?)
 
 -- delete: rows that left for history
 delete from redrive_task where id in (select value from json_each(?))
 
 -- look: what transitions depend on
-select t.id, t.state, t.lease_token, t.lease_expires_at, t.cancel_requested_at, t.next_attempt_at, t.queue, t.kind,
-  t.attempt_count, t.replay_count, t.worker_id
+select json_group_array(json_array(t.id, t.state, t.lease_token, t.lease_expires_at, t.cancel_requested_at,
+  t.next_attempt_at, t.queue, t.kind, t.attempt_count, t.replay_count, t.worker_id))
 from redrive_task t where t.id in (select value from json_each(?))
 
 -- retire: rows on their way to history, with their payload when they can be retried from there
@@ -89,7 +101,7 @@ on conflict (fingerprint) do update set n = n + excluded.n, message = excluded.m
   sample_task = excluded.sample_task, last_seen = max(last_seen, excluded.last_seen)
 
 -- cancelled: finished rows that an operator may bring back
-select h.id, h.queue, h.kind from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
+select json_group_array(json_array(h.id, h.queue, h.kind)) from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
 
 -- revive: back from history into the live table
 insert into redrive_task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
@@ -103,7 +115,7 @@ from json_each(?) v cross join redrive_history h on h.id = json_extract(v.value,
 delete from redrive_history where id in (select value from json_each(?)) and state = 'cancelled'
 
 -- landed: pairs of id and token whose holder committed something already; only asked after a lost answer
-select json_extract(v.value, '$[0]') from json_each(?) v
+select json_group_array(json_extract(v.value, '$[0]')) from json_each(?) v
 where exists (select 1 from redrive_history h where h.id = json_extract(v.value, '$[0]')
     and h.lease_token = json_extract(v.value, '$[1]'))
   or exists (select 1 from redrive_attempt a where a.task_id = json_extract(v.value, '$[0]')
@@ -118,11 +130,12 @@ select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_ext
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]')
 from json_each(?) v
 
+-- holding: which of these leases are still held
+select json_group_array(t.id) from json_each(?) v cross join redrive_task t
+  on t.id = json_extract(v.value, '$[0]') and t.lease_token = json_extract(v.value, '$[1]')
+
 -- renew: heartbeat
-update redrive_task set lease_expires_at = ?
-from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as token from json_each(?) j) v
-where redrive_task.id = v.id and redrive_task.lease_token = v.token
-returning id
+update redrive_task set lease_expires_at = ? where id in (select value from json_each(?))
 
 -- progress: what handlers report
 update redrive_task set progress = v.progress
