@@ -41,7 +41,7 @@ R = TypeVar("R")
 MISSED = ("coalesce", "all", "skip")
 DEFAULT_NAME = "default"
 # From here on the first tasks of a list are sent while the next are made.
-MANY = 400
+MANY = 600
 
 
 class TaskHandler(Generic[P]):

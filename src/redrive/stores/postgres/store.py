@@ -37,7 +37,7 @@ ENQUEUE_PATIENCE = 10.0
 # Larger calls gain nothing from sharing a statement, and would make small ones wait.
 SHARE_UP_TO = 100
 LARGE_AT_ONCE = 2
-PART = 250
+PART = 500
 T = TypeVar("T")
 FULL_CHECK_EVERY = 60.0
 UNANSWERED_FOR = 60.0
