@@ -196,7 +196,7 @@ class App:
         With ``connection``, a conflicting key raises and leaves the decision to the caller's transaction.
         """
         new = NewTasks(self.registry, tasks)
-        in_parts = len(new) > MANY and connection is None and not new.have_keys
+        in_parts = len(new) > MANY and connection is None and new.may_be_parted
         if not in_parts:
             new.make(len(new))
         if not new:
@@ -281,14 +281,17 @@ class App:
     async def store(self) -> Store:
         """The store of the running event loop, opened. Network stores belong to a loop; SQLite serves them all."""
         loop = asyncio.get_running_loop()
-        # Enqueueing comes by here for each task: nearly always it is the loop of last time.
-        if self._recent is not None and self._recent[0]() is loop:
-            return self._recent[1]
+        # Enqueueing comes by here for each task: nearly always it is the loop of last time. Read once: another loop's
+        # thread may change it at any moment.
+        recent = self._recent
+        if recent is not None and recent[0]() is loop:
+            return recent[1]
         store = self.bound_store()
         if store not in self._opened:
             await store.open()
             self._opened.add(store)
-        self._recent = (weakref.ref(loop), store)
+        if self.bound_store() is store:  # else it was closed meanwhile
+            self._recent = (weakref.ref(loop), store)
         return store
 
     def bound_store(self) -> Store:
@@ -307,7 +310,7 @@ class App:
             if opened is not None:
                 await opened.close()
                 self._opened.discard(opened)
-        self._shared = None
+        self._shared = self._recent = None
         self.sync.close()
 
     async def __aenter__(self) -> App:

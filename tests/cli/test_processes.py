@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -131,7 +132,8 @@ def test_log_lines_have_one_style(start, redrive, crash_app: str) -> None:
     lines = err.splitlines()
     events = [json.loads(line)["event"] for line in lines]
     assert events == ["worker.started", "task.claimed", "task.completed", "worker.stopped"]
-    for line in lines:
+    for written in lines:
+        line = re.sub(r'"execution_ms":[\d.]+', '"execution_ms":1', written)  # always three decimals: 0.160
         assert line == json.dumps(json.loads(line), separators=(",", ":"))
         assert list(json.loads(line))[:3] == ["at", "level", "event"]
 

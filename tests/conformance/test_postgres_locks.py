@@ -59,6 +59,27 @@ async def test_rows_that_belong_into_a_lane_by_now_do_not_stop_the_open_lane(har
     await harness.check_totals()
 
 
+async def test_rows_that_others_hold_do_not_hide_what_is_behind_those_that_belong_into_a_lane(
+    harness: PostgresHarness,
+) -> None:
+    await harness.enqueue("OPEN")
+    await harness.enqueue("LATE")
+    last = await harness.enqueue("OPEN")
+    await harness.limit("LATE", concurrency=1)
+    late = await harness.claim(2)
+    assert [task.kind for task in late] == ["OPEN", "LATE"]
+    await harness.settle_many([(task, Released()) for task in late])
+    await harness.sql("update redrive.task set lane = '' where kind = 'LATE'")  # as it came, before its lane was there
+    await harness.sql("update redrive.kind set running = 1 where kind = 'LATE'")  # and its lane is full
+    async with session(harness) as other:
+        await other.execute("select 1 from redrive.task where kind = 'OPEN' order by position limit 1 for update")
+        held = (await other.fetchrow("select id from redrive.task where kind = 'OPEN' order by position limit 1"))["id"]
+        harness.store._remembered._next_sweep = 0.0
+        cycle = await harness.store.cycle([], harness.want(1))
+        assert [task.kind for task in cycle.claimed] == ["OPEN"] and cycle.claimed[0].id != held
+    assert last is not None
+
+
 async def test_a_full_lane_leaves_the_open_one_alone(harness: PostgresHarness) -> None:
     """Its waiting tasks stay where they are, and what the others get comes in order."""
     await harness.limit("FULL", concurrency=1)

@@ -278,6 +278,25 @@ class TestRoles:
                 "SEND_EMAIL", "mail", 3, 5.0, State.DELAYED)  # fmt: skip
             assert len(await owner.find(Query(kind="A"))) == 3
 
+    @pytest.mark.parametrize("named", ["uuid", "text", "int8", "timestamptz", "regclass"])
+    async def test_a_producers_own_types_are_not_run_with_the_owners_rights(self, producer: str, named: str) -> None:
+        """The functions have the rights of their owner: whatever they resolve by name must not be the caller's."""
+        with psycopg.connect(producer, autocommit=True) as connection:
+            connection.execute(
+                f"create function pg_temp.caught(pg_catalog.{named}) returns boolean language plpgsql as"
+                " $$ begin raise exception 'run as %', current_user; end $$"
+            )
+            connection.execute(f"create domain pg_temp.{named} as pg_catalog.{named} check (pg_temp.caught(value))")
+            for path in ("public", "pg_temp, public", "pg_temp, pg_catalog"):
+                connection.execute(f"set search_path = {path}")
+                for call in (
+                    "redrive.enqueue('A', '{}')",
+                    "redrive.enqueue('A', '{}', idempotency_key => 'k', delay => '1 s', timeout => '1 s')",
+                    "count(*) from redrive.enqueue(array[gen_random_uuid()], array['A'], array['q'], null, null, null,"
+                    " null, null, null, null, null, null, null)",
+                ):
+                    assert connection.execute(f"select {call}").fetchone() is not None
+
     @pytest.mark.parametrize(
         "statement",
         [

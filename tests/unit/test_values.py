@@ -53,8 +53,11 @@ class TestPayload:
     def test_endless_nesting(self) -> None:
         loop: list[Any] = []
         loop.append(loop)
-        with pytest.raises(PayloadInvalid):
+        with pytest.raises(PayloadInvalid, match="Circular"):  # at its first turn, not when memory is full
             encode(loop)
+        assert encode([[1], [1]]) == "[[1],[1]]"
+        shared = {"a": 1}
+        assert encode([shared, shared]) == '[{"a":1},{"a":1}]'
         deep: list[Any] = []
         for _ in range(100_000):
             deep = [deep]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from redrive import App, Context, State
-from redrive.errors import InvalidInput, PayloadInvalid
+from redrive.errors import IdempotencyConflict, InvalidInput, PayloadInvalid
 from redrive.stores.postgres.store import PART
 from tests.proxy import Proxy
 from tests.worker.conftest import drain
@@ -59,6 +62,53 @@ async def test_a_long_list_with_keys_is_enqueued_once(app: App) -> None:
     again = await app.enqueue_many(given)
     assert [task.id for task in again] == [task.id for task in first]
     assert await waiting(app) == COUNT
+
+
+class Record:
+    """What drivers answer: like a mapping, and none."""
+
+    def __init__(self, **values: Any) -> None:
+        self._values = values
+
+    def keys(self) -> Iterable[str]:
+        return self._values.keys()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+
+async def test_keys_count_in_whatever_a_driver_answers(app: App) -> None:
+    declare(app)
+    given: Any = [Record(kind="COUNTED", payload={"n": n}, idempotency_key=f"k{n}") for n in range(COUNT)]
+    first = await app.enqueue_many(given)
+    assert [task.id for task in await app.enqueue_many(given)] == [task.id for task in first]
+    assert await waiting(app) == COUNT
+    given[-1] = Record(kind="COUNTED", payload={"n": -1}, idempotency_key="k0")
+    given[0] = Record(kind="COUNTED", payload={"n": 0})
+    with pytest.raises(IdempotencyConflict):
+        await app.enqueue_many(given)
+    assert await waiting(app) == COUNT
+
+
+async def test_an_error_of_the_producers_own_is_the_producers_own(app: App) -> None:
+    """A validator may raise anything; it says nothing about the database."""
+
+    class Moody(BaseModel):
+        n: int
+
+        @field_validator("n")
+        @classmethod
+        def look_elsewhere(cls, n: int) -> int:
+            if n == COUNT - 1:
+                raise TimeoutError("the directory of customers does not answer")
+            return n
+
+    @app.task("MOODY")
+    async def moody(ctx: Context, payload: Moody) -> None: ...
+
+    with pytest.raises(TimeoutError, match="customers"):
+        await app.enqueue_many([("MOODY", {"n": n}) for n in range(COUNT)])
+    assert await waiting(app) == 0
 
 
 async def test_a_caller_that_gives_up_on_a_long_list_leaves_all_or_nothing(app: App) -> None:

@@ -75,8 +75,12 @@ class NewTasks(Sequence[NewTask]):
         self._made: list[NewTask] = []
 
     @property
-    def have_keys(self) -> bool:
-        return any(isinstance(given, Mapping) and given.get("idempotency_key") is not None for given in self._given)
+    def may_be_parted(self) -> bool:
+        """Whether it is certain, without making them, that none has a key: keys are taken all at once."""
+        return all(
+            isinstance(given, tuple) or (isinstance(given, Mapping) and given.get("idempotency_key") is None)
+            for given in self._given
+        )
 
     def make(self, count: int) -> None:
         """Make at least the first so many."""

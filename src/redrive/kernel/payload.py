@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable
 from json import encoder as standard
 from typing import Any
@@ -15,25 +16,37 @@ from redrive.kernel.task import MAX_PAYLOAD_BYTES
 
 # An escaped NUL; an escaped backslash before "u0000" is just text.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, check_circular=False, separators=(",", ":"))
+_encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
-def _make_chunks() -> Callable[[Any, int], Iterable[str]]:
-    """The standard library's encoder, made once: ``JSONEncoder.encode`` makes one for each call, at twice the price of
-    encoding. Circles end in a RecursionError."""
-    make: Callable[..., Callable[[Any, int], Iterable[str]]] | None = getattr(standard, "c_make_encoder", None)
-    if make is None:  # not CPython
-        return lambda value, _level: _encoder.iterencode(value)
-    return make(None, _encoder.default, standard.encode_basestring, None, ":", ",", False, False, False)
+class _Encoder(threading.local):
+    """The standard library's encoder, made once for each thread: ``JSONEncoder.encode`` makes one for each call, at
+    twice the price of encoding. ``open`` is what it is inside of, to notice circles."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, Any] = {}
+        make: Callable[..., Callable[[Any, int], Iterable[str]]] | None = getattr(standard, "c_make_encoder", None)
+        if make is None:  # not CPython
+            self.chunks: Callable[[Any, int], Iterable[str]] = lambda value, _level: _encoder.iterencode(value)
+        else:
+            quote = standard.encode_basestring
+            self.chunks = make(self.open, _encoder.default, quote, None, ":", ",", False, False, False)
+
+    def encode(self, value: Any) -> str:
+        try:
+            return "".join(self.chunks(value, 0))
+        except BaseException:
+            self.open.clear()
+            raise
 
 
-_chunks = _make_chunks()
+_own = _Encoder()
 
 
 def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> str:
     """JSON text that every store keeps unchanged, or a clear refusal."""
     try:
-        text = "".join(_chunks(value, 0))
+        text = _own.encode(value)
         size = len(text) if text.isascii() else len(text.encode())
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
         raise PayloadInvalid(f"{what} cannot be stored as JSON: {_said(error)}", hint=_hint(error)) from None
@@ -54,7 +67,7 @@ def decode(text: str | bytes | None) -> Any:
 
 
 def _said(error: Exception) -> str:
-    return "it is too deeply nested, or contains itself" if isinstance(error, RecursionError) else str(error)
+    return "it is too deeply nested" if isinstance(error, RecursionError) else str(error)
 
 
 def _hint(error: Exception) -> str:

@@ -189,14 +189,15 @@ def using_sync(app: App | None = None) -> Iterator[TestKit]:
 
 @contextmanager
 def _rebound(app: App) -> Iterator[None]:
-    kept = app.url, app.settings, app._shared, app._recent
+    kept = app.url, app.settings, app._shared
     # A kind that is declared for another application to handle stays queued, to be asserted on.
     settings = app.settings.model_copy(update={"url": MEMORY, "unknown_kind": "leave", "worker_id": "test"})
     app.url, app.settings, app._shared, app._recent = MEMORY, settings, None, None
     try:
         yield
     finally:
-        app.url, app.settings, app._shared, app._recent = kept
+        app.url, app.settings, app._shared = kept
+        app._recent = None
 
 
 async def _open(app: App) -> TestKit:

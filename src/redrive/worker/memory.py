@@ -20,10 +20,12 @@ class Memory:
         self._next = time.monotonic() + EVERY
 
     def tidy(self) -> None:
-        """Called with each beat."""
-        if self._trim is not None and time.monotonic() >= self._next:
-            self._next = time.monotonic() + EVERY
+        """Called with each beat. A large heap takes longer, and is tidied less often for it."""
+        began = time.monotonic()
+        if self._trim is not None and began >= self._next:
             self._trim(0)
+            now = time.monotonic()
+            self._next = now + max(EVERY, 1000 * (now - began))
 
 
 def _find_trim() -> Callable[[int], int] | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from redrive.errors import LeaseLost, StoreUnavailable
+from redrive.errors import LeaseLost, RedriveError, StoreUnavailable
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.machine import Event, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Released
@@ -119,7 +119,10 @@ class PostgresStore(Reads):
         return answers
 
     async def _enqueue_in_parts(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
-        await self.pool.run(lambda connection: _send_in_parts(connection, tasks, again), atomic=True)
+        try:
+            await self.pool.run(lambda connection: _send_in_parts(connection, tasks, again), atomic=True)
+        except _NotMade as error:
+            raise error.cause from None
         return [Enqueued(task.id) for task in tasks]
 
     async def _patiently(self, attempt: Callable[[bool], Awaitable[T]], again: bool) -> T:
@@ -323,12 +326,29 @@ async def _enqueue(
     ]
 
 
+class _NotMade(RedriveError):
+    """A task could not be made. Its producer's own error passes by the pool, which would take it for the database's."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _make(tasks: Sequence[NewTask], start: int) -> list[Any]:
+    try:
+        return arguments.columns(tasks[start : start + PART])
+    except Exception as error:
+        raise _NotMade(error) from error
+
+
 async def _send_in_parts(connection: Connection, tasks: Sequence[NewTask], again: bool) -> None:
     """The next part is made while the server is at the last one."""
+    # If the wire falls silent now, whoever tries again with the same ids waits for this transaction no longer.
+    await connection.execute(SQL["be_brief"])
     sent: asyncio.Future[Any] | None = None
     try:
         for start in range(0, len(tasks), PART):
-            values = arguments.columns(tasks[start : start + PART])
+            values = _make(tasks, start)
             if sent is not None:
                 await sent
             sent = asyncio.ensure_future(connection.fetch(SQL["enqueue"], *values, again))

@@ -65,12 +65,14 @@ def _held_and_limited(session: Session) -> tuple[list[Row], list[Row]]:
 
 
 def _claim_by_lanes(session: Session, want: Want, lease: _Lease) -> None:
-    for turn in range(ROUNDS):
-        rules = _rules(session, want)
+    for _ in range(ROUNDS):
         left = want.count - lease.count
-        # Usually the next ones may run. Only if some had to be set aside is it worth looking further.
-        found = _look(session, rules, left, left if turn == 0 else max(left, SCAN))
-        if found.run:
+        found = _look(session, _rules(session, want), left, left)
+        if found.away or found.held:
+            # Usually the next ones may run. If some have to be set aside, nothing runs before that is done, with all of
+            # them that can be seen from here: what is behind them, or they themselves in their lane, may be the next.
+            found = _look(session, _rules(session, want), left, left + SCAN)
+        elif found.run:
             lease.claim_rows(found.run)
         if found.away:
             session.run(SQL["add_lanes"], dumps(sorted(found.kinds)))

@@ -75,6 +75,26 @@ class TestClaim:
         got = await harness.claim(9, queues=("high", "low"))
         assert [task.id for task in got] == [high[2], high[1], high[0], low]
 
+    @pytest.mark.parametrize("at_once", [1, 4])
+    async def test_rows_on_their_way_into_a_lane_let_nobody_overtake(self, harness: Harness, at_once: int) -> None:
+        """A limit that came late: thirty rows are set aside before the queue's next task, which is still the next."""
+        await harness.enqueue_many(30, "LATE", queue="high")
+        high = await harness.enqueue_many(3, "A", queue="high")
+        low = await harness.enqueue_many(5, "A", queue="low")
+        await harness.limit("LATE", concurrency=1)
+        got = [task for _ in range(9) for task in await harness.claim(at_once, queues=("high", "low"))]
+        assert [task.kind for task in got].count("LATE") == 1
+        assert [task.id for task in got if task.kind == "A"] == [*high, *low]
+
+    async def test_a_worse_priority_in_a_lane_waits_for_what_is_behind_rows_set_aside(self, harness: Harness) -> None:
+        await harness.limit("LANE")
+        worse = await harness.enqueue("LANE", priority=5)
+        late = await harness.enqueue_many(10, "LATE")
+        first = await harness.enqueue("A")
+        await harness.limit("LATE", concurrency=1)
+        got = [task.id for _ in range(3) for task in await harness.claim(1)]
+        assert got == [late[0], first, worse]
+
     async def test_other_queues_are_left_alone(self, harness: Harness) -> None:
         await harness.enqueue(queue="mail")
         assert await harness.claim(5, queues=("default",)) == []

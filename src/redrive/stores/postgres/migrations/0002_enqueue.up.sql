@@ -3,12 +3,13 @@
 
 -- A hint to the workers of a queue, at most one per transaction: each queue has a channel of its own, so that others sleep
 -- on. The first position a transaction takes is its smallest.
--- Names are qualified instead of setting a search_path, which would cost as much as the rest.
+-- Names are qualified instead of setting a search_path, which would cost as much as the rest. Types as well: a caller's
+-- own "text" would be run with the rights of the functions that call this one.
 create function redrive.wake(p_queue text, p_position bigint) returns void
 language plpgsql as $$
 declare
-  v_woken constant text := pg_catalog.current_setting('redrive.woken', true);
-  v_mark constant text := pg_catalog.concat('|', p_queue, '|');
+  v_woken constant pg_catalog.text := pg_catalog.current_setting('redrive.woken', true);
+  v_mark constant pg_catalog.text := pg_catalog.concat('|', p_queue, '|');
 begin
   if pg_catalog.strpos(v_woken, v_mark) operator(pg_catalog.>) 0 then return; end if;
   perform pg_catalog.set_config('redrive.woken', pg_catalog.concat(v_woken, v_mark), true);
@@ -226,7 +227,7 @@ end $$;
 -- One task, with named arguments:
 --   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');
 -- Answers the task's id: the existing task's when the key is known. A known key with other work raises.
--- Names are qualified instead of setting a search_path, which would cost a tenth of the call.
+-- Names, types too, are qualified instead of setting a search_path, which would cost a tenth of the call.
 create function redrive.enqueue(
   kind text, payload jsonb default null, queue text default 'default', priority integer default 0,
   max_attempts integer default 5, delay interval default null, run_at timestamptz default null,
@@ -236,8 +237,8 @@ create function redrive.enqueue(
 language plpgsql security definer as $$
 #variable_conflict use_variable
 declare
-  v_id constant uuid := coalesce(id, redrive.new_id());
-  v_position bigint;
+  v_id constant pg_catalog.uuid := coalesce(id, redrive.new_id());
+  v_position pg_catalog.int8;
 begin
   if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
     or max_attempts operator(pg_catalog.<) 1 then

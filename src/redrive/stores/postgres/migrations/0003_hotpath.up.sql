@@ -89,7 +89,7 @@ begin
       union all select u.lane, u.cap, case when p_groups is null then u.cap else greatest(u.cap, p_scan) end
       from unnest(v_open, v_caps) u(lane, cap)) l
   ), ready as (
-    select r.*, lane.ord, lane.lane, lane.cap
+    select r.*, lane.ord, lane.lane, lane.cap, lane.reach
     from lane
     left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
       s(queue, lane, priority, pos, until) on s.queue = lane.queue and s.lane = lane.lane
@@ -105,12 +105,21 @@ begin
         when r.lane = '' and (r.kind = any (v_lanes) or (p_handles is not null and r.kind <> all (p_handles))) then 'away'
         else 'run' end as verdict
     from ready r
+  ), cut as (
+    -- A lane that was read as far as "reach" and had to set rows aside goes on behind them: nothing that comes later in
+    -- line may run before that was looked at.
+    select j.ord, max(j.priority) as priority, max(j.position) filter (where j.priority = j.last) as position
+    from (select x.*, max(x.priority) over (partition by x.ord, x.lane) as last from judged x) j
+    group by j.ord, j.lane having count(*) = max(j.reach) and bool_or(j.verdict <> 'run')
+    order by j.ord, 2, 3 limit 1
   ), sorted as (
     -- A kind's free places count over all queues together.
     select j.*, row_number() over (partition by j.lane, j.verdict order by j.ord, j.priority, j.position) as nth
     from judged j
   ), chosen as materialized (
-    (select s.at, s.verdict from sorted s where s.verdict = 'run' and s.nth <= s.cap
+    (select s.at, s.verdict from sorted s left join cut c on true
+      where s.verdict = 'run' and s.nth <= s.cap
+        and (c.ord is null or (s.ord, s.priority, s.position) <= (c.ord, c.priority, c.position))
       order by s.ord, s.priority, s.position limit p_scan)
     union all select s.at, s.verdict from sorted s where s.verdict <> 'run'
   ), mine as (
@@ -213,17 +222,17 @@ begin
     from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
     get diagnostics v_got = row_count;
     v_left := v_left - v_got;
-    -- Rows in the way that belong into a lane by now are left to the careful half.
+    -- What is still there is locked by others or belongs into a lane by now: that is for the careful half.
     if v_left <= 0 or v_lanes = '{}' or not exists (
       select 1 from unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
         s(queue, lane, priority, pos, until)
       cross join lateral (
-        select c.kind from redrive.task c
+        select 1 from redrive.task c
         where c.state = 'queued' and c.queue = s.queue and c.lane = ''
           and (c.priority, c.position) >= (s.priority, s.pos) and c.priority <= s.until
-        order by c.priority, c.position limit p_want
+        limit 1
       ) r
-      where s.lane = '' and s.queue = any (v_queues) and r.kind = any (v_lanes)
+      where s.lane = '' and s.queue = any (v_queues)
     ) then
       return;
     end if;
