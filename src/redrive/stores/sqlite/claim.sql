@@ -1,3 +1,6 @@
+-- Statements that look for ready rows name their index: with statistics (ANALYZE) SQLite would read a large queue from
+-- end to end, expecting to find something soon.
+
 -- rules: what is paused, and kinds with a lane of their own
 select (select json_group_array(json_array(target, name)) from redrive_hold),
   (select json_group_array(json_array(kind, concurrency, rate_ms, running, next_at)) from redrive_kind)
@@ -10,13 +13,13 @@ from (
   select t.rowid, t.id, t.kind, t.queue, t.priority, t.position, t.payload, t.attempt_count, t.max_attempts, t.created_at,
     t.task_group, t.scope, t.trace_id, t.idempotency_key, t.timeout_ms, t.memo, t.replay_count,
     coalesce(length(t.payload), 0) + coalesce(length(t.memo), 0) > 4000 as large
-  from redrive_task t where :rows) c
+  from redrive_task t :rows) c
 
 -- open: the next of one queue where nothing is limited, held or set aside
-t.state = 'queued' and t.queue = ? and t.lane = '' order by t.priority, t.position limit ?
+indexed by redrive_task_ready where t.state = 'queued' and t.queue = ? and t.lane = '' order by t.priority, t.position limit ?
 
 -- picked: these rows
-t.rowid in (select value from json_each(?))
+where t.rowid in (select value from json_each(?))
 
 -- large: what does not travel with the others
 select payload, memo from redrive_task where rowid = ?
@@ -28,11 +31,12 @@ where rowid in (select value from json_each(?))
 
 -- waiting: lanes of a queue with something ready
 select json_group_array(v.value) from json_each(?) v
-where exists (select 1 from redrive_task c where c.state = 'queued' and c.queue = ? and c.lane = v.value)
+where exists (
+  select 1 from redrive_task c indexed by redrive_task_ready where c.state = 'queued' and c.queue = ? and c.lane = v.value)
 
 -- ready: one lane of a queue, in order
 select json_group_array(json_array(c.priority, c.position, c.rowid, c.kind, c.task_group, c.lane)) from (
-  select t.priority, t.position, t.rowid, t.kind, t.task_group, t.lane from redrive_task t
+  select t.priority, t.position, t.rowid, t.kind, t.task_group, t.lane from redrive_task t indexed by redrive_task_ready
   where t.state = 'queued' and t.queue = ? and t.lane = ? order by t.priority, t.position limit ?) c
 
 -- add_lanes: kinds met for the first time that are not everybody's

@@ -1,0 +1,70 @@
+"""What SQLite plans for the store's own statements when it has statistics: never to read a large table whole."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from redrive.stores import make_store
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.claim import OPEN, PICKED
+
+pytestmark = pytest.mark.anyio
+LARGE = r"redrive_(task|history|attempt|dead_letter|audit|idempotency_key)"
+SERIES = "with recursive g(n) as (select 0 union all select n + 1 from g where n < 20000)"
+# Parts of a statement, and one that reads all that run, twice a minute.
+LEFT_OUT = {"rows", "open", "picked", "count_running"}
+
+
+@pytest.fixture
+async def connection(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
+    """Thousands of rows that are full, and statistics that say so: looking anywhere seems to find something soon."""
+    store = make_store(f"sqlite:///{tmp_path}/tasks.db")
+    await store.migrations.up()
+    await store.close()
+    found = sqlite3.connect(tmp_path / "tasks.db")
+    for state, lane, count in (("queued", "FULL", 20_000), ("delayed", "", 9), ("failed", "", 9), ("running", "", 9)):
+        found.execute(
+            "insert into redrive_task (id, created_at, position, state, max_attempts, kind, queue, lane,"
+            f" next_attempt_at, lease_token, lease_expires_at) {SERIES}"
+            f" select '{state}' || n, 1, n, '{state}', 5, 'FULL', 'default',"
+            f" '{lane}', n, case when '{state}' = 'running' then 'x' end, n from g limit {count}"
+        )
+    found.execute(
+        "insert into redrive_history (id, finished_at, created_at, state, attempt_count, max_attempts, replay_count,"
+        f" priority, kind, queue) {SERIES} select 'h' || n, n, n, 'completed', 1, 5, 0, 0, 'FULL', 'default' from g"
+    )
+    found.execute(
+        "insert into redrive_attempt (task_id, at, attempt, replay, code, reason, failure_type, message, fingerprint)"
+        f" {SERIES} select 'h' || n, n, 1, 0, 'a', 'b', 'c', 'd', 'e' from g"
+    )
+    found.commit()
+    found.execute("analyze")
+    yield found
+    found.close()
+
+
+async def test_no_statement_of_the_hot_path_reads_a_table_from_end_to_end(connection: sqlite3.Connection) -> None:
+    named = {"open": OPEN, "picked": PICKED}
+    for file in ("claim.sql", "settle.sql", "tick.sql", "session.sql", "control.sql"):
+        found = statements("redrive.stores.sqlite", file)
+        named |= {f"{file}:{name}": sql for name, sql in found.items() if name not in LEFT_OUT}
+    assert len(named) > 40
+    broken = {name: bad for name, sql in named.items() if (bad := scans(connection, sql))}
+    assert broken == {}
+    # The test itself can fail.
+    assert scans(connection, "select 1 from redrive_task c where c.payload = ?")
+
+
+def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
+    """Steps that read a large table whole. Statements call it by name or by a letter; a letter behind a bracket is a
+    subquery's."""
+    text = " ".join(sql.split())
+    letters = {letter for _, letter in re.findall(rf"{LARGE} ([a-z])\b", text)}
+    names = "|".join([LARGE, *sorted(letter for letter in letters if f") {letter}" not in text)])
+    plan = [row[3] for row in connection.execute(f"explain query plan {sql}", [None] * sql.count("?"))]
+    return [step for step in plan if re.match(rf"SCAN ({names})\b", step) and "VIRTUAL" not in step]
