@@ -20,8 +20,9 @@ from typing import Any
 
 from redrive.worker.run import Run
 
-# How long one carrier may run on before others get their turn: the lease keeper, answers of the store.
-AT_A_STRETCH = 0.01
+# How long one carrier may run on before others get their turn: the lease keeper, and the store's answers, which have
+# nothing to do until the next call is sent.
+AT_A_STRETCH = 0.003
 
 
 class Carriers:
