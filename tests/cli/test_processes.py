@@ -133,7 +133,7 @@ def test_log_lines_have_one_style(start, redrive, crash_app: str) -> None:
     events = [json.loads(line)["event"] for line in lines]
     assert events == ["worker.started", "task.claimed", "task.completed", "worker.stopped"]
     for written in lines:
-        line = re.sub(r'"execution_ms":[\d.]+', '"execution_ms":1', written)  # always three decimals: 0.160
+        line = re.sub(r'"duration_ms":[\d.]+', '"duration_ms":1', written)  # always three decimals: 0.160
         assert line == json.dumps(json.loads(line), separators=(",", ":"))
         assert list(json.loads(line))[:3] == ["at", "level", "event"]
 
