@@ -21,13 +21,6 @@ from tests.conformance.harness_postgres import PostgresHarness
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def harness(emptied_postgres_url: str) -> AsyncIterator[PostgresHarness]:
-    harness = PostgresHarness(emptied_postgres_url)
-    yield harness
-    await harness.close()
-
-
 class TestDeadRows:
     """A long transaction elsewhere keeps vacuum from removing what was claimed. Invariant 7 holds nevertheless."""
 

@@ -24,13 +24,6 @@ select * from redrive.claim($1, $2, 60, 5, array['default'], null, null, $3, '{}
 """
 
 
-@pytest.fixture
-async def harness(emptied_postgres_url: str) -> AsyncIterator[PostgresHarness]:
-    harness = PostgresHarness(emptied_postgres_url)
-    yield harness
-    await harness.close()
-
-
 @asynccontextmanager
 async def session(harness: PostgresHarness) -> AsyncIterator[Any]:
     """A connection with an open transaction, committed at the end."""

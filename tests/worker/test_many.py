@@ -11,7 +11,7 @@ from pydantic import BaseModel, field_validator
 
 from redrive import App, Context, State
 from redrive.errors import IdempotencyConflict, InvalidInput, PayloadInvalid
-from redrive.stores.postgres.store import PART
+from redrive.stores.postgres.enqueue import PART
 from tests.proxy import Proxy
 from tests.worker.conftest import drain
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from redrive.errors import LeaseLost, RedriveError, StoreUnavailable
+from redrive.errors import LeaseLost, StoreUnavailable
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.machine import Event, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Released
@@ -19,6 +19,7 @@ from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, T
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.postgres import arguments
 from redrive.stores.postgres.batcher import Batcher
+from redrive.stores.postgres.enqueue import NotMade, enqueue, enqueue_in_parts
 from redrive.stores.postgres.errors import IdTaken
 from redrive.stores.postgres.listener import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
@@ -37,7 +38,6 @@ ENQUEUE_PATIENCE = 10.0
 # Larger calls gain nothing from sharing a statement, and would make small ones wait.
 SHARE_UP_TO = 100
 LARGE_AT_ONCE = 2
-PART = 500
 T = TypeVar("T")
 FULL_CHECK_EVERY = 60.0
 UNANSWERED_FOR = 60.0
@@ -115,13 +115,13 @@ class PostgresStore(Reads):
         return await self._patiently(lambda again: self._enqueue_once(tasks, again), False)
 
     async def _enqueue_once(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
-        answers: list[Enqueued] = await self.pool.run(lambda connection: _enqueue(connection, tasks, again))
+        answers: list[Enqueued] = await self.pool.run(lambda connection: enqueue(connection, tasks, again))
         return answers
 
     async def _enqueue_in_parts(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
         try:
-            await self.pool.run(lambda connection: _send_in_parts(connection, tasks, again), atomic=True)
-        except _NotMade as error:
+            await self.pool.run(lambda connection: enqueue_in_parts(connection, tasks, again), atomic=True)
+        except NotMade as error:
             raise error.cause from None
         return [Enqueued(task.id) for task in tasks]
 
@@ -308,66 +308,11 @@ async def _settle(connection: Connection, settlements: Sequence[Transition]) -> 
     return moved
 
 
-async def _enqueue(
-    connection: Connection, tasks: Sequence[NewTask], again: bool, verb: str = "enqueue"
-) -> list[Enqueued]:
-    if len(tasks) == 1 and tasks[0].idempotency_key is None and not again:
-        await connection.fetchval(SQL["enqueue_one"], *arguments.single(tasks[0]))
-        return [Enqueued(tasks[0].id)]
-    known = await connection.fetch(SQL[verb], *arguments.columns(tasks), again)
-    if not known:
-        return [Enqueued(task.id) for task in tasks]
-    existing = {row["id"]: row for row in known}
-    return [
-        Enqueued(existing[task.id]["existing"], False, existing[task.id]["conflict"])
-        if task.id in existing
-        else Enqueued(task.id)
-        for task in tasks
-    ]
-
-
-class _NotMade(RedriveError):
-    """A task could not be made. Its producer's own error passes by the pool, which would take it for the database's."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-def _make(tasks: Sequence[NewTask], start: int) -> list[Any]:
-    try:
-        return arguments.columns(tasks[start : start + PART])
-    except Exception as error:
-        raise _NotMade(error) from error
-
-
-async def _send_in_parts(connection: Connection, tasks: Sequence[NewTask], again: bool) -> None:
-    """The next part is made while the server is at the last one."""
-    # If the wire falls silent now, whoever tries again with the same ids waits for this transaction no longer.
-    await connection.execute(SQL["be_brief"])
-    sent: asyncio.Future[Any] | None = None
-    try:
-        for start in range(0, len(tasks), PART):
-            values = _make(tasks, start)
-            if sent is not None:
-                await sent
-            sent = asyncio.ensure_future(connection.fetch(SQL["enqueue"], *values, again))
-            await asyncio.sleep(0)  # lets it go out before the next part is made
-        if sent is not None:
-            await sent
-    except BaseException as error:
-        if sent is not None:  # also when making the next part failed: a connection does one thing at a time
-            if not isinstance(error, Exception):
-                sent.cancel()
-            await asyncio.gather(sent, return_exceptions=True)
-        raise
-
-
 async def _apply(connection: Connection, commit: Commit) -> Applied:
     """Everything of a Commit, in the caller's transaction."""
     applied = Applied()
     if commit.enqueues:
-        applied.enqueued = await _enqueue(connection, commit.enqueues, commit.again)
+        applied.enqueued = await enqueue(connection, commit.enqueues, commit.again)
         commit.check_conflicts(applied.enqueued)
     if commit.transitions:
         moved = await _settle(connection, commit.transitions)
@@ -378,7 +323,7 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
         if await connection.fetchval(SQL["fire"], fire.name, fire.seen, fire.next_at):
             applied.fired.add(fire.name)
             if fire.tasks:
-                await _enqueue(connection, fire.tasks, False, verb="add")
+                await enqueue(connection, fire.tasks, False, verb="add")
     for posting in commit.postings:
         accounts, amounts = zip(*posting.entries, strict=True)
         if not await connection.fetchval(SQL["post"], posting.key, list(accounts), list(amounts), posting.note):

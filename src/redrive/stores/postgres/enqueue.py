@@ -1,0 +1,71 @@
+"""New tasks on a connection: one, many, or a long list in parts of one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from redrive.errors import RedriveError
+from redrive.kernel.task import Enqueued, NewTask
+from redrive.stores.postgres import arguments
+from redrive.stores.postgres.pool import Connection
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+PART = 500
+
+
+async def enqueue(
+    connection: Connection, tasks: Sequence[NewTask], again: bool, verb: str = "enqueue"
+) -> list[Enqueued]:
+    if len(tasks) == 1 and tasks[0].idempotency_key is None and not again:
+        await connection.fetchval(SQL["enqueue_one"], *arguments.single(tasks[0]))
+        return [Enqueued(tasks[0].id)]
+    known = await connection.fetch(SQL[verb], *arguments.columns(tasks), again)
+    if not known:
+        return [Enqueued(task.id) for task in tasks]
+    existing = {row["id"]: row for row in known}
+    return [
+        Enqueued(existing[task.id]["existing"], False, existing[task.id]["conflict"])
+        if task.id in existing
+        else Enqueued(task.id)
+        for task in tasks
+    ]
+
+
+class NotMade(RedriveError):
+    """A task could not be made. Its producer's own error passes by the pool, which would take it for the database's."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _make(tasks: Sequence[NewTask], start: int) -> list[Any]:
+    try:
+        return arguments.columns(tasks[start : start + PART])
+    except Exception as error:
+        raise NotMade(error) from error
+
+
+async def enqueue_in_parts(connection: Connection, tasks: Sequence[NewTask], again: bool) -> None:
+    """The next part is made while the server is at the last one."""
+    # If the wire falls silent now, whoever tries again with the same ids waits for this transaction no longer.
+    await connection.execute(SQL["be_brief"])
+    sent: asyncio.Future[Any] | None = None
+    try:
+        for start in range(0, len(tasks), PART):
+            values = _make(tasks, start)
+            if sent is not None:
+                await sent
+            sent = asyncio.ensure_future(connection.fetch(SQL["enqueue"], *values, again))
+            await asyncio.sleep(0)  # lets it go out before the next part is made
+        if sent is not None:
+            await sent
+    except BaseException as error:
+        if sent is not None:  # also when making the next part failed: a connection does one thing at a time
+            if not isinstance(error, Exception):
+                sent.cancel()
+            await asyncio.gather(sent, return_exceptions=True)
+        raise
