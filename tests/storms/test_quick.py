@@ -35,8 +35,7 @@ def test_the_books_balance(stage: Stage, scenario: type[Scenario]) -> None:
 
 
 def complaints(result: Result) -> list[str]:
-    broken = [f"{result.name}: {v.what}: {v.detail}" for v in result.verdicts if not v.holds]
-    account = result.account
-    if account is not None and not account.acknowledged == account.states.get("completed", 0) > 0:
-        broken.append(f"{result.name}: not every acknowledged task is completed: {account}")
-    return broken
+    """Nothing is asked here that the command does not ask. A producer that was killed may have left tasks that nobody
+    acknowledged: they are done as well, and not counted against anyone."""
+    assert result.verdicts, f"{result.name} asked nothing"
+    return [f"{result.name}: {v.what}: {v.detail}" for v in result.verdicts if not v.holds]
