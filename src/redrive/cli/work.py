@@ -27,6 +27,7 @@ from redrive.kernel.task import State, check_name, check_text
 from redrive.observe.logs import choose_style, configure
 from redrive.ops.inspect import known_queues
 from redrive.settings import Options, similar_name, unknown_names
+from redrive.worker.memory import freeze_what_is_loaded
 from redrive.worker.supervisor import SUPERVISED, Supervisor
 from redrive.worker.worker import Worker
 
@@ -178,6 +179,7 @@ async def run_worker(worker: Worker, where: str) -> None:
         extra={"event": "worker.started", "worker_id": worker.id, "queues": list(options.queues),
                "concurrency": options.concurrency},
     )  # fmt: skip
+    freeze_what_is_loaded()
     await worker.run()
     health = worker.health
     logger.info(
