@@ -30,7 +30,7 @@ class Memory:
 
 
 def freeze_what_is_loaded() -> None:
-    """Modules, schemas and handlers live as long as the process. Python's collector would look through all of them again
+    """Modules, schemas and handlers live as long as the process. Python's collector would look through all of them
     each time a few thousand tasks have come and gone, and stand still for 30 ms. For processes that are ours alone."""
     gc.collect()
     gc.freeze()
