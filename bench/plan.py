@@ -42,7 +42,7 @@ QUICK = Plan(
 FULL = Plan(
     name="full", drain_seconds=3, batches=60, repeats=3, processes=(1, 2), pickups=1000, enqueue_seconds=2,
     floor_seconds=4, idle_seconds=20, floors=FLOORS, growth=(100_000, 1_000_000), growth_cases=GROWTH,
-    growth_sample=60_000, kinds=(10, 100), payloads=(200, 10_000, 100_000), clean_seconds=60, pinned_seconds=130,
+    growth_sample=60_000, kinds=(10, 100), payloads=(200, 10_000, 100_000), clean_seconds=130, pinned_seconds=130,
     window_seconds=10, deadline=None,
 )  # fmt: skip
 
