@@ -56,6 +56,7 @@ class Idle(Counted):
             share = (worker.cpu_seconds() - cpu) / seconds
         per_second = len(statements) / seconds
         result.figures = {"statements_per_s": round(per_second, 2), "cpu_share": round(share, 5)}
+        result.judge("beats", per_second > 0, "its statements are in the server's log")
         if self.pace.judges_times:
             result.judge("statements", per_second <= STATEMENTS, f"{per_second:.2f}/s")
             result.judge("CPU", share < CORE_SHARE, f"{share:.2%} of a core")
