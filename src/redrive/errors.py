@@ -79,10 +79,48 @@ class TaskNotFound(RedriveError):
     code = "TASK_NOT_FOUND"
 
 
+class PlanUnknown(RedriveError):
+    code = "PLAN_UNKNOWN"
+
+
+class OperationUnknown(RedriveError):
+    code = "OPERATION_UNKNOWN"
+
+
+class ApprovalUnknown(RedriveError):
+    code = "APPROVAL_UNKNOWN"
+
+
+class GroupUnknown(RedriveError):
+    code = "GROUP_UNKNOWN"
+
+
+class TokenUnknown(RedriveError):
+    code = "TOKEN_UNKNOWN"
+
+
+class NotAllowed(RedriveError):
+    """Who asks may not do this."""
+
+    code = "NOT_ALLOWED"
+
+
+class ApprovalNeeded(RedriveError):
+    """A second operator has to agree first."""
+
+    code = "APPROVAL_NEEDED"
+
+
 class InvalidTransition(RedriveError):
     """The task is in a state from which the requested action is not possible."""
 
     code = "TRANSITION_INVALID"
+
+
+class ChangedMeanwhile(RedriveError):
+    """Somebody else changed the same thing first; nothing of this was done."""
+
+    code = "CHANGED_MEANWHILE"
 
 
 class LeaseLost(RedriveError):

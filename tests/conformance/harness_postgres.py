@@ -89,6 +89,17 @@ class PostgresHarness(Harness):
         await admin.execute(
             f"insert into redrive.total_delta (queue, kind, {state}) values ($1, $2, $3)", queue, kind, count
         )
+        if state is State.FAILED:
+            await admin.execute(
+                "update redrive.task set failed_seq = nextval('redrive.failed_seq'), failed_at = created_at,"
+                " error_code = 'STOCKED', error_reason = 'stocked', failure_type = 'unknown',"
+                " dead_reason = 'non_retryable', error_fingerprint = 'stocked'"
+                " where state = 'failed' and failed_seq is null"
+            )
+            await admin.execute(
+                "insert into redrive.failed_delta values ($1, $2, '', 'STOCKED', 'stocked', 'unknown',"
+                " 'non_retryable', 'stocked', $3)", kind, queue, count,
+            )  # fmt: skip
 
     async def tally(self) -> Totals:
         rows = await (await self.connection()).fetch(

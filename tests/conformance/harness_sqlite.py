@@ -65,6 +65,20 @@ class SqliteHarness(Harness):
                     f" {now + DAY if state is State.RUNNING else 'null'}, 3, ?, ?, ?, '{{}}' from n",
                     (state, kind, queue, lane[0] if lane else ""),
                 )
+            if state is State.FAILED:
+                connection.execute(
+                    "update redrive_task set failed_seq = position, failed_at = created_at, error_code = 'STOCKED',"
+                    " error_reason = 'stocked', failure_type = 'unknown', dead_reason = 'non_retryable',"
+                    " error_fingerprint = 'stocked' where state = 'failed' and failed_seq is null"
+                )
+                connection.execute(
+                    "update redrive_failed_seq set value = max(value, (select value from redrive_position))"
+                )
+                connection.execute(
+                    "insert into redrive_failed_total values (?, ?, '', 'STOCKED', 'stocked', 'unknown',"
+                    " 'non_retryable', 'stocked', ?) on conflict do update set n = n + excluded.n",
+                    (kind, queue, count),
+                )
             connection.execute(
                 f"insert into redrive_total (queue, kind, {state}) values (?, ?, ?)"
                 f" on conflict (queue, kind) do update set {state} = {state} + excluded.{state}",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from redrive.ids import new_id
+from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed, Outcome, Released, Retry, Snooze
@@ -242,7 +243,7 @@ class Machine(RuleBasedStateMachine):
         store = self.harness.store
         letters = Counter(letter.task_id for letter in self.do(store.dead_letters(Query(limit=1000))))
         assert letters == Counter({row.id: row.letters for row in self.model.rows.values() if row.letters})
-        assert len(self.do(store.audit(1000))) == self.model.audits
+        assert len(self.do(store.audit(AuditFilter(), limit=1000))) == self.model.audits
 
     def teardown(self) -> None:
         self.do(self._end(self.harness))

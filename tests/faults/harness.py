@@ -399,6 +399,11 @@ class World:
             for queue, kind, state in self.sql(f"select queue, kind, state from {self.table('v_tasks')}")
         )
         assert kept == real, f"totals {dict(kept)} are not the rows {dict(real)}"
+        counted = self.sql(f"select fingerprint, sum(n) from {self.table('v_failed_counts')} group by fingerprint")
+        rows = self.sql(
+            f"select error_fingerprint, count(*) from {self.table('v_failures')} group by error_fingerprint"
+        )
+        assert sorted(counted) == sorted(rows), f"failed totals {counted} are not the rows {rows}"
 
 
 def _uuid(value: Any) -> UUID:

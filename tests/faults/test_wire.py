@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from redrive.errors import StoreUnavailable
-from redrive.kernel.commit import Audit, Commit
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit
 from redrive.kernel.task import State
 from redrive.stores.postgres import listener, pool
 from redrive.stores.postgres.store import PostgresStore

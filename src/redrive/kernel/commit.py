@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict, InvalidInput
+from redrive.kernel.audit import Audit, Batch
 from redrive.kernel.machine import Transition
+from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued, NewTask
 
 
@@ -104,19 +105,6 @@ class Posting:
             raise InvalidInput(f"posting {self.key!r} does not add up: its entries sum to {total}, not 0")
 
 
-@dataclass(slots=True, frozen=True)
-class Audit:
-    """An audit row of its own; operator transitions and controls write theirs by themselves."""
-
-    actor: str
-    action: str
-    reason: str | None = None
-    task_id: UUID | None = None
-    batch_id: str | None = None
-    before: Any = None
-    after: Any = None
-
-
 Control = Hold | Limit | CancelRequest | Declare
 
 
@@ -128,6 +116,11 @@ class Commit:
     fires: Sequence[Fire] = ()
     postings: Sequence[Posting] = ()
     audits: Sequence[Audit] = ()
+    batch: Batch | None = None
+    # Documents that change with it; if one of them was changed by somebody else, nothing of this happens.
+    puts: Sequence[Put] = ()
+    # Audit rows that are past their keep, by their ids.
+    pruned: Sequence[int] = ()
     # Refuse everything (IdempotencyConflict) if one key already names other work.
     all_or_none: bool = False
     # Set when the same enqueues may already have landed (the answer to an earlier try was lost).
@@ -139,7 +132,8 @@ class Commit:
     @property
     def only_enqueues(self) -> bool:
         """Nothing but new tasks that do not depend on each other: they may share a transaction with strangers."""
-        others = (self.transitions, self.controls, self.fires, self.postings, self.audits)
+        others = (self.transitions, self.controls, self.fires, self.postings, self.audits, self.batch, self.puts,
+                  self.pruned)  # fmt: skip
         return bool(self.enqueues) and not self.all_or_none and not any(others)
 
     def check_conflicts(self, answers: Sequence[Enqueued]) -> None:
@@ -156,5 +150,6 @@ class Applied:
 
     enqueued: list[Enqueued] = field(default_factory=list)
     lost: set[UUID] = field(default_factory=set)
+    skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a batch: the states of those that were lost
     fired: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)

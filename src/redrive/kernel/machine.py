@@ -134,6 +134,9 @@ class Transition:
     actor: str | None = None
     reason: str | None = None
     expired: bool = False
+    action: str | None = None  # what the audit log calls it, when not by its event
+    batch_id: str | None = None
+    seen: int | None = None  # only if it is still failed by this failure (``Task.failed_seq``)
 
     @property
     def rule(self) -> Rule:

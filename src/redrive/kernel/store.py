@@ -9,8 +9,12 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.diagnosis import Diagnosis
+from redrive.kernel.failed import FailedCount, Failures
 from redrive.kernel.machine import Held, Transition
+from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, Claimed, DeadLetter, State, Task, Timeline
 
 
@@ -101,6 +105,7 @@ class Query:
     fingerprint: str | None = None
     limit: int = 50
     before: UUID | None = None
+    dead_reason: str | None = None  # of dead letters only
 
 
 @dataclass(slots=True, frozen=True)
@@ -127,6 +132,7 @@ class LimitRow:
     rate_ms: int | None
     running: int
     actor: str | None
+    next_at: datetime | None = None  # when the rate lets the next one start
 
 
 @dataclass(slots=True, frozen=True)
@@ -241,8 +247,44 @@ class Store(Protocol):
     async def find(self, query: Query) -> list[Task]: ...
     async def timeline(self, task_id: UUID) -> Timeline | None: ...
     async def dead_letters(self, query: Query) -> list[DeadLetter]: ...
-    async def groups(self, limit: int) -> list[GroupRow]: ...
-    async def audit(self, limit: int, action: str | None = None, actor: str | None = None) -> list[AuditRow]: ...
+    async def failed(
+        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
+        newest: bool = False,
+    ) -> list[Task]:  # fmt: skip
+        """Tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of ``failed_seq``."""
+
+    async def failed_ids(self, which: Failures, *, limit: int, upto: int) -> list[tuple[UUID, int]]:
+        """The same, by id and ``failed_seq`` only."""
+
+    async def count_failed(self, which: Failures) -> int:
+        """How many those are: by totals, where the filter allows it, else by an index."""
+
+    async def failed_counts(self) -> list[FailedCount]: ...
+    async def failed_end(self, which: Failures) -> tuple[int, int]:
+        """Everything that is failed by now has at most this ``failed_seq``, and what fails later has more; and how many
+        of those up to it match."""
+
+    async def groups(self, limit: int, fingerprint: str | None = None) -> list[GroupRow]: ...
+    async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
+        """Failures per hour of these groups, oldest first; hours without one are left out."""
+
+    async def audit(
+        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None
+    ) -> list[AuditRow]:
+        """Newest first, from ``before`` on; with ``after`` oldest first, beyond it."""
+
+    async def count_audit(self, which: AuditFilter) -> int: ...
+    async def record(self, collection: str, record_id: str) -> Record | None: ...
+    async def records(
+        self, collection: str, *, states: Sequence[str] = (), ids: Sequence[str] | None = None, limit: int = 100,
+        before: int | None = None,
+    ) -> list[Record]:  # fmt: skip
+        """Newest first; ``before`` is the ``seq`` of the last one seen."""
+
+    async def now(self) -> datetime: ...
+    async def diagnose(self) -> Diagnosis:
+        """The store's own health; a handful of statements that look at no more rows than they have to."""
+
     async def counts(self) -> list[Count]: ...
     async def balance(self, account: str) -> int: ...
     async def overview(self) -> Overview: ...

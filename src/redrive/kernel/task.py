@@ -73,10 +73,13 @@ class Task:
     error_stack: str | None = None
     error_fingerprint: str | None = None
     failed_at: datetime | None = None
+    failed_seq: int | None = None
+    dead_reason: str | None = None
     replay_count: int = 0
     last_replayed_at: datetime | None = None
     last_replayed_by: str | None = None
     last_replayed_reason: str | None = None
+    last_replayed_batch: str | None = None
     finished_at: datetime | None = None
     execution_ms: float | None = None
     result: Any = None
@@ -205,6 +208,9 @@ class AuditRow:
     target: str | None
     before: Any
     after: Any
+    kind: str | None = None
+    scope: str | None = None
+    trace_id: str | None = None
 
 
 def check_name(value: object, what: str) -> str:

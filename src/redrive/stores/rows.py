@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from redrive.kernel.failed import FailedCount
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import decode
+from redrive.kernel.records import Record
 from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
@@ -55,10 +57,13 @@ def task(row: Row) -> Task:
         error_stack=get("error_stack"),
         error_fingerprint=get("error_fingerprint"),
         failed_at=get("failed_at"),
+        failed_seq=get("failed_seq"),
+        dead_reason=get("dead_reason"),
         replay_count=row["replay_count"],
         last_replayed_at=get("last_replayed_at"),
         last_replayed_by=get("last_replayed_by"),
         last_replayed_reason=get("last_replayed_reason"),
+        last_replayed_batch=get("last_replayed_batch"),
         finished_at=get("finished_at"),
         execution_ms=get("execution_ms"),
         result=decode(get("result")),
@@ -86,7 +91,7 @@ def dead_letter(row: Row) -> DeadLetter:
 def audit(row: Row) -> AuditRow:
     return AuditRow(
         row["id"], row["at"], row["actor"], row["action"], row["reason"], row["task_id"], row["batch_id"],
-        row["target"], decode(row["before"]), decode(row["after"]),
+        row["target"], decode(row["before"]), decode(row["after"]), row["kind"], row["scope"], row["trace_id"],
     )  # fmt: skip
 
 
@@ -97,12 +102,26 @@ def group(row: Row) -> GroupRow:
     )  # fmt: skip
 
 
+def failed_count(row: Row) -> FailedCount:
+    return FailedCount(
+        row["kind"], row["queue"], row["task_group"] or None, row["error_code"], row["error_reason"],
+        row["failure_type"], row["dead_reason"], row["fingerprint"], row["n"],
+    )  # fmt: skip
+
+
+def record(row: Row) -> Record:
+    return Record(
+        row["collection"], row["id"], row["state"], row["version"], decode(row["body"]), row["created_at"],
+        row["updated_at"], row["seq"],
+    )  # fmt: skip
+
+
 def hold(row: Row) -> HoldRow:
     return HoldRow(row["target"], row["name"], row["actor"], row["reason"], row["at"])
 
 
 def limit(row: Row) -> LimitRow:
-    return LimitRow(row["kind"], row["concurrency"], row["rate_ms"], row["running"], row["actor"])
+    return LimitRow(row["kind"], row["concurrency"], row["rate_ms"], row["running"], row["actor"], row["next_at"])
 
 
 def worker(row: Row) -> WorkerRow:

@@ -11,6 +11,7 @@ from importlib.resources import files
 
 from redrive.errors import InvalidInput, SchemaError
 
+_INDEX = re.compile(r"^create (?:unique )?index (\w+)", re.MULTILINE)
 _FILE = re.compile(r"(\d{4})_(\w+)\.(up|down)\.sql")
 
 
@@ -50,6 +51,12 @@ def load(package: str) -> tuple[Migration, ...]:
     if [step.version for step in steps] != list(range(1, len(steps) + 1)):
         raise SchemaError(f"the migrations of {package} are not numbered without gaps")
     return tuple(steps)
+
+
+@cache
+def index_names(package: str) -> frozenset[str]:
+    """Indexes that the migrations make, for whoever looks whether one is missing."""
+    return frozenset(name for step in load(package) for name in _INDEX.findall(step.up))
 
 
 def steps_up(steps: tuple[Migration, ...], version: int, to: int | None) -> list[Migration]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from redrive.kernel.commit import Audit, Schedule
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Schedule
 from redrive.kernel.machine import Transition
 from redrive.kernel.task import Claimed, NewTask
 from redrive.stores.rows import action
@@ -80,8 +81,10 @@ def _move(t: Transition) -> dict[str, Any]:
         "ms": t.execution_ms,
         "dead": t.dead,
         "actor": t.actor,
-        "action": action(t.event),
+        "action": t.action or action(t.event),
         "reason": t.reason,
+        "batch": t.batch_id,
+        "seen": t.seen,
     }
     if t.failure is not None:
         f = t.failure
@@ -93,7 +96,8 @@ def _move(t: Transition) -> dict[str, Any]:
 def audits(rows: Sequence[Audit]) -> str:
     return json.dumps([
         {"actor": a.actor, "action": a.action, "reason": a.reason, "batch_id": a.batch_id,
-         "task_id": None if a.task_id is None else str(a.task_id), "before": a.before, "after": a.after}
+         "task_id": None if a.task_id is None else str(a.task_id), "target": a.target,
+         "before": a.before, "after": a.after}
         for a in rows
     ])  # fmt: skip
 

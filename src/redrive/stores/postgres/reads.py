@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from redrive.ids import time_of
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.failed import FailedCount, Failures
+from redrive.kernel.records import Record
 from redrive.kernel.store import Count, GroupRow, Overview, Query
-from redrive.kernel.task import HISTORY, LIVE, AuditRow, DeadLetter, State, Task, Timeline
+from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
+from redrive.stores.postgres import filters
 from redrive.stores.postgres.pool import Pool
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
-_ERROR_FILTERS = ("error_code", "error_reason", "fingerprint")
 
 
 class Reads:
@@ -33,8 +38,14 @@ class Reads:
         return None if row is None else rows.task(row)
 
     async def find(self, query: Query) -> list[Task]:
+        parts = [("find_live", filters.live(query)), ("find_history", filters.history(query))]
+
         async def look(connection: Any) -> list[Any]:
-            return await _find_live(connection, query) + await _find_history(connection, query)
+            found: list[Any] = []
+            for name, where in parts:
+                if where is not None:
+                    found += await connection.fetch(SQL[name] + where.sql, *where.args)
+            return found
 
         found = {row["id"]: row for row in reversed(await self._snapshot(look))}
         newest = sorted(found.values(), key=lambda row: row["id"].int, reverse=True)
@@ -52,17 +63,85 @@ class Reads:
         )
 
     async def dead_letters(self, query: Query) -> list[DeadLetter]:
-        found = await self._rows(
-            "letters", query.kind, query.queue, query.group, query.scope, query.trace_id, query.error_code,
-            query.error_reason, query.fingerprint, query.before, query.limit,
-        )  # fmt: skip
-        return [rows.dead_letter(row) for row in found]
+        return [rows.dead_letter(row) for row in await self._where("letters", filters.letters(query))]
 
-    async def groups(self, limit: int) -> list[GroupRow]:
-        return [rows.group(row) for row in await self._rows("groups", limit)]
+    async def failed(
+        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
+        newest: bool = False,
+    ) -> list[Task]:  # fmt: skip
+        where = _bounded(which, after, upto)
+        order = " order by failed_seq" + (" desc" if newest else "")
+        where.add(order + " limit {} offset {}", limit, offset)
+        # The place in the order first, by index alone; rows are read for the page only, however far back it is.
+        text = f"{SQL['failed']}({SQL['failed_places']}{where.sql})){order}"
+        found = await self.pool.run(lambda connection: connection.fetch(text, *where.args))
+        return [rows.task(row) for row in found]
 
-    async def audit(self, limit: int, action: str | None = None, actor: str | None = None) -> list[AuditRow]:
-        return [rows.audit(row) for row in await self._rows("audit_log", limit, action, actor)]
+    async def failed_ids(self, which: Failures, *, limit: int, upto: int) -> list[tuple[UUID, int]]:
+        where = _bounded(which, 0, upto).add(" order by failed_seq limit {}", limit)
+        return [(row["id"], row["failed_seq"]) for row in await self._where("failed_ids", where)]
+
+    async def count_failed(self, which: Failures) -> int:
+        name, where = filters.count_failed(which)
+        found: int = await self.pool.run(lambda connection: connection.fetchval(SQL[name] + where.sql, *where.args))
+        return found
+
+    async def failed_counts(self) -> list[FailedCount]:
+        return [rows.failed_count(row) for row in await self._rows("failed_counts")]
+
+    async def failed_end(self, which: Failures) -> tuple[int, int]:
+        name, where = filters.count_failed(which)
+
+        # All moves share this lock: whoever has it alone sees every failure that has its number.
+        async def look(connection: Any) -> tuple[int, int]:
+            await connection.execute(SQL["stop_moves"])
+            end = await connection.fetchval(SQL["failed_end"])
+            return end, await connection.fetchval(SQL[name] + where.sql, *where.args)
+
+        found: tuple[int, int] = await self.pool.run(look, atomic=True)
+        return found
+
+    async def groups(self, limit: int, fingerprint: str | None = None) -> list[GroupRow]:
+        return [rows.group(row) for row in await self._rows("groups", limit, fingerprint)]
+
+    async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
+        found: dict[str, list[tuple[datetime, int]]] = {fingerprint: [] for fingerprint in fingerprints}
+        for row in await self._rows("trends", list(fingerprints), since):
+            found[row["fingerprint"]].append((row["hour"], row["n"]))
+        return found
+
+    async def audit(
+        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None
+    ) -> list[AuditRow]:
+        where = filters.audit(which)
+        if before is not None:
+            where.add(" and id < {}", before)
+        if after is not None:
+            where.add(" and id > {}", after)
+        where.add(f" order by id {'desc' if after is None else ''} limit {{}} offset {{}}", limit, offset)
+        return [rows.audit(row) for row in await self._where("audit_log", where)]
+
+    async def count_audit(self, which: AuditFilter) -> int:
+        where = filters.audit(which)
+        text = SQL["count_audit"] + where.sql
+        found: int = await self.pool.run(lambda connection: connection.fetchval(text, *where.args))
+        return found
+
+    async def record(self, collection: str, record_id: str) -> Record | None:
+        found = await self._rows("record", collection, record_id)
+        return rows.record(found[0]) if found else None
+
+    async def records(
+        self, collection: str, *, states: Sequence[str] = (), ids: Sequence[str] | None = None, limit: int = 100,
+        before: int | None = None,
+    ) -> list[Record]:  # fmt: skip
+        wanted = None if ids is None else list(ids)
+        found = await self._rows("records", collection, list(states) or None, wanted, before, limit)
+        return [rows.record(row) for row in found]
+
+    async def now(self) -> datetime:
+        found: datetime = await self.pool.run(lambda connection: connection.fetchval(SQL["now"]))
+        return found
 
     async def counts(self) -> list[Count]:
         found = await self._rows("counts")
@@ -91,29 +170,16 @@ class Reads:
         found: list[Any] = await self.pool.run(lambda connection: connection.fetch(SQL[name], *args))
         return found
 
+    async def _where(self, name: str, where: filters.Where) -> list[Any]:
+        text = SQL[name] + where.sql
+        found: list[Any] = await self.pool.run(lambda connection: connection.fetch(text, *where.args))
+        return found
+
     async def _snapshot(self, work: Any) -> Any:
         async with self.pool.transaction(isolation="repeatable_read", readonly=True) as connection:
             return await work(connection)
 
 
-async def _find_live(connection: Any, query: Query) -> list[Any]:
-    states = [state.value for state in query.states if state in LIVE]
-    if query.states and not states:
-        return []
-    found: list[Any] = await connection.fetch(
-        SQL["find_live"], states or None, query.kind, query.queue, query.group, query.scope, query.trace_id,
-        query.error_code, query.error_reason, query.fingerprint, query.before, query.limit,
-    )  # fmt: skip
-    return found
-
-
-async def _find_history(connection: Any, query: Query) -> list[Any]:
-    states = [state.value for state in query.states if state in HISTORY]
-    # Finished tasks carry no error: a filter on one cannot match them.
-    if (query.states and not states) or any(getattr(query, name) is not None for name in _ERROR_FILTERS):
-        return []
-    found: list[Any] = await connection.fetch(
-        SQL["find_history"], states or None, query.kind, query.queue, query.group, query.scope, query.trace_id,
-        query.before, query.limit,
-    )  # fmt: skip
-    return found
+def _bounded(which: Failures, after: int, upto: int | None) -> filters.Where:
+    where = filters.failed(which).add(" and failed_seq > {}", after)
+    return where if upto is None else where.add(" and failed_seq <= {}", upto)

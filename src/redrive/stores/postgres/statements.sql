@@ -54,10 +54,41 @@ select redrive.fire($1, $2, $3);
 -- post: one movement of money
 select redrive.post($1, $2, $3, $4);
 
--- audit: audit rows of their own
-insert into redrive.audit (at, actor, action, reason, task_id, batch_id, before, after)
-select clock_timestamp(), x.actor, x.action, x.reason, x.task_id, x.batch_id, x.before, x.after
-from jsonb_to_recordset($1) x(actor text, action text, reason text, task_id uuid, batch_id text, before jsonb, after jsonb);
+-- audit: audit rows of their own, with what their task says about itself
+insert into redrive.audit (at, actor, action, reason, task_id, batch_id, target, kind, scope, trace_id, before, after)
+select clock_timestamp(), x.actor, x.action, x.reason, x.task_id, x.batch_id, x.target, coalesce(t.kind, h.kind),
+  coalesce(t.scope, h.scope), coalesce(t.trace_id, h.trace_id), x.before, x.after
+from rows from (jsonb_to_recordset($1) as (actor text, action text, reason text, task_id uuid, batch_id text, target text,
+  before jsonb, after jsonb)) with ordinality x(actor, action, reason, task_id, batch_id, target, before, after, nth)
+left join redrive.task t on t.id = x.task_id
+left join lateral (
+  select o.kind, o.scope, o.trace_id from redrive.history o where t.id is null and o.id = x.task_id limit 1) h on true
+order by x.nth;
+
+-- put_new: a document that must not exist yet
+insert into redrive.record (collection, id, state, version, created_at, updated_at, expires_at, body)
+values ($1, $2, $3, 1, clock_timestamp(), clock_timestamp(), clock_timestamp() + make_interval(secs => $5), $4)
+on conflict do nothing returning version;
+
+-- put: a document that must still be the one that was seen
+update redrive.record set state = $3, version = version + 1, updated_at = clock_timestamp(),
+  expires_at = clock_timestamp() + make_interval(secs => $5), body = $4
+where collection = $1 and id = $2 and version = $6 returning version;
+
+-- record: one document
+select * from redrive.record where collection = $1 and id = $2;
+
+-- records: documents, newest first
+select * from redrive.record r
+where r.collection = $1 and ($2::text[] is null or r.state = any ($2)) and ($3::text[] is null or r.id = any ($3))
+  and ($4::bigint is null or r.seq < $4)
+order by r.seq desc limit $5;
+
+-- forget_audit: rows past their keep
+delete from redrive.audit where id = any ($1);
+
+-- trends: failures per hour of some groups
+select fingerprint, hour, n from redrive.failure_hour where fingerprint = any ($1) and hour >= $2 order by hour;
 
 -- due_schedules: schedules whose time has come
 select clock_timestamp() as now, s.* from redrive.schedule s where s.next_at <= clock_timestamp() order by s.next_at;
@@ -69,21 +100,15 @@ select t.*, t.state::text as state_name from redrive.task t where t.id = $1;
 select h.*, h.state::text as state_name from redrive.history h
 where h.id = $1 and ($2::timestamptz is null or h.finished_at >= $2) order by h.finished_at desc limit 1;
 
--- find_live: live tasks, newest first
-select t.*, t.state::text as state_name from redrive.task t
-where ($1::text[] is null or t.state::text = any ($1)) and ($2::text is null or t.kind = $2)
-  and ($3::text is null or t.queue = $3) and ($4::text is null or t.task_group = $4) and ($5::text is null or t.scope = $5)
-  and ($6::text is null or t.trace_id = $6) and ($7::text is null or t.error_code = $7)
-  and ($8::text is null or t.error_reason = $8) and ($9::text is null or t.error_fingerprint = $9)
-  and ($10::uuid is null or t.id < $10)
-order by t.id desc limit $11;
+-- states: where these tasks are
+select t.id, t.state::text from redrive.task t where t.id = any ($1)
+union all select h.id, h.state::text from redrive.history h where h.id = any ($1);
 
--- find_history: finished tasks, newest first
-select h.*, h.state::text as state_name from redrive.history h
-where ($1::text[] is null or h.state::text = any ($1)) and ($2::text is null or h.kind = $2)
-  and ($3::text is null or h.queue = $3) and ($4::text is null or h.task_group = $4) and ($5::text is null or h.scope = $5)
-  and ($6::text is null or h.trace_id = $6) and ($7::uuid is null or h.id < $7)
-order by h.id desc limit $8;
+-- find_live: live tasks; filters and order follow
+select *, state::text as state_name from redrive.task where true
+
+-- find_history: finished tasks; filters and order follow
+select *, state::text as state_name from redrive.history where true
 
 -- attempts: failed attempts of a task, oldest first
 select * from redrive.attempt where task_id = $1 order by seq;
@@ -94,18 +119,38 @@ select * from redrive.dead_letter where task_id = $1 order by seq;
 -- audit_of: audit rows of a task, oldest first
 select * from redrive.audit where task_id = $1 order by id;
 
--- audit_log: newest audit rows
-select * from redrive.audit
-where ($2::text is null or action = $2) and ($3::text is null or actor = $3) order by id desc limit $1;
+-- letters: dead letters; filters and order follow
+select * from redrive.dead_letter where true
 
--- letters: dead letters, newest first
-select d.* from redrive.dead_letter d
-where ($1::text is null or d.kind = $1) and ($2::text is null or d.queue = $2) and ($3::text is null or d.task_group = $3)
-  and ($4::text is null or d.scope = $4) and ($5::text is null or d.trace_id = $5)
-  and ($6::text is null or d.error_code = $6) and ($7::text is null or d.error_reason = $7)
-  and ($8::text is null or d.error_fingerprint = $8)
-  and ($9::uuid is null or d.seq < (select b.seq from redrive.dead_letter b where b.id = $9))
-order by d.seq desc limit $10;
+-- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
+select id, failed_seq from redrive.task where state = 'failed'
+
+-- failed_places: places in the order of failures; filters, bounds and order follow
+select failed_seq from redrive.task where state = 'failed'
+
+-- failed: tasks that are failed now; an array of their places follows
+select t.*, t.state::text as state_name from redrive.task t where t.state = 'failed' and t.failed_seq = any (array
+
+-- count_failed: how many; filters follow
+select count(*) from redrive.task where state = 'failed'
+
+-- sum_failed: the same by totals; filters follow
+select coalesce(sum(n), 0)::bigint from redrive.v_failed_counts where true
+
+-- audit_log: audit rows; filters and order follow
+select * from redrive.audit where true
+
+-- count_audit: how many; filters follow
+select count(*) from redrive.audit where true
+
+-- failed_counts: tasks that are failed now, by everything they are filtered by
+select * from redrive.v_failed_counts order by n desc;
+
+-- stop_moves: for the rest of this transaction nothing fails, and nothing is retried
+select pg_advisory_xact_lock(72617, 1);
+
+-- failed_end: the last place that a failure has taken
+select coalesce(max(t.failed_seq), 0) from redrive.task t where t.state = 'failed';
 
 -- groups: failures by cause, latest first
 select x.fingerprint, sum(x.n)::bigint as n, min(x.code) as code, min(x.reason) as reason,
@@ -114,9 +159,10 @@ select x.fingerprint, sum(x.n)::bigint as n, min(x.code) as code, min(x.reason) 
   min(x.first_seen) as first_seen, max(x.last_seen) as last_seen
 from (
   select fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen
-  from redrive.failure_group
+  from redrive.failure_group where $2::text is null or fingerprint = $2
   union all
   select fingerprint, n, code, reason, failure_type, message, kind, sample_task, at, at from redrive.failure_delta
+  where $2::text is null or fingerprint = $2
 ) x group by x.fingerprint order by max(x.last_seen) desc limit $1;
 
 -- counts: exact totals per queue and kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,14 +12,18 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from redrive.errors import LeaseLost, StoreUnavailable
+from redrive.errors import ChangedMeanwhile, LeaseLost, StoreUnavailable
+from redrive.kernel.audit import Batch
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
+from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.machine import Event, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Released
+from redrive.kernel.records import Put
 from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.postgres import arguments
 from redrive.stores.postgres.batcher import Batcher
+from redrive.stores.postgres.diagnose import diagnose
 from redrive.stores.postgres.enqueue import NotMade, enqueue, enqueue_in_parts
 from redrive.stores.postgres.errors import IdTaken
 from redrive.stores.postgres.listener import Listener
@@ -27,6 +32,7 @@ from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.remembered import Remembered
 from redrive.stores.rows import schedule as as_schedule
+from redrive.stores.schema import index_names
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
@@ -275,6 +281,9 @@ class PostgresStore(Reads):
                 raise raised from None
             raise
 
+    async def diagnose(self) -> Diagnosis:
+        return await diagnose(self.pool, index_names("redrive.stores.postgres"))
+
     # -- plumbing --------------------------------------------------------------------------------------------------
 
     async def _fetch(self, name: str, *args: Any) -> list[Any]:
@@ -317,6 +326,8 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
     if commit.transitions:
         moved = await _settle(connection, commit.transitions)
         applied.lost = {t.task_id for t in commit.transitions} - moved
+    if commit.batch is not None:
+        await _conclude(connection, commit.batch, commit, applied)
     for control in commit.controls:
         await _control(connection, control, applied)
     for fire in commit.fires:
@@ -330,7 +341,32 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
             applied.repeated.add(posting.key)
     if commit.audits:
         await connection.execute(SQL["audit"], arguments.audits(commit.audits))
+    for put in commit.puts:
+        await _put(connection, put, applied)
+    if commit.pruned:
+        await connection.execute(SQL["forget_audit"], list(commit.pruned))
     return applied
+
+
+async def _put(connection: Connection, put: Put, applied: Applied) -> None:
+    args = [put.collection, put.id, put.state, json.dumps(put.written(applied)), put.keep]
+    done = await (
+        connection.fetchval(SQL["put"], *args, put.version) if put.version
+        else connection.fetchval(SQL["put_new"], *args)
+    )  # fmt: skip
+    if done is None:
+        raise ChangedMeanwhile(
+            f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again"
+        )
+
+
+async def _conclude(connection: Connection, batch: Batch, commit: Commit, applied: Applied) -> None:
+    """Say of each task that was left alone why, and add the batch up."""
+    lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
+    states = dict(await connection.fetch(SQL["states"], lost)) if lost else {}
+    applied.skipped = {task_id: states.get(task_id) for task_id in lost}
+    audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
+    await connection.execute(SQL["audit"], arguments.audits(audits))
 
 
 async def _control(connection: Connection, control: Control, applied: Applied) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from redrive.errors import ChangedMeanwhile
+from redrive.kernel.audit import Audit, Batch
 from redrive.kernel.commit import (
     Applied,
-    Audit,
     CancelRequest,
     Commit,
     Control,
@@ -17,8 +18,9 @@ from redrive.kernel.commit import (
     Posting,
     Target,
 )
+from redrive.kernel.records import Put
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import to_micros
+from redrive.stores.sqlite.clock import micros, to_micros
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.moves import add_audits
 from redrive.stores.sqlite.session import Session, dumps
@@ -36,6 +38,8 @@ def apply(session: Session, commit: Commit) -> Applied:
         commit.check_conflicts(applied.enqueued)
     if commit.transitions:
         applied.lost = settle(session, commit.transitions)
+    if commit.batch is not None:
+        _conclude(session, commit.batch, commit, applied)
     for control in commit.controls:
         _control(session, control, applied)
     for fire in commit.fires:
@@ -45,7 +49,35 @@ def apply(session: Session, commit: Commit) -> Applied:
         if not _post(session, posting):
             applied.repeated.add(posting.key)
     add_audits(session, [_audit(audit) for audit in commit.audits])
+    for put in commit.puts:
+        _put(session, put, applied)
+    if commit.pruned:
+        session.run(SQL["forget_audit"], dumps(list(commit.pruned)))
     return applied
+
+
+def _put(session: Session, put: Put, applied: Applied) -> None:
+    expires = None if put.keep is None else session.now + micros(put.keep)
+    values = (put.state, session.now, expires, dumps(put.written(applied)), put.collection, put.id)
+    done = (
+        session.run(SQL["put"], *values, put.version)
+        if put.version
+        else session.run(SQL["put_new"], *values, session.now)
+    )
+    if not done:
+        raise ChangedMeanwhile(
+            f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again"
+        )
+
+
+def _conclude(session: Session, batch: Batch, commit: Commit, applied: Applied) -> None:
+    """Say of each task that was left alone why, and add the batch up."""
+    lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
+    ids = dumps([str(task_id) for task_id in lost])
+    states = dict(session.rows(SQL["states"], ids, ids)) if lost else {}
+    applied.skipped = {task_id: states.get(str(task_id)) for task_id in lost}
+    audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
+    add_audits(session, [_audit(audit) for audit in audits])
 
 
 def _control(session: Session, control: Control, applied: Applied) -> None:
@@ -172,7 +204,8 @@ def _post(session: Session, posting: Posting) -> bool:
 def _audit(audit: Audit) -> list[object]:
     task_id = None if audit.task_id is None else str(audit.task_id)
     return [
-        audit.actor, audit.action, audit.reason, task_id, audit.batch_id, None, _json(audit.before), _json(audit.after),
+        audit.actor, audit.action, audit.reason, task_id, audit.batch_id, audit.target, _json(audit.before),
+        _json(audit.after),
     ]  # fmt: skip
 
 

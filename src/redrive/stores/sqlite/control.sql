@@ -65,3 +65,18 @@ where redrive_account.name = v.name
 -- entries: what was moved
 insert into redrive_entry (posting, account, amount)
 select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]') from json_each(?) v
+
+-- states: where these tasks are
+select id, state from redrive_task where id in (select value from json_each(?))
+union all select id, state from redrive_history where id in (select value from json_each(?))
+
+-- put_new: a document that must not exist yet
+insert into redrive_record (state, updated_at, expires_at, body, collection, id, created_at, version)
+values (?, ?, ?, ?, ?, ?, ?, 1) on conflict do nothing
+
+-- put: a document that must still be the one that was seen
+update redrive_record set state = ?, updated_at = ?, expires_at = ?, body = ?, version = version + 1
+where collection = ? and id = ? and version = ?
+
+-- forget_audit: rows past their keep
+delete from redrive_audit where id in (select value from json_each(?))

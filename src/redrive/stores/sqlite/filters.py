@@ -2,78 +2,88 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.failed import Failures
 from redrive.kernel.store import Query
-from redrive.kernel.task import HISTORY, LIVE, State
-
-_SHARED = {
-    "kind": " and kind = ?",
-    "queue": " and queue = ?",
-    "group": " and task_group = ?",
-    "scope": " and scope = ?",
-    "trace_id": " and trace_id = ?",
-}
-_ERRORS = {
-    "error_code": " and error_code = ?",
-    "error_reason": " and error_reason = ?",
-    "fingerprint": " and error_fingerprint = ?",
-}
-# Literals, not parameters: SQLite uses a partial index only when it can see the state in the statement.
-_STATE = {state: f"'{state.value}'" for state in State}
+from redrive.kernel.task import HISTORY, LIVE
+from redrive.stores.filters import by_totals, chosen, conditions, of_audit, of_query, where
+from redrive.stores.sqlite.clock import to_micros
 
 Filter = tuple[str, list[Any]] | None
 
 
+def _mark(_nth: int) -> str:
+    return "?"
+
+
 def live(query: Query) -> Filter:
     """What to append for the live table, or None when nothing there can match."""
-    states = [state for state in query.states if state in LIVE]
-    if query.states and not states:
-        return None
-    sql, args = _equals(query, _SHARED | _ERRORS)
-    return _newest(sql + _states(states), args, query)
+    return _tasks(query, chosen(query.states, LIVE), errors=True)
 
 
 def history(query: Query) -> Filter:
-    states = [state for state in query.states if state in HISTORY]
-    # Finished tasks carry no error: a filter on one cannot match them.
-    if (query.states and not states) or any(getattr(query, name) is not None for name in _ERRORS):
-        return None
-    sql, args = _equals(query, _SHARED)
-    return _newest(sql + _states(states), args, query)
+    return _tasks(query, chosen(query.states, HISTORY), errors=False)
+
+
+def failed(which: Failures) -> tuple[str, list[Any]]:
+    sql, args = where(conditions(which), _mark)
+    if which.ids is not None:
+        sql += " and id in (select value from json_each(?))"
+        args.append(json.dumps([str(task_id) for task_id in which.ids]))
+    return sql, args
+
+
+def count_failed(which: Failures) -> tuple[str, str, list[Any]]:
+    """The statement to use, what to append to it, and the values."""
+    wanted = by_totals(which)
+    if wanted is None:
+        return "count_failed", *failed(which)
+    return "sum_failed", *where(wanted, _mark)
 
 
 def letters(query: Query) -> tuple[str, list[Any]]:
-    sql, args = _equals(query, _SHARED | _ERRORS)
+    sql, args = where(of_query(query, errors=True, letters=True) or [], _mark)
     if query.before is not None:
         sql += " and seq < (select b.seq from redrive_dead_letter b where b.id = ?)"
         args.append(str(query.before))
     return sql + " order by seq desc limit ?", [*args, query.limit]
 
 
-def audit(limit: int, action: str | None, actor: str | None) -> tuple[str, list[Any]]:
-    sql, args = "", list[Any]()
-    if action is not None:
-        sql, args = sql + " and action = ?", [*args, action]
-    if actor is not None:
-        sql, args = sql + " and actor = ?", [*args, actor]
-    return sql + " order by id desc limit ?", [*args, limit]
+def audit(which: AuditFilter) -> tuple[str, list[Any]]:
+    sql, args = where(of_audit(which), _mark)
+    if which.older_than is not None:
+        sql += " and at < ?"
+        args.append(to_micros(which.older_than))
+    return sql, [str(value) if isinstance(value, UUID) else value for value in args]
 
 
-def _newest(sql: str, args: list[Any], query: Query) -> tuple[str, list[Any]]:
+def records(
+    collection: str, states: Sequence[str], ids: Sequence[str] | None, limit: int, before: int | None
+) -> tuple[str, list[Any]]:
+    sql, args = "", list[Any]([collection])
+    if states:
+        sql += " and state in (select value from json_each(?))"
+        args.append(json.dumps(list(states)))
+    if ids is not None:
+        sql += " and id in (select value from json_each(?))"
+        args.append(json.dumps(list(ids)))
+    if before is not None:
+        sql += " and seq < ?"
+        args.append(before)
+    return sql + " order by seq desc limit ?", [*args, limit]
+
+
+def _tasks(query: Query, states: str | None, *, errors: bool) -> Filter:
+    wanted = of_query(query, errors=errors)
+    if states is None or wanted is None:
+        return None
+    sql, args = where(wanted, _mark)
+    sql += states
     if query.before is not None:
         sql, args = sql + " and id < ?", [*args, str(query.before)]
     return sql + " order by id desc limit ?", [*args, query.limit]
-
-
-def _equals(query: Query, columns: dict[str, str]) -> tuple[str, list[Any]]:
-    given = {name: getattr(query, name) for name in columns if getattr(query, name) is not None}
-    return "".join(columns[name] for name in given), list(given.values())
-
-
-def _states(states: list[State]) -> str:
-    if not states:
-        return ""
-    if len(states) == 1:
-        return f" and state = {_STATE[states[0]]}"
-    return f" and state in ({', '.join(_STATE[state] for state in states)})"

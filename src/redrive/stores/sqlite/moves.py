@@ -13,10 +13,11 @@ from redrive.kernel.task import HISTORY, State
 from redrive.stores.rows import action
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.claim import free_places
-from redrive.stores.sqlite.clock import micros
+from redrive.stores.sqlite.clock import HOUR, micros
 from redrive.stores.sqlite.session import Row, Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "settle.sql")
+SESSION = statements("redrive.stores.sqlite", "session.sql")
 
 
 @dataclass(slots=True)
@@ -34,6 +35,13 @@ class Live:
     attempt_count: int
     replay_count: int
     worker_id: str | None
+    group: str | None
+    error_code: str | None
+    error_reason: str | None
+    failure_type: str | None
+    dead_reason: str | None
+    fingerprint: str | None
+    failed_seq: int | None
 
 
 @dataclass(slots=True)
@@ -60,12 +68,16 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
     if moves:
         _apply(session, moves)
     moved = {m.t.task_id for m in moves}
-    return moved | _revive(session, [t for t in transitions if t.event is Event.REDRIVE and t.task_id not in moved])
+    return moved | _revive(
+        session, [t for t in transitions if t.event is Event.REDRIVE and t.seen is None and t.task_id not in moved]
+    )
 
 
 def _applies(t: Transition, row: Live, now: int) -> bool:
     rule = t.rule
     if row.state not in rule.sources or (rule.fenced and (t.token is None or row.token != str(t.token))):
+        return False
+    if t.seen is not None and row.failed_seq != t.seen:
         return False
     return not t.expired or (row.expires_at is not None and row.expires_at <= now)
 
@@ -91,6 +103,7 @@ def _apply(session: Session, moves: Sequence[Move]) -> None:
     if kept:
         _keep(session, kept)
     _record_failures(session, [m for m in moves if m.t.failure is not None])
+    _count_failed(session, moves)
     dead = [[m.row.id, str(uuid4()), m.t.dead] for m in kept if m.t.dead is not None]
     if dead:
         session.run(SQL["dead_letters"], session.now, dumps(dead))
@@ -103,14 +116,18 @@ def _apply(session: Session, moves: Sequence[Move]) -> None:
 def _keep(session: Session, kept: Sequence[Move]) -> None:
     ready = sum(m.final is State.QUEUED for m in kept)
     position = session.positions(ready) if ready else 0
+    failing = sum(m.final is State.FAILED for m in kept)
+    failed = session.failed_places(failing) if failing else 0
     values: list[list[Any]] = []
     for m in kept:
         queued = m.final is State.QUEUED
         values.append([
             m.row.id, m.t.event, m.final, position if queued else None, m.next_attempt_at, _attempts(m),
             m.t.actor if m.final is State.PAUSED else None, m.t.memo, m.t.actor, m.t.reason,
-            session.now, _holder(m.t), *_failure(m.t),
+            session.now, _holder(m.t), failed if m.final is State.FAILED else None, m.t.dead, m.t.batch_id,
+            *_failure(m.t),
         ])  # fmt: skip
+        failed += m.final is State.FAILED
         if queued:
             position += 1
             session.news.queues.add(m.row.queue)
@@ -138,6 +155,23 @@ def _failure(t: Transition) -> list[Any]:
     return [] if f is None else [f.code, f.reason, f.type, f.message, f.stack, f.fingerprint]
 
 
+def _count_failed(session: Session, moves: Sequence[Move]) -> None:
+    """What is failed now, by everything it is filtered by."""
+    changes: Counter[tuple[Any, ...]] = Counter()
+    for m in moves:
+        row, f = m.row, m.t.failure
+        if row.state == State.FAILED:
+            changes[row.kind, row.queue, row.group or "", row.error_code, row.error_reason, row.failure_type,
+                    row.dead_reason, row.fingerprint] -= 1  # fmt: skip
+        if m.final is State.FAILED:
+            assert f is not None
+            changes[row.kind, row.queue, row.group or "", f.code, f.reason, f.type, m.t.dead, f.fingerprint] += 1
+    values = dumps([[*key, n] for key, n in changes.items() if n])
+    if values != "[]":
+        session.run(SESSION["failed_totals"], values)
+        session.run(SESSION["failed_gone"], values)
+
+
 def _record_failures(session: Session, failed: Sequence[Move]) -> None:
     """Each failed attempt, and a count for its cause."""
     if not failed:
@@ -154,6 +188,8 @@ def _record_failures(session: Session, failed: Sequence[Move]) -> None:
         causes.setdefault(f.fingerprint, fresh)[1] += 1
     session.run(SQL["attempts"], session.now, dumps(attempts))
     session.run(SQL["causes"], dumps(list(causes.values())))
+    hour = session.now - session.now % HOUR
+    session.run(SQL["hours"], hour, dumps([cause[:2] for cause in causes.values()]))
 
 
 def _audit(m: Move) -> list[Any]:
@@ -162,7 +198,7 @@ def _audit(m: Move) -> list[Any]:
 
 
 def _audit_row(t: Transition, before: str, after: str) -> list[Any]:
-    return [t.actor, action(t.event), t.reason, str(t.task_id), None, None, before, after]
+    return [t.actor, t.action or action(t.event), t.reason, str(t.task_id), t.batch_id, None, before, after]
 
 
 def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:
@@ -181,7 +217,7 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
         return set()
     position = session.positions(len(rows))
     chosen = [asked[row[0]] for row in rows]
-    values = [[str(t.task_id), position + nth, t.actor, t.reason] for nth, t in enumerate(chosen)]
+    values = [[str(t.task_id), position + nth, t.actor, t.reason, t.batch_id] for nth, t in enumerate(chosen)]
     session.run(SQL["revive"], session.now, dumps(values))
     session.run(SQL["revived"], dumps([row[0] for row in rows]))
     for _, queue, kind in rows:

@@ -8,13 +8,16 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.failed import FailedCount, Failures
 from redrive.kernel.machine import Held
+from redrive.kernel.records import Record
 from redrive.kernel.store import Count, GroupRow, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import filters, rows, tick
-from redrive.stores.sqlite.clock import to_datetime
-from redrive.stores.sqlite.session import Session
+from redrive.stores.sqlite.clock import to_datetime, to_micros
+from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "reads.sql")
 T = TypeVar("T")
@@ -40,14 +43,86 @@ class Reads:
         found = await self.read(lambda session: _rows(session, SQL["letters"] + sql, args))
         return [rows.dead_letter(row) for row in found]
 
-    async def groups(self, limit: int) -> list[GroupRow]:
-        found = await self.read(lambda session: _rows(session, SQL["groups"], [limit]))
+    async def failed(
+        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
+        newest: bool = False,
+    ) -> list[Task]:  # fmt: skip
+        sql, args = filters.failed(which)
+        bounds = " and failed_seq > ?" + ("" if upto is None else " and failed_seq <= ?")
+        order = f" order by failed_seq {'desc' if newest else ''}"
+        values = [*args, after, *([] if upto is None else [upto]), limit, offset]
+        # The place in the order first, by index alone; rows are read for the page only, however far back it is.
+        places = SQL["failed_places"] + sql + bounds + order + " limit ? offset ?"
+        text = SQL["failed"] + f" and failed_seq in ({places})" + order
+        found = await self.read(lambda session: _rows(session, text, values))
+        return [rows.task(row) for row in found]
+
+    async def failed_ids(self, which: Failures, *, limit: int, upto: int) -> list[tuple[UUID, int]]:
+        sql, args = filters.failed(which)
+        text = SQL["failed_ids"] + sql + " and failed_seq <= ? order by failed_seq limit ?"
+        found = await self.read(lambda session: _rows(session, text, [*args, upto, limit]))
+        return [(UUID(row["id"]), row["failed_seq"]) for row in found]
+
+    async def count_failed(self, which: Failures) -> int:
+        name, sql, args = filters.count_failed(which)
+        found = await self.read(lambda session: _rows(session, SQL[name] + sql, args))
+        return int(found[0]["n"])
+
+    async def failed_counts(self) -> list[FailedCount]:
+        found = await self.read(lambda session: _rows(session, SQL["failed_counts"]))
+        return [rows.failed_count(row) for row in found]
+
+    async def failed_end(self, which: Failures) -> tuple[int, int]:
+        name, sql, args = filters.count_failed(which)
+
+        def look(session: Session) -> tuple[int, int]:
+            (end,), (count,) = _rows(session, SQL["failed_end"]), _rows(session, SQL[name] + sql, args)
+            return end["value"], count["n"]
+
+        return await self.read(look)
+
+    async def groups(self, limit: int, fingerprint: str | None = None) -> list[GroupRow]:
+        found = await self.read(lambda session: _rows(session, SQL["groups"], [fingerprint, limit]))
         return [rows.group(row) for row in found]
 
-    async def audit(self, limit: int, action: str | None = None, actor: str | None = None) -> list[AuditRow]:
-        sql, args = filters.audit(limit, action, actor)
-        found = await self.read(lambda session: _rows(session, SQL["audit_log"] + sql, args))
+    async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
+        args = [dumps(list(fingerprints)), to_micros(since)]
+        found: dict[str, list[tuple[datetime, int]]] = {fingerprint: [] for fingerprint in fingerprints}
+        for row in await self.read(lambda session: _rows(session, SQL["trends"], args)):
+            found[row["fingerprint"]].append((to_datetime(row["hour"]), row["n"]))
+        return found
+
+    async def audit(
+        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None
+    ) -> list[AuditRow]:
+        sql, args = filters.audit(which)
+        for bound, sign in ((before, "<"), (after, ">")):
+            if bound is not None:
+                sql += f" and id {sign} ?"
+                args.append(bound)
+        sql += f" order by id {'desc' if after is None else ''} limit ? offset ?"
+        found = await self.read(lambda session: _rows(session, SQL["audit_log"] + sql, [*args, limit, offset]))
         return [rows.audit(row) for row in found]
+
+    async def count_audit(self, which: AuditFilter) -> int:
+        sql, args = filters.audit(which)
+        found = await self.read(lambda session: _rows(session, SQL["count_audit"] + sql, args))
+        return int(found[0]["n"])
+
+    async def record(self, collection: str, record_id: str) -> Record | None:
+        found = await self.read(lambda session: _rows(session, SQL["record"], [collection, record_id]))
+        return rows.record(found[0]) if found else None
+
+    async def records(
+        self, collection: str, *, states: Sequence[str] = (), ids: Sequence[str] | None = None, limit: int = 100,
+        before: int | None = None,
+    ) -> list[Record]:  # fmt: skip
+        sql, args = filters.records(collection, states, ids, limit, before)
+        found = await self.read(lambda session: _rows(session, SQL["records"] + sql, args))
+        return [rows.record(row) for row in found]
+
+    async def now(self) -> datetime:
+        return await self.read(lambda session: to_datetime(session.now))
 
     async def counts(self) -> list[Count]:
         found = await self.read(lambda session: _rows(session, SQL["counts"]))

@@ -25,8 +25,42 @@ select * from redrive_audit where true
 -- letters: dead letters; filters and order follow
 select * from redrive_dead_letter where true
 
+-- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
+select id, failed_seq from redrive_task where state = 'failed'
+
+-- failed_places: their places in the order of failures; filters, bounds and order follow
+select failed_seq from redrive_task where state = 'failed'
+
+-- failed: tasks that are failed now; which, and the order follow
+select * from redrive_task where state = 'failed'
+
+-- count_failed: how many; filters follow
+select count(*) as n from redrive_task where state = 'failed'
+
+-- sum_failed: the same by totals; filters follow
+select coalesce(sum(n), 0) as n from redrive_failed_total where true
+
+-- failed_counts: tasks that are failed now, by everything they are filtered by
+select * from redrive_failed_total order by n desc
+
+-- failed_end: the last place that a failure has taken
+select value from redrive_failed_seq
+
 -- groups: failures by cause, latest first
-select * from redrive_failure_group order by last_seen desc limit ?
+select * from redrive_failure_group where ?1 is null or fingerprint = ?1 order by last_seen desc limit ?2
+
+-- trends: failures per hour of some groups
+select fingerprint, hour, n from redrive_failure_hour
+where fingerprint in (select value from json_each(?)) and hour >= ? order by hour
+
+-- count_audit: how many; filters follow
+select count(*) as n from redrive_audit where true
+
+-- record: one document
+select * from redrive_record where collection = ? and id = ?
+
+-- records: documents; filters and order follow
+select * from redrive_record where collection = ?
 
 -- counts: exact totals per queue and kind
 select * from redrive_total order by queue, kind

@@ -7,6 +7,8 @@ import sqlite3
 from typing import Any
 from uuid import UUID
 
+from redrive.kernel.failed import FailedCount
+from redrive.kernel.records import Record
 from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
 from redrive.stores import rows as common
@@ -15,7 +17,7 @@ from redrive.stores.sqlite.clock import to_datetime
 _TIMES = frozenset({
     "created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "cancel_requested_at",
     "failed_at", "last_replayed_at", "finished_at", "at", "dead_at", "first_seen", "last_seen", "next_at", "last_at",
-    "started_at", "seen_at",
+    "started_at", "seen_at", "updated_at",
 })  # fmt: skip
 _IDS = frozenset({"task_id", "sample_task", "lease_token"})
 
@@ -43,6 +45,14 @@ def audit(row: sqlite3.Row) -> AuditRow:
 
 def group(row: sqlite3.Row) -> GroupRow:
     return common.group(_typed(row))
+
+
+def failed_count(row: sqlite3.Row) -> FailedCount:
+    return common.failed_count(_typed(row))
+
+
+def record(row: sqlite3.Row) -> Record:
+    return common.record(_typed(row))
 
 
 def hold(row: sqlite3.Row) -> HoldRow:

@@ -114,6 +114,11 @@ class Session:
         """The first of ``count`` places at the tail."""
         return take_positions(lambda sql, args: self.connection.execute(sql, args).fetchall(), count)
 
+    def failed_places(self, count: int) -> int:
+        """The first of ``count`` places in the order of failures."""
+        ((last,),) = self.rows(SQL["take_failed"], count)
+        return int(last) - count + 1
+
 
 def take_positions(execute: Execute, count: int) -> int:
     ((last,),) = execute(SQL["take_positions"], (count,))

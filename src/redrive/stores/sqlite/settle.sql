@@ -26,7 +26,8 @@ delete from redrive_task where id in (select value from json_each(?))
 
 -- look: what transitions depend on
 select json_group_array(json_array(t.id, t.state, t.lease_token, t.lease_expires_at, t.cancel_requested_at,
-  t.next_attempt_at, t.queue, t.kind, t.attempt_count, t.replay_count, t.worker_id))
+  t.next_attempt_at, t.queue, t.kind, t.attempt_count, t.replay_count, t.worker_id, t.task_group, t.error_code,
+  t.error_reason, t.failure_type, t.dead_reason, t.error_fingerprint, t.failed_seq))
 from redrive_task t where t.id in (select value from json_each(?))
 
 -- retire: rows on their way to history, with their payload when they can be retried from there
@@ -57,19 +58,24 @@ update redrive_task set
   error_stack = case when v.event = 'redrive' then null when v.code is null then redrive_task.error_stack else v.stack end,
   error_fingerprint = case when v.event = 'redrive' then null else coalesce(v.fingerprint, redrive_task.error_fingerprint) end,
   failed_at = case when v.state = 'failed' then v.now end,
+  failed_seq = v.failed_seq,
+  dead_reason = v.dead,
   replay_count = redrive_task.replay_count + (v.event = 'redrive'),
   last_replayed_at = case when v.event = 'redrive' then v.now else redrive_task.last_replayed_at end,
   last_replayed_by = case when v.event = 'redrive' then v.actor else redrive_task.last_replayed_by end,
-  last_replayed_reason = case when v.event = 'redrive' then v.reason else redrive_task.last_replayed_reason end
+  last_replayed_reason = case when v.event = 'redrive' then v.reason else redrive_task.last_replayed_reason end,
+  last_replayed_batch = case when v.event = 'redrive' then v.batch else redrive_task.last_replayed_batch end
 from (
   select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as event, json_extract(j.value, '$[2]') as state,
     json_extract(j.value, '$[3]') as position, json_extract(j.value, '$[4]') as next_attempt_at,
     json_extract(j.value, '$[5]') as attempt_count, json_extract(j.value, '$[6]') as paused_by,
     json_extract(j.value, '$[7]') as memo, json_extract(j.value, '$[8]') as actor, json_extract(j.value, '$[9]') as reason,
     json_extract(j.value, '$[10]') as now, json_extract(j.value, '$[11]') as settled_token,
-    json_extract(j.value, '$[12]') as code, json_extract(j.value, '$[13]') as cause,
-    json_extract(j.value, '$[14]') as type, json_extract(j.value, '$[15]') as message,
-    json_extract(j.value, '$[16]') as stack, json_extract(j.value, '$[17]') as fingerprint
+    json_extract(j.value, '$[12]') as failed_seq, json_extract(j.value, '$[13]') as dead,
+    json_extract(j.value, '$[14]') as batch, json_extract(j.value, '$[15]') as code,
+    json_extract(j.value, '$[16]') as cause, json_extract(j.value, '$[17]') as type,
+    json_extract(j.value, '$[18]') as message, json_extract(j.value, '$[19]') as stack,
+    json_extract(j.value, '$[20]') as fingerprint
   from json_each(?) j
 ) v where redrive_task.id = v.id
 
@@ -100,15 +106,22 @@ from json_each(?) v where true
 on conflict (fingerprint) do update set n = n + excluded.n, message = excluded.message, kind = excluded.kind,
   sample_task = excluded.sample_task, last_seen = max(last_seen, excluded.last_seen)
 
+-- hours: and by the hour
+insert into redrive_failure_hour (fingerprint, hour, n)
+select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]') from json_each(?) v where true
+on conflict (fingerprint, hour) do update set n = n + excluded.n
+
 -- cancelled: finished rows that an operator may bring back
 select json_group_array(json_array(h.id, h.queue, h.kind)) from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
 
 -- revive: back from history into the live table
 insert into redrive_task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
-  scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by, last_replayed_reason)
+  scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by, last_replayed_reason,
+  last_replayed_batch)
 select h.id, h.created_at, json_extract(v.value, '$[1]'), 'queued', h.max_attempts, h.timeout_ms, h.priority, h.kind,
   h.queue, coalesce((select k.kind from redrive_kind k where k.kind = h.kind), ''), h.task_group, h.scope, h.trace_id,
-  h.idempotency_key, h.payload, h.replay_count + 1, ?, json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]')
+  h.idempotency_key, h.payload, h.replay_count + 1, ?, json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]'),
+  json_extract(v.value, '$[4]')
 from json_each(?) v cross join redrive_history h on h.id = json_extract(v.value, '$[0]') and h.state = 'cancelled'
 
 -- revived: they are no longer finished
@@ -123,12 +136,15 @@ where exists (select 1 from redrive_history h where h.id = json_extract(v.value,
   or exists (select 1 from redrive_task t where t.id = json_extract(v.value, '$[0]')
     and t.settled_token = json_extract(v.value, '$[1]'))
 
--- audit: audit rows
-insert into redrive_audit (at, actor, action, reason, task_id, batch_id, target, before, after)
+-- audit: audit rows, with what their task says about itself
+insert into redrive_audit (at, actor, action, reason, task_id, batch_id, target, before, after, kind, scope, trace_id)
 select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
-  json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]')
-from json_each(?) v
+  json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'),
+  coalesce(t.kind, h.kind, case when json_extract(v.value, '$[5]') like 'kind:%' then substr(json_extract(v.value, '$[5]'), 6) end),
+  coalesce(t.scope, h.scope), coalesce(t.trace_id, h.trace_id)
+from json_each(?) v left join redrive_task t on t.id = json_extract(v.value, '$[3]')
+left join redrive_history h on h.id = json_extract(v.value, '$[3]') order by v.key
 
 -- holding: which of these leases are still held
 select json_group_array(t.id) from json_each(?) v cross join redrive_task t

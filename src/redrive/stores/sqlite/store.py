@@ -11,11 +11,14 @@ from uuid import UUID
 
 from redrive.errors import LeaseLost
 from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.machine import Transition
 from redrive.kernel.store import Beat, Capabilities, Cycle, Tick, Wake, Want
+from redrive.stores.schema import index_names
 from redrive.stores.sqlite import control, tick
 from redrive.stores.sqlite.claim import claim
 from redrive.stores.sqlite.desk import Desk
+from redrive.stores.sqlite.diagnose import diagnose
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.migrate import SqliteMigrations
 from redrive.stores.sqlite.reads import Reads
@@ -67,6 +70,10 @@ class SqliteStore(Reads):
     def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> None:
         self._hub.add(on_wake)
         self._writer.ring()
+
+    async def diagnose(self) -> Diagnosis:
+        path, indexes = self.location.path, index_names("redrive.stores.sqlite")
+        return await self.read(lambda session: diagnose(session, path, indexes))
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

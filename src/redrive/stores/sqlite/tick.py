@@ -49,6 +49,8 @@ def _duties(session: Session, beat: Beat) -> list[str]:
     taken = {row[0] for row in session.rows(SQL["duties"], now, dumps(list(wanted.items())), now)}
     if "recover" in taken and session.row(SQL["any_expired"], now) is None:
         taken.discard("recover")
+    if "operations" in taken and session.row(SQL["any_operation"]) is None:
+        taken.discard("operations")
     duties = [name for name in wanted if name in taken]
     if "cron" not in duties and session.row(SQL["any_schedule"], now) is not None:
         duties.append("cron")
@@ -104,6 +106,8 @@ def prune(session: Session, keep: Mapping[str, float]) -> tuple[int, bool]:
         _prune_orphans(session, "attempts", history),
     ]
     session.run(SQL["prune_workers"], session.now - DAY)
+    session.run(SQL["prune_records"], session.now)
+    session.run(SQL["prune_hours"], session.now - 7 * DAY)
     return sum(removed for removed, _ in pieces), any(more for _, more in pieces)
 
 

@@ -70,6 +70,15 @@ where (a.at, a.seq) > (?, ?) and a.at < ? order by a.at, a.seq limit ?
 -- prune_attempts: attempts of tasks that are gone
 delete from redrive_attempt where seq in (select value from json_each(?))
 
+-- any_operation: is there a bulk operation to go on with
+select 1 from redrive_record where collection = 'operation' and state = 'running' limit 1
+
+-- prune_records: documents past their keep
+delete from redrive_record where expires_at < ?
+
+-- prune_hours: how failures went more than a week ago
+delete from redrive_failure_hour where hour < ?
+
 -- prune_workers: workers not seen for a day
 delete from redrive_worker where seen_at < ?
 

@@ -19,6 +19,7 @@ from redrive.testing.conformance.cancel import TestCancel  # noqa: E402
 from redrive.testing.conformance.claim import TestClaim, TestHandles  # noqa: E402
 from redrive.testing.conformance.cost import TestCost  # noqa: E402
 from redrive.testing.conformance.enqueue import TestEnqueue, TestIdempotency  # noqa: E402
+from redrive.testing.conformance.failed import TestFailed  # noqa: E402
 from redrive.testing.conformance.fence import TestFence  # noqa: E402
 from redrive.testing.conformance.holds import TestHolds, TestTaskHolds  # noqa: E402
 from redrive.testing.conformance.invariants import TestInvariants  # noqa: E402
@@ -26,6 +27,7 @@ from redrive.testing.conformance.ledger import TestLedger  # noqa: E402
 from redrive.testing.conformance.limits import TestLimits  # noqa: E402
 from redrive.testing.conformance.operators import TestOperators  # noqa: E402
 from redrive.testing.conformance.reads import TestReads  # noqa: E402
+from redrive.testing.conformance.records import TestAudit, TestRecords  # noqa: E402
 from redrive.testing.conformance.recover import TestRecover  # noqa: E402
 from redrive.testing.conformance.renew import TestRenew  # noqa: E402
 from redrive.testing.conformance.schedules import TestSchedules  # noqa: E402
@@ -37,10 +39,12 @@ from redrive.testing.conformance.upkeep import TestUpkeep  # noqa: E402
 from redrive.testing.conformance.wakes import TestWakes  # noqa: E402
 
 __all__ = [
+    "TestAudit",
     "TestCancel",
     "TestClaim",
     "TestCost",
     "TestEnqueue",
+    "TestFailed",
     "TestFence",
     "TestHandles",
     "TestHolds",
@@ -50,6 +54,7 @@ __all__ = [
     "TestLimits",
     "TestOperators",
     "TestReads",
+    "TestRecords",
     "TestRecover",
     "TestRenew",
     "TestSchedules",

@@ -42,14 +42,14 @@ class TestCancel:
         assert await harness.settle(claimed, Cancel("asked to"))
         assert await harness.state(claimed.id) is State.CANCELLED
         assert (await harness.tick("w1")).cancels == []
-        (audit,) = await harness.store.audit(10)
+        (audit,) = await harness.audit()
         assert (audit.action, audit.task_id, audit.reason) == ("TASK_CANCEL_REQUEST", claimed.id, "because")
 
     async def test_only_running_tasks_are_asked(self, harness: Harness) -> None:
         task_id = await harness.enqueue()
         assert not await harness.ask_to_cancel(task_id)
         assert (await harness.task(task_id)).cancel_requested_at is None
-        assert await harness.store.audit(10) == []
+        assert await harness.audit() == []
 
     async def test_asking_twice_keeps_the_first_time(self, harness: Harness) -> None:
         claimed = await harness.running()

@@ -4,21 +4,24 @@ and eyes that count rows and work. One subclass per store; everything else is sh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Unpack
 from uuid import UUID
 
 from redrive.errors import ErrorCode
 from redrive.ids import new_id
+from redrive.kernel.audit import AuditFilter
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Hold, Limit, Target
+from redrive.kernel.failed import Failures
 from redrive.kernel.failure import failure
 from redrive.kernel.machine import Event, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
 from redrive.kernel.store import Beat, Cycle, Store, Tick, Want
-from redrive.kernel.task import Claimed, NewTask, State, Task
+from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
 from redrive.testing.conformance.options import ClaimOptions, TaskOptions
 
 Totals = dict[tuple[str, str, State], int]
@@ -193,6 +196,9 @@ class Harness(ABC):
     async def state(self, task_id: UUID) -> State:
         return (await self.task(task_id)).state
 
+    async def audit(self, limit: int = 100, **which: Any) -> list[AuditRow]:
+        return await self.store.audit(AuditFilter(**which), limit=limit)
+
     async def totals(self) -> Totals:
         return {(c.queue, c.kind, c.state): c.n for c in await self.store.counts() if c.n}
 
@@ -202,6 +208,13 @@ class Harness(ABC):
     async def check_totals(self) -> None:
         """Maintained totals are what counting rows would say (invariant 8)."""
         assert await self.totals() == await self.tally()
+        failed = await self.store.failed(Failures(), limit=1_000_000)
+        real = Counter(
+            (t.kind, t.queue, t.group, t.error_code, t.error_reason, t.failure_type, t.dead_reason, t.error_fingerprint)
+            for t in failed
+        )
+        kept = {astuple(count)[:-1]: count.n for count in await self.store.failed_counts()}
+        assert kept == dict(real)
 
 
 _TARGETS = {

@@ -127,7 +127,7 @@ class TestHolds:
         await harness.hold(Target.QUEUE, "mail", on=False)
         assert (await harness.hold(Target.QUEUE, "mail", on=False)).repeated == {"queue:mail"}
         assert (await harness.store.overview()).holds == []
-        audit = await harness.store.audit(10)
+        audit = await harness.audit()
         assert [(row.action, row.actor, row.target) for row in audit] == [
             ("QUEUE_RESUME", "ann", "queue:mail"), ("QUEUE_PAUSE", "ann", "queue:mail")]  # fmt: skip
 
@@ -185,7 +185,7 @@ class TestTaskHolds:
         assert not await harness.operate(Event.PAUSE, running)
         assert not await harness.operate(Event.PAUSE, failed)
         assert not await harness.operate(Event.RESUME, running)
-        assert await harness.store.audit(10) == []
+        assert await harness.audit() == []
 
     async def test_pause_against_claim_one_wins(self, harness: Harness) -> None:
         other = await harness.another()

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.kernel.commit import Audit, Commit, Posting
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit, Posting
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import Harness
@@ -77,7 +78,7 @@ class TestLedger:
             await harness.store.apply(commit)
         assert await harness.store.balance("alice") == 10 and await harness.store.balance("revenue") == 0
         assert await harness.totals() == {("default", "A", State.RUNNING): 1}
-        assert await harness.store.audit(10) == []
+        assert await harness.audit() == []
         assert await post(harness, charge("c1", "alice", 4)) == set()
         assert await harness.settle(claimed, Completed())
 

@@ -159,7 +159,7 @@ class TestLimits:
         await harness.limit("K", concurrency=5)
         row = await limit_of(harness, "K")
         assert (row.concurrency, row.actor) == (1, "ann")
-        (audit,) = await harness.store.audit(10)
+        (audit,) = await harness.audit()
         assert (audit.actor, audit.action, audit.target) == ("ann", "KIND_LIMIT", "kind:K")
         assert (audit.before["concurrency"], audit.after["concurrency"]) == (5, 1)
 

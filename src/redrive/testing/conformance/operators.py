@@ -8,7 +8,8 @@ import pytest
 
 from redrive.errors import RedriveError
 from redrive.ids import new_id
-from redrive.kernel.commit import Audit, Commit, Posting
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit, Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Snooze
 from redrive.kernel.store import Query
@@ -66,7 +67,7 @@ class TestOperators:
     async def test_an_unknown_task_is_answered_as_lost(self, harness: Harness) -> None:
         for event in (Event.REDRIVE, Event.CANCEL, Event.PAUSE, Event.RESUME):
             assert not await harness.operate(event, new_id())
-        assert await harness.store.audit(10) == []
+        assert await harness.audit() == []
 
     async def test_retry_twice_at_once_retries_once(self, harness: Harness) -> None:
         other = await harness.another()
@@ -77,9 +78,7 @@ class TestOperators:
             )
             assert sum(moved) == 1
             assert (await harness.task(task_id)).replay_count == 1
-            audit = [
-                row for row in await harness.store.audit(50) if row.action == "TASK_RETRY" and row.task_id == task_id
-            ]
+            audit = [row for row in await harness.audit() if row.action == "TASK_RETRY" and row.task_id == task_id]
             assert len(audit) == 1
             await harness.settle(await harness.claim_one(queues=("q",)), Completed())
         await harness.check_totals()
@@ -130,7 +129,7 @@ class TestOperators:
         claimed = await harness.running()
         assert not await harness.operate(Event.CANCEL, claimed.id)
         await harness.settle(claimed, Completed())
-        assert await harness.store.audit(10) == []
+        assert await harness.audit() == []
 
     async def test_bulk_actions_answer_per_task(self, harness: Harness) -> None:
         failed = [await harness.failed() for _ in range(3)]
@@ -141,7 +140,7 @@ class TestOperators:
         applied = await harness.store.apply(Commit(transitions=moves))
         assert applied.lost == {completed.id}
         assert await harness.count(State.QUEUED) == 4
-        assert len(await harness.store.audit(10, action="TASK_RETRY")) == 4
+        assert len(await harness.audit(action="TASK_RETRY")) == 4
 
     async def test_audit_rows_of_their_own(self, harness: Harness) -> None:
         task_id = await harness.enqueue()
@@ -150,7 +149,7 @@ class TestOperators:
             Audit("ann", "TASK_RETRY_BATCH_ITEM", None, task_id, "b1", {"state": "failed"}, {"state": "queued"}),
         ]
         await harness.store.apply(Commit(audits=rows))
-        item, summary = await harness.store.audit(10)
+        item, summary = await harness.audit()
         assert (summary.action, summary.batch_id, summary.after, summary.before) == (
             "TASK_RETRY_BATCH_SUMMARY", "b1", {"retried": 4}, None)  # fmt: skip
         assert (item.task_id, item.before, item.after) == (task_id, {"state": "failed"}, {"state": "queued"})
@@ -170,5 +169,5 @@ class TestOperators:
                 )
             )
         assert await harness.store.timeline(task_id) == before
-        assert await harness.store.audit(10) == []
+        assert await harness.audit() == []
         await harness.check_totals()

@@ -104,7 +104,7 @@ class TestReads:
         await harness.operate(Event.PAUSE, one, actor="ann")
         await harness.operate(Event.PAUSE, two, actor="bob")
         await harness.operate(Event.RESUME, one, actor="bob")
-        audit = harness.store.audit
+        audit = harness.audit
         assert [(r.action, r.actor) for r in await audit(10)] == [
             ("TASK_RESUME", "bob"), ("TASK_PAUSE", "bob"), ("TASK_PAUSE", "ann")]  # fmt: skip
         assert [r.task_id for r in await audit(10, action="TASK_PAUSE")] == [two, one]

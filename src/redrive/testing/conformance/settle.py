@@ -176,5 +176,5 @@ class TestSettle:
         await harness.check_totals()
         assert await harness.operate(Event.REDRIVE, claimed.id, claimed.id)
         assert (await harness.task(claimed.id)).replay_count == 1
-        assert len(await harness.store.audit(10)) == 1
+        assert len(await harness.audit()) == 1
         await harness.check_totals()

@@ -8,6 +8,9 @@ create type redrive.state as enum ('queued', 'delayed', 'running', 'paused', 'fa
 -- cache 1: a larger cache would let one session's rows overtake another's.
 create sequence redrive.position cache 1;
 
+-- The order in which tasks failed: a set of failed tasks is "up to here", and stays the same while others fail.
+create sequence redrive.failed_seq cache 1;
+
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last, fixed-width ones first.
 create table redrive.task (
   id                   uuid primary key,
@@ -21,6 +24,7 @@ create table redrive.task (
   lease_expires_at     timestamptz,
   cancel_requested_at  timestamptz,
   failed_at            timestamptz,
+  failed_seq           bigint,
   last_replayed_at     timestamptz,
   state                redrive.state not null,
   attempt_count        integer not null default 0,
@@ -46,8 +50,10 @@ create table redrive.task (
   error_message        text,
   error_stack          text,
   error_fingerprint    text,
+  dead_reason          text,
   last_replayed_by     text,
   last_replayed_reason text,
+  last_replayed_batch  text,                       -- the bulk operation that retried it last
   -- A token exists exactly while the task runs: this is what makes it a fence.
   constraint task_token_while_running check ((state = 'running') = (lease_token is not null)),
   constraint task_attempts_in_bounds check (attempt_count between 0 and max_attempts)
@@ -57,6 +63,13 @@ create index task_ready on redrive.task (queue, lane, priority, position) where 
 create index task_due on redrive.task (queue, next_attempt_at) where state = 'delayed';
 create index task_lease on redrive.task (lease_expires_at) where state = 'running';
 create index task_failed on redrive.task (id) where state = 'failed';
+create index task_failed_seq on redrive.task (failed_seq) where state = 'failed';
+create index task_failed_kind on redrive.task (kind, failed_seq) where state = 'failed';
+create index task_failed_code on redrive.task (error_code, failed_seq) where state = 'failed';
+create index task_failed_fingerprint on redrive.task (error_fingerprint, failed_seq) where state = 'failed';
+create index task_failed_scope on redrive.task (scope, failed_seq) where state = 'failed' and scope is not null;
+create index task_failed_batch on redrive.task (last_replayed_batch, failed_seq)
+  where state = 'failed' and last_replayed_batch is not null;
 create index task_paused_group on redrive.task (task_group, id) where state = 'paused';
 create index task_cancel on redrive.task (worker_id) where cancel_requested_at is not null;
 create index task_scope on redrive.task (scope, id) where scope is not null;
@@ -90,6 +103,9 @@ create table redrive.history (
 ) partition by range (finished_at);
 create index history_id on redrive.history (id);
 create index history_finished on redrive.history (finished_at);
+-- Partial: tasks without a scope or a trace pay nothing for them.
+create index history_scope on redrive.history (scope, id) where scope is not null;
+create index history_trace on redrive.history (trace_id, id) where trace_id is not null;
 -- Catches rows of days whose partition could not be made in time; nothing is refused for want of a partition.
 create table redrive.history_default partition of redrive.history default;
 
@@ -137,6 +153,7 @@ create table redrive.dead_letter (
 );
 create index dead_letter_task on redrive.dead_letter (task_id);
 create index dead_letter_kind on redrive.dead_letter (kind, seq);
+create index dead_letter_reason on redrive.dead_letter (reason, seq);
 create index dead_letter_code on redrive.dead_letter (error_code, seq);
 create index dead_letter_fingerprint on redrive.dead_letter (error_fingerprint, seq);
 create index dead_letter_scope on redrive.dead_letter (scope, seq) where scope is not null;
@@ -167,6 +184,14 @@ create table redrive.failure_group (
   last_seen     timestamptz not null
 );
 create index failure_group_seen on redrive.failure_group (last_seen);
+-- How it went, hour by hour; kept for a week.
+create table redrive.failure_hour (
+  fingerprint   text not null,
+  hour          timestamptz not null,
+  n             bigint not null,
+  primary key (fingerprint, hour)
+);
+create index failure_hour_hour on redrive.failure_hour (hour);
 
 -- Exact totals: total + sum(total_delta). Deltas are appended with each commit, so that nobody waits for a counter row.
 create table redrive.total_delta (
@@ -192,6 +217,32 @@ create table redrive.total (
   cancelled  bigint not null default 0,
   primary key (queue, kind)
 );
+
+-- Tasks that are failed now, by everything they are filtered by: total + deltas, as above.
+create table redrive.failed_delta (
+  kind          text not null,
+  queue         text not null,
+  task_group    text not null,                     -- '' = none
+  error_code    text not null,
+  error_reason  text not null,
+  failure_type  text not null,
+  dead_reason   text not null,
+  fingerprint   text not null,
+  n             bigint not null
+);
+create table redrive.failed_total (
+  kind          text not null,
+  queue         text not null,
+  task_group    text not null,
+  error_code    text not null,
+  error_reason  text not null,
+  failure_type  text not null,
+  dead_reason   text not null,
+  fingerprint   text not null,
+  n             bigint not null,
+  primary key (fingerprint, kind, queue, task_group, error_code, error_reason, failure_type, dead_reason)
+);
+create index failed_total_empty on redrive.failed_total (fingerprint) where n = 0;
 
 -- A key names one task, also after that task is finished.
 create table redrive.idempotency_key (
@@ -280,13 +331,37 @@ create table redrive.audit (
   task_id   uuid,
   batch_id  text,
   target    text,
+  kind      text,                                  -- these three are the task's, or of a kind that was acted on
+  scope     text,
+  trace_id  text,
   before    jsonb,
   after     jsonb
 );
 create index audit_task on redrive.audit (task_id, id) where task_id is not null;
 create index audit_action on redrive.audit (action, id);
 create index audit_actor on redrive.audit (actor, id);
-create index audit_at on redrive.audit (at);
+create index audit_at on redrive.audit (at, id);
+create index audit_batch on redrive.audit (batch_id, id) where batch_id is not null;
+create index audit_kind on redrive.audit (kind, id) where kind is not null;
+create index audit_scope on redrive.audit (scope, id) where scope is not null;
+create index audit_trace on redrive.audit (trace_id, id) where trace_id is not null;
+
+-- Small documents: plans, bulk operations, approvals, tokens, notes. Changed only by whoever saw the last version.
+create table redrive.record (
+  collection  text not null,
+  id          text not null,
+  state       text not null,
+  version     bigint not null,
+  seq         bigint generated always as identity,
+  created_at  timestamptz not null,
+  updated_at  timestamptz not null,
+  expires_at  timestamptz,
+  body        jsonb not null,
+  primary key (collection, id)
+);
+create index record_newest on redrive.record (collection, seq);
+create index record_state on redrive.record (collection, state, seq);
+create index record_expires on redrive.record (expires_at) where expires_at is not null;
 
 -- Money. Accounts named "system:..." are the other side of the world and may go below zero; all others may not.
 create table redrive.account (

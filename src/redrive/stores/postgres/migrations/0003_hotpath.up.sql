@@ -342,7 +342,8 @@ begin
     select * from jsonb_to_recordset(p_moves) x(
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
-      message text, stack text, fingerprint text, dead text, actor text, action text, reason text)
+      message text, stack text, fingerprint text, dead text, actor text, action text, reason text, batch text,
+      seen bigint)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
@@ -356,7 +357,7 @@ begin
       end::redrive.state as final
     from v join l on l.id = v.id
     where l.state::text = any (v.sources) and (not v.fenced or l.lease_token = v.token)
-      and (not v.expired or l.lease_expires_at <= v_now)
+      and (not v.expired or l.lease_expires_at <= v_now) and (v.seen is null or l.failed_seq is not distinct from v.seen)
   ), retired as (
     delete from redrive.task t using ok
     where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final in ('completed', 'cancelled')))
@@ -390,10 +391,13 @@ begin
       error_stack = case when ok.event = 'redrive' then null when ok.code is null then t.error_stack else ok.stack end,
       error_fingerprint = case when ok.event = 'redrive' then null else coalesce(ok.fingerprint, t.error_fingerprint) end,
       failed_at = case when ok.final = 'failed' then v_now end,
+      failed_seq = case when ok.final = 'failed' then nextval('redrive.failed_seq') end,
+      dead_reason = case when ok.final = 'failed' then ok.dead end,
       replay_count = t.replay_count + case when ok.event = 'redrive' then 1 else 0 end,
       last_replayed_at = case when ok.event = 'redrive' then v_now else t.last_replayed_at end,
       last_replayed_by = case when ok.event = 'redrive' then ok.actor else t.last_replayed_by end,
-      last_replayed_reason = case when ok.event = 'redrive' then ok.reason else t.last_replayed_reason end
+      last_replayed_reason = case when ok.event = 'redrive' then ok.reason else t.last_replayed_reason end,
+      last_replayed_batch = case when ok.event = 'redrive' then ok.batch else t.last_replayed_batch end
     from ok
     where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final not in ('completed', 'cancelled')))
     returning t.*, ok.dead
@@ -426,11 +430,25 @@ begin
       -- one row for each state, so that no sum is null
       union all select distinct o.queue, o.kind, s.state, 0 from ok o cross join unnest(enum_range(null::redrive.state)) s(state)
     ) x group by x.queue, x.kind
+  ), failing as (
+    insert into redrive.failed_delta (kind, queue, task_group, error_code, error_reason, failure_type, dead_reason,
+      fingerprint, n)
+    select x.kind, x.queue, coalesce(x.task_group, ''), x.error_code, x.error_reason, x.failure_type, x.dead_reason,
+      x.error_fingerprint, sum(x.n)
+    from (
+      select m.kind, m.queue, m.task_group, m.error_code, m.error_reason, m.failure_type, m.dead_reason,
+        m.error_fingerprint, 1 as n
+      from moved m where m.state = 'failed'
+      union all
+      select l.kind, l.queue, l.task_group, l.error_code, l.error_reason, l.failure_type, l.dead_reason,
+        l.error_fingerprint, -1
+      from ok o join l on l.id = o.id where o.was = 'failed'
+    ) x group by x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.error_fingerprint
   ), audited as (
-    insert into redrive.audit (at, actor, action, reason, task_id, before, after)
-    select v_now, o.actor, o.action, o.reason, o.id, jsonb_build_object('state', o.was, 'attempt_count', o.attempt_count),
-      jsonb_build_object('state', o.final)
-    from ok o where o.actor is not null
+    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
+    select v_now, o.actor, o.action, o.reason, o.id, o.batch, l.kind, l.scope, l.trace_id,
+      jsonb_build_object('state', o.was, 'attempt_count', o.attempt_count), jsonb_build_object('state', o.final)
+    from ok o join l on l.id = o.id where o.actor is not null
   )
   select (select array_agg(o.id) from ok o),
     (select array_agg(o.kind) from ok o where o.was = 'running'),
@@ -458,8 +476,8 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_now constant timestamptz := clock_timestamp();
   v_ids uuid[] := array(
-    select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text)
-    where x.event = 'redrive' and (p_moved is null or x.id <> all (p_moved)));
+    select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text, seen bigint)
+    where x.event = 'redrive' and x.seen is null and (p_moved is null or x.id <> all (p_moved)));
   v_revived uuid[];
 begin
   if cardinality(v_ids) = 0 then return '{}'; end if;
@@ -468,19 +486,19 @@ begin
   ), new as (
     insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
       task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
-      last_replayed_reason)
+      last_replayed_reason, last_replayed_batch)
     select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
       o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
-      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason
-    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text) on x.id = o.id
+      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.batch
+    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, batch text) on x.id = o.id
     returning task.*
   ), tally as (
     insert into redrive.total_delta (queue, kind, queued, cancelled)
     select n.queue, n.kind, count(*), -count(*) from new n group by n.queue, n.kind
   ), audited as (
-    insert into redrive.audit (at, actor, action, reason, task_id, before, after)
-    select v_now, x.actor, x.action, x.reason, n.id, '{"state": "cancelled"}', '{"state": "queued"}'
-    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text) on x.id = n.id
+    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
+    select v_now, x.actor, x.action, x.reason, n.id, x.batch, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'
+    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text, batch text) on x.id = n.id
     where x.actor is not null
   ), woken as (
     select redrive.wake(n.queue, min(n.position)) from new n group by n.queue

@@ -102,8 +102,12 @@ begin
     select 1 from redrive.task t
     where t.state = 'running' and t.lease_expires_at <= v_now and t.lease_expires_at >= v_from);
   if not v_expired then duties := array_remove(duties, 'recover'); end if;
-  if not exists (select 1 from redrive.total_delta) and not exists (select 1 from redrive.failure_delta) then
+  if not exists (select 1 from redrive.total_delta) and not exists (select 1 from redrive.failure_delta)
+    and not exists (select 1 from redrive.failed_delta) then
     duties := array_remove(duties, 'fold');
+  end if;
+  if not exists (select 1 from redrive.record r where r.collection = 'operation' and r.state = 'running') then
+    duties := array_remove(duties, 'operations');
   end if;
   if exists (select 1 from redrive.schedule s where s.next_at <= v_now) then duties := duties || array['cron']; end if;
 
@@ -231,9 +235,9 @@ begin
     perform pg_notify('redrive', 'ready * 0');
   end if;
   if v_changed > 0 then
-    insert into redrive.audit (at, actor, action, reason, target, before, after)
+    insert into redrive.audit (at, actor, action, reason, target, kind, before, after)
     values (v_now, p_actor, upper(p_target) || case when p_on then '_PAUSE' else '_RESUME' end, p_reason,
-      p_target || ':' || p_name, jsonb_build_object('paused', not p_on), jsonb_build_object('paused', p_on));
+      p_target || ':' || p_name, case when p_target = 'kind' then p_name end, jsonb_build_object('paused', not p_on), jsonb_build_object('paused', p_on));
   end if;
   return v_changed > 0;
 end $$;
@@ -260,8 +264,8 @@ begin
     next_at = case when excluded.rate_ms is null then null else k.next_at end;
   perform redrive.recount(p_kind);
   if p_actor is not null then
-    insert into redrive.audit (at, actor, action, target, before, after)
-    values (clock_timestamp(), p_actor, 'KIND_LIMIT', 'kind:' || p_kind,
+    insert into redrive.audit (at, actor, action, target, kind, before, after)
+    values (clock_timestamp(), p_actor, 'KIND_LIMIT', 'kind:' || p_kind, p_kind,
       jsonb_build_object('concurrency', v_old.concurrency, 'rate_ms', v_old.rate_ms),
       jsonb_build_object('concurrency', p_concurrency, 'rate_ms', p_rate_ms));
   end if;
@@ -304,15 +308,16 @@ create function redrive.request_cancel(p_id uuid, p_actor text, p_reason text) r
 language plpgsql
 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
-  v_worker text;
+  v_task redrive.task;
 begin
   update redrive.task t set cancel_requested_at = coalesce(t.cancel_requested_at, clock_timestamp())
-  where t.id = p_id and (t.state = 'running') is true returning t.worker_id into v_worker;
+  where t.id = p_id and (t.state = 'running') is true returning t.* into v_task;
   if not found then return false; end if;
-  insert into redrive.audit (at, actor, action, reason, task_id, before, after)
-  values (clock_timestamp(), p_actor, 'TASK_CANCEL_REQUEST', p_reason, p_id, '{"state": "running"}',
+  insert into redrive.audit (at, actor, action, reason, task_id, kind, scope, trace_id, before, after)
+  values (clock_timestamp(), p_actor, 'TASK_CANCEL_REQUEST', p_reason, p_id, v_task.kind, v_task.scope, v_task.trace_id,
+    '{"state": "running"}',
     '{"state": "running", "cancel_requested": true}');
-  perform pg_notify('redrive', 'cancel ' || v_worker);
+  perform pg_notify('redrive', 'cancel ' || v_task.worker_id);
   return true;
 end $$;
 
@@ -368,8 +373,27 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_totals integer;
   v_causes integer;
+  v_failed integer;
 begin
   if not pg_try_advisory_xact_lock(72617, 2) then return 0; end if;
+  with gone as (
+    delete from redrive.failed_delta d where d.ctid = any (array(select x.ctid from redrive.failed_delta x limit p_limit))
+    returning *
+  ), sums as (
+    select g.kind, g.queue, g.task_group, g.error_code, g.error_reason, g.failure_type, g.dead_reason, g.fingerprint,
+      sum(g.n) as n, count(*) as many
+    from gone g group by g.kind, g.queue, g.task_group, g.error_code, g.error_reason, g.failure_type, g.dead_reason, g.fingerprint
+  ), folded as (
+    insert into redrive.failed_total as t (kind, queue, task_group, error_code, error_reason, failure_type, dead_reason,
+      fingerprint, n)
+    select s.kind, s.queue, s.task_group, s.error_code, s.error_reason, s.failure_type, s.dead_reason, s.fingerprint, s.n
+    from sums s where s.n <> 0
+    on conflict (fingerprint, kind, queue, task_group, error_code, error_reason, failure_type, dead_reason)
+    do update set n = t.n + excluded.n
+  )
+  select coalesce(sum(s.many), 0) into v_failed from sums s;
+  -- What nobody is any more would only be added up.
+  delete from redrive.failed_total t where t.n = 0;
   with gone as (
     delete from redrive.total_delta d where d.ctid = any (array(select x.ctid from redrive.total_delta x limit p_limit))
     returning *
@@ -389,6 +413,10 @@ begin
   with gone as (
     delete from redrive.failure_delta d where d.ctid = any (array(select x.ctid from redrive.failure_delta x limit p_limit))
     returning *
+  ), hours as (
+    insert into redrive.failure_hour as h (fingerprint, hour, n)
+    select g.fingerprint, date_trunc('hour', g.at, 'UTC'), sum(g.n) from gone g group by 1, 2
+    on conflict (fingerprint, hour) do update set n = h.n + excluded.n
   ), sums as (
     select g.fingerprint, sum(g.n) as n, min(g.code) as code, min(g.reason) as reason, min(g.failure_type) as failure_type,
       (array_agg(g.message order by g.at desc))[1] as message, (array_agg(g.kind order by g.at desc))[1] as kind,
@@ -403,7 +431,7 @@ begin
       sample_task = excluded.sample_task, last_seen = greatest(f.last_seen, excluded.last_seen)
   )
   select coalesce(sum(s.n), 0) into v_causes from sums s;
-  return v_totals + v_causes;
+  return v_totals + v_causes + v_failed;
 end $$;
 
 -- Day partitions of history: makes the coming ones, drops those older than p_keep_days. security definer, because only
@@ -525,6 +553,8 @@ begin
   removed := removed + v_keys.removed + v_attempts.removed;
   more := more or v_keys.more or v_attempts.more;
   delete from redrive.worker w where w.seen_at < v_now - interval '1 day';
+  delete from redrive.record r where r.expires_at < v_now;
+  delete from redrive.failure_hour f where f.hour < v_now - interval '7 days';
 end $$;
 
 -- Grants for the two kinds of users. A producer may enqueue, and nothing else; a worker may do everything but change

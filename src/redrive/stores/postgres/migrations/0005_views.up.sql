@@ -26,3 +26,11 @@ create view redrive.v_counts as
     sum(x.completed)::bigint as completed, sum(x.cancelled)::bigint as cancelled
   from (select * from redrive.total union all select * from redrive.total_delta) x
   group by x.queue, x.kind;
+
+-- Tasks that are failed now, by everything they are filtered by.
+create view redrive.v_failed_counts as
+  select x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.fingerprint,
+    sum(x.n)::bigint as n
+  from (select * from redrive.failed_total union all select * from redrive.failed_delta) x
+  group by x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.fingerprint
+  having sum(x.n) <> 0;

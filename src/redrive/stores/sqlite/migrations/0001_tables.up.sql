@@ -8,6 +8,13 @@ create table redrive_position (
 ) strict;
 insert into redrive_position (one, value) values (1, 0);
 
+-- The order in which tasks failed: a set of failed tasks is "up to here", and stays the same while others fail.
+create table redrive_failed_seq (
+  one    integer primary key check (one = 1),
+  value  integer not null
+) strict;
+insert into redrive_failed_seq (one, value) values (1, 0);
+
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last: narrow ones are read without them.
 create table redrive_task (
   id                   text primary key not null,
@@ -21,6 +28,7 @@ create table redrive_task (
   lease_expires_at     integer,
   cancel_requested_at  integer,
   failed_at            integer,
+  failed_seq           integer,
   last_replayed_at     integer,
   state                text not null,
   attempt_count        integer not null default 0,
@@ -41,8 +49,10 @@ create table redrive_task (
   error_reason         text,
   failure_type         text,
   error_fingerprint    text,
+  dead_reason          text,
   last_replayed_by     text,
   last_replayed_reason text,
+  last_replayed_batch  text,                       -- the bulk operation that retried it last
   payload              text,
   progress             text,
   memo                 text,                       -- what a snoozed handler wants back
@@ -58,6 +68,13 @@ create index redrive_task_ready on redrive_task (queue, lane, priority, position
 create index redrive_task_due on redrive_task (next_attempt_at) where state = 'delayed';
 create index redrive_task_lease on redrive_task (lease_expires_at) where state = 'running';
 create index redrive_task_failed on redrive_task (id) where state = 'failed';
+create index redrive_task_failed_seq on redrive_task (failed_seq) where state = 'failed';
+create index redrive_task_failed_kind on redrive_task (kind, failed_seq) where state = 'failed';
+create index redrive_task_failed_code on redrive_task (error_code, failed_seq) where state = 'failed';
+create index redrive_task_failed_fingerprint on redrive_task (error_fingerprint, failed_seq) where state = 'failed';
+create index redrive_task_failed_scope on redrive_task (scope, failed_seq) where state = 'failed' and scope is not null;
+create index redrive_task_failed_batch on redrive_task (last_replayed_batch, failed_seq)
+  where state = 'failed' and last_replayed_batch is not null;
 create index redrive_task_paused_group on redrive_task (task_group, id) where state = 'paused';
 create index redrive_task_cancel on redrive_task (worker_id) where cancel_requested_at is not null;
 create index redrive_task_scope on redrive_task (scope, id) where scope is not null;
@@ -90,6 +107,9 @@ create table redrive_history (
 ) strict;
 create index redrive_history_id on redrive_history (id);
 create index redrive_history_finished on redrive_history (finished_at);
+-- Partial: tasks without a scope or a trace pay nothing for them.
+create index redrive_history_scope on redrive_history (scope, id) where scope is not null;
+create index redrive_history_trace on redrive_history (trace_id, id) where trace_id is not null;
 
 -- Every failed attempt.
 create table redrive_attempt (
@@ -135,6 +155,7 @@ create table redrive_dead_letter (
 ) strict;
 create index redrive_dead_letter_task on redrive_dead_letter (task_id);
 create index redrive_dead_letter_kind on redrive_dead_letter (kind, seq);
+create index redrive_dead_letter_reason on redrive_dead_letter (reason, seq);
 create index redrive_dead_letter_code on redrive_dead_letter (error_code, seq);
 create index redrive_dead_letter_fingerprint on redrive_dead_letter (error_fingerprint, seq);
 create index redrive_dead_letter_scope on redrive_dead_letter (scope, seq) where scope is not null;
@@ -154,6 +175,14 @@ create table redrive_failure_group (
   last_seen     integer not null
 ) strict;
 create index redrive_failure_group_seen on redrive_failure_group (last_seen);
+-- How it went, hour by hour; kept for a week.
+create table redrive_failure_hour (
+  fingerprint   text not null,
+  hour          integer not null,
+  n             integer not null,
+  primary key (fingerprint, hour)
+) strict, without rowid;
+create index redrive_failure_hour_hour on redrive_failure_hour (hour);
 
 -- Exact totals, changed in the same transaction as the tasks: there is one writer, so nobody waits for a counter row.
 create table redrive_total (
@@ -167,6 +196,20 @@ create table redrive_total (
   completed  integer not null default 0,
   cancelled  integer not null default 0,
   primary key (queue, kind)
+) strict, without rowid;
+
+-- Tasks that are failed now, by everything they are filtered by; exact, as above.
+create table redrive_failed_total (
+  kind          text not null,
+  queue         text not null,
+  task_group    text not null,                     -- '' = none
+  error_code    text not null,
+  error_reason  text not null,
+  failure_type  text not null,
+  dead_reason   text not null,
+  fingerprint   text not null,
+  n             integer not null,
+  primary key (fingerprint, kind, queue, task_group, error_code, error_reason, failure_type, dead_reason)
 ) strict, without rowid;
 
 -- A key names one task, also after that task is finished.
@@ -254,13 +297,37 @@ create table redrive_audit (
   task_id   text,
   batch_id  text,
   target    text,
+  kind      text,                                  -- these three are the task's, or of a kind that was acted on
+  scope     text,
+  trace_id  text,
   before    text,
   after     text
 ) strict;
 create index redrive_audit_task on redrive_audit (task_id, id) where task_id is not null;
 create index redrive_audit_action on redrive_audit (action, id);
 create index redrive_audit_actor on redrive_audit (actor, id);
-create index redrive_audit_at on redrive_audit (at);
+create index redrive_audit_at on redrive_audit (at, id);
+create index redrive_audit_batch on redrive_audit (batch_id, id) where batch_id is not null;
+create index redrive_audit_kind on redrive_audit (kind, id) where kind is not null;
+create index redrive_audit_scope on redrive_audit (scope, id) where scope is not null;
+create index redrive_audit_trace on redrive_audit (trace_id, id) where trace_id is not null;
+
+-- Small documents: plans, bulk operations, approvals, tokens, notes. Changed only by whoever saw the last version.
+create table redrive_record (
+  seq         integer primary key autoincrement,
+  collection  text not null,
+  id          text not null,
+  state       text not null,
+  version     integer not null,
+  created_at  integer not null,
+  updated_at  integer not null,
+  expires_at  integer,
+  body        text not null,
+  unique (collection, id)
+) strict;
+create index redrive_record_newest on redrive_record (collection, seq);
+create index redrive_record_state on redrive_record (collection, state, seq);
+create index redrive_record_expires on redrive_record (expires_at) where expires_at is not null;
 
 -- Money. Accounts named "system:..." are the other side of the world and may go below zero; all others may not.
 create table redrive_account (

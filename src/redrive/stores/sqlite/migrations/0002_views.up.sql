@@ -30,3 +30,8 @@ create view redrive_v_failures as
 -- Exact totals. Completed and cancelled count everything ever finished, also what retention has removed.
 create view redrive_v_counts as
   select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled from redrive_total x;
+
+-- Tasks that are failed now, by everything they are filtered by.
+create view redrive_v_failed_counts as
+  select x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.fingerprint, x.n
+  from redrive_failed_total x;

@@ -1,0 +1,71 @@
+"""Who did what, and why: the rows that operators' actions leave, and how they are looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(slots=True, frozen=True)
+class Audit:
+    """An audit row of its own; operator transitions and controls write theirs by themselves."""
+
+    actor: str
+    action: str
+    reason: str | None = None
+    task_id: UUID | None = None
+    batch_id: str | None = None
+    before: Any = None
+    after: Any = None
+    target: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Batch:
+    """The transitions of a Commit are one operator's action on many tasks: what was skipped and the sum of it are
+    audited with it."""
+
+    id: str
+    actor: str
+    action: str  # "TASK_RETRY_BATCH": its rows end in _ITEM, _SKIPPED and _SUMMARY
+    reason: str | None = None
+    facts: Any = None  # what the summary says besides numbers: the filter that was used
+    summary: bool = True  # False for one part of many: whoever does the last one adds them up
+
+    def audits(self, moved: int, skipped: Mapping[UUID, str | None]) -> list[Audit]:
+        """``skipped``: the state each of those is in, None for tasks that do not exist."""
+        rows = [
+            Audit(self.actor, f"{self.action}_SKIPPED", skip_reason(state), task_id, self.id, {"state": state})
+            for task_id, state in skipped.items()
+        ]
+        if not self.summary:
+            return rows
+        numbers = {"matched": moved + len(skipped), "done": moved, "skipped": len(skipped)}
+        facts = numbers if self.facts is None else {**numbers, "filter": self.facts}
+        return [*rows, Audit(self.actor, f"{self.action}_SUMMARY", self.reason, None, self.id, None, facts)]
+
+
+def skip_reason(state: str | None) -> str:
+    match state:
+        case None:
+            return "not found"
+        case "failed" | "cancelled":
+            return f"it is {state}, but no longer by the failure that was meant"
+    return f"it is {state}, not failed or cancelled"
+
+
+@dataclass(slots=True, frozen=True)
+class AuditFilter:
+    """Which audit rows; None means any. ``kind``, ``scope`` and ``trace_id`` are those of the task acted on."""
+
+    action: str | None = None
+    actor: str | None = None
+    batch_id: str | None = None
+    task_id: UUID | None = None
+    kind: str | None = None
+    scope: str | None = None
+    trace_id: str | None = None
+    older_than: datetime | None = None

@@ -1,0 +1,219 @@
+"""A bulk operation: one operator's decision about many tasks, carried out piece by piece (O4).
+
+What it has done so far is a document that changes in the same transaction as the tasks of each piece. So whoever goes
+on with it, after a crash or beside another worker, goes on exactly where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from redrive.kernel.audit import Audit, Batch
+from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.failed import Failures
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.records import Put, Record
+from redrive.kernel.task import State, Task
+
+COLLECTION = "operation"
+PIECE = 500
+PACE = 0.5  # seconds of work in a piece, when there is a rate
+MOST_CANARIES = 500
+MOST_FINGERPRINTS = 200
+
+
+class Action(StrEnum):
+    RETRY = "retry"  # failed tasks run again
+    FORGET = "forget"  # failed tasks are given up: they go to history, from where they can be retried for a while
+    PURGE = "purge"  # waiting tasks are given up, in the same way
+
+    @property
+    def audited(self) -> str:
+        return f"TASK_{self.value.upper()}_BATCH"
+
+
+class Status(StrEnum):
+    WAITING = "waiting"  # for a second operator
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    STOPPED = "stopped"  # by its canary
+    CANCELLED = "cancelled"
+
+
+FINAL = (Status.COMPLETED, Status.STOPPED, Status.CANCELLED)
+
+
+@dataclass(slots=True, frozen=True)
+class Canary:
+    """The first tasks go ahead; the others follow if enough of them succeed."""
+
+    first: int
+    percent: float = 100.0
+    ids: tuple[UUID, ...] = ()
+    passed: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Operation:
+    """``upto``: the last ``failed_seq`` that is meant, for a purge the moment until which tasks were made. ``cursor``:
+    how far it has come, a ``failed_seq`` or for a purge the id of the last task."""
+
+    id: str
+    action: Action
+    which: Failures
+    actor: str
+    reason: str | None
+    total: int
+    upto: int = 0
+    status: Status = Status.RUNNING
+    cursor: int | str = 0
+    done: int = 0
+    skipped: int = 0
+    rate: float | None = None
+    canary: Canary | None = None
+    stop_on_return: bool = False  # stop when a task comes back with a fingerprint that was redriven
+    fingerprints: tuple[str, ...] = ()
+    plan: str | None = None
+    approval: str | None = None
+    note: str | None = None
+    last_piece: int = 0
+    driver: str | None = None  # the worker that did the last piece
+    version: int = field(default=0, compare=False)
+
+    # -- as a document ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, record: Record) -> Operation:
+        body = dict(record.body)
+        canary = body.pop("canary")
+        if canary is not None:
+            canary = Canary(**{**canary, "ids": tuple(UUID(task_id) for task_id in canary["ids"])})
+        return cls(
+            **{**body, "action": Action(body["action"]), "which": failures(body["which"]), "canary": canary,
+               "status": Status(record.state), "fingerprints": tuple(body["fingerprints"])},
+            id=record.id, version=record.version,
+        )  # fmt: skip
+
+    def body(self) -> dict[str, Any]:
+        values = asdict(self)
+        for name in ("id", "status", "version"):
+            del values[name]
+        values["which"] = facts(self.which)
+        if self.canary is not None:
+            values["canary"]["ids"] = [str(task_id) for task_id in self.canary.ids]
+        return values
+
+    def put(self, keep: float | None = None) -> Put:
+        return Put(COLLECTION, self.id, self.body(), self.version, self.status.value, keep)
+
+    # -- what comes next -------------------------------------------------------------------------------------------
+
+    @property
+    def testing(self) -> bool:
+        """The canaries are out, and the rest waits for what becomes of them."""
+        return self.canary is not None and bool(self.canary.ids) and not self.canary.passed
+
+    @property
+    def piece(self) -> int:
+        """How many tasks to take next."""
+        if self.canary is not None and not self.canary.passed:
+            return self.canary.first
+        return PIECE if self.rate is None else max(1, min(PIECE, math.ceil(self.rate * PACE)))
+
+    @property
+    def pause_after_piece(self) -> float:
+        """Seconds until the next piece, from the last one on."""
+        return 0.0 if self.rate is None else self.last_piece / self.rate
+
+    def means(self, task: Task) -> bool:
+        """For a purge: it was there when the operator decided."""
+        return task.created_at is not None and moment(task.created_at) <= self.upto
+
+    def carry_out(self, tasks: Sequence[Task], driver: str) -> Commit:
+        """One piece: these tasks, and how far the operation has come with them, in one transaction."""
+        after = replace(
+            self, cursor=self._place(tasks[-1]), last_piece=len(tasks), fingerprints=self._seen(tasks), driver=driver
+        )
+        if self.canary is not None and not self.canary.passed:
+            after = replace(after, canary=replace(self.canary, ids=tuple(task.id for task in tasks)))
+
+        def body(applied: Applied) -> Mapping[str, Any]:
+            skipped = len(applied.skipped)
+            return replace(after, done=self.done + len(tasks) - skipped, skipped=self.skipped + skipped).body()
+
+        batch = Batch(self.id, self.actor, self.action.audited, self.reason, summary=False)
+        put = Put(COLLECTION, self.id, body, self.version, self.status.value)
+        return Commit(transitions=[self._move(task) for task in tasks], batch=batch, puts=[put])
+
+    def ended(self, status: Status, note: str | None = None) -> Commit:
+        """The last word, with the sum of it."""
+        after = {"matched": self.total, "done": self.done, "skipped": self.skipped, "filter": facts(self.which),
+                 "status": status.value, "note": note}  # fmt: skip
+        row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
+        return Commit(puts=[replace(self, status=status, note=note).put()], audits=[row])
+
+    def judged(self, canaries: Iterable[Task]) -> Operation | str | None:
+        """What the canaries say: go on (the operation, with its canary passed), stop (why), or None: not yet."""
+        assert self.canary is not None
+        found = list(canaries)
+        good = sum(task.state is State.COMPLETED for task in found)
+        bad = [task for task in found if task.state in (State.FAILED, State.CANCELLED)]
+        if self.stop_on_return and (back := self.returned(bad)) is not None:
+            return back
+        number = len(self.canary.ids)
+        needed = self.canary.percent / 100 * number
+        if number - len(bad) < needed:
+            worst = next((task.error_message for task in bad if task.error_message), None)
+            return f"{len(bad)} of the first {number} failed again" + (f": {worst}" if worst else "")
+        if good >= needed and good + len(bad) == number:
+            return replace(self, canary=replace(self.canary, passed=True))
+        return None
+
+    def returned(self, tasks: Iterable[Task]) -> str | None:
+        """Why to stop, when one of these failed again by a cause that was redriven."""
+        for task in tasks:
+            if task.error_fingerprint in self.fingerprints:
+                return f"the same failure is back: task {task.id}, {task.error_code}: {task.error_message}"
+        return None
+
+    def _place(self, task: Task) -> int | str:
+        return str(task.id) if self.action is Action.PURGE else task.failed_seq or 0
+
+    def _seen(self, tasks: Sequence[Task]) -> tuple[str, ...]:
+        if not self.stop_on_return:
+            return ()
+        found = dict.fromkeys([*self.fingerprints, *(task.error_fingerprint or "" for task in tasks)])
+        return tuple(found)[:MOST_FINGERPRINTS]
+
+    def _move(self, task: Task) -> Transition:
+        retry = self.action is Action.RETRY
+        return Transition(
+            task.id, Event.REDRIVE if retry else Event.CANCEL, State.QUEUED if retry else State.CANCELLED,
+            actor=self.actor, reason=self.reason, action=f"{self.action.audited}_ITEM", batch_id=self.id,
+            seen=None if self.action is Action.PURGE else task.failed_seq,
+        )  # fmt: skip
+
+
+def moment(when: datetime) -> int:
+    """A point in time as the ``upto`` of a purge: microseconds since 1970."""
+    return round(when.timestamp() * 1_000_000)
+
+
+def facts(which: Failures) -> dict[str, Any]:
+    """A filter as it is written down: only what was asked for."""
+    given = {name: value for name, value in asdict(which).items() if value is not None}
+    if which.ids is not None:
+        given["ids"] = [str(task_id) for task_id in which.ids]
+    return given
+
+
+def failures(given: Mapping[str, Any]) -> Failures:
+    ids = given.get("ids")
+    return Failures(**{**given, "ids": None if ids is None else tuple(UUID(task_id) for task_id in ids)})

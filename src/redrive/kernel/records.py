@@ -1,0 +1,43 @@
+"""Small documents of the product's own: plans, bulk operations, approvals, tokens, notes on failure groups.
+
+They are few, each has one writer at a time, and they change in the same transaction as the tasks and audit rows that
+they are about. One mechanism serves them all, on every store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from redrive.kernel.commit import Applied
+
+
+@dataclass(slots=True, frozen=True)
+class Put:
+    """Write a document, if it is still the one that was seen: ``version`` is that of the row read, 0 for a new one."""
+
+    collection: str
+    id: str
+    # What it says may depend on what became of the rest of its Commit.
+    body: Mapping[str, Any] | Callable[[Applied], Mapping[str, Any]]
+    version: int = 0
+    state: str = ""  # what lists are filtered by
+    keep: float | None = None  # seconds from now until it may be removed; None: for good
+
+    def written(self, applied: Applied) -> Mapping[str, Any]:
+        return self.body(applied) if callable(self.body) else self.body
+
+
+@dataclass(slots=True, frozen=True)
+class Record:
+    collection: str
+    id: str
+    state: str
+    version: int
+    body: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    seq: int

@@ -1,0 +1,75 @@
+"""Filters as SQL: only what is asked for is in the text, so that each can use its index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.failed import Failures
+from redrive.kernel.store import Query
+from redrive.kernel.task import State
+
+# What the totals are kept by: a filter of these alone needs no rows to be counted.
+_COUNTED = {
+    "kind": "kind",
+    "queue": "queue",
+    "group": "task_group",
+    "error_code": "error_code",
+    "error_reason": "error_reason",
+    "failure_type": "failure_type",
+    "dead_reason": "dead_reason",
+    "fingerprint": "fingerprint",
+}
+_COLUMNS = _COUNTED | {
+    "fingerprint": "error_fingerprint", "scope": "scope", "trace_id": "trace_id", "batch": "last_replayed_batch",
+}  # fmt: skip
+Condition = tuple[str, Any]
+
+
+def conditions(which: Failures) -> list[Condition]:
+    """Columns of tasks and the values they must have; ids are left to the store."""
+    return [(column, value) for name, column in _COLUMNS.items() if (value := getattr(which, name)) is not None]
+
+
+def by_totals(which: Failures) -> list[Condition] | None:
+    """Columns of the totals and their values, or None when rows have to be looked at."""
+    if which.ids is not None or any(getattr(which, name) is not None for name in ("scope", "trace_id", "batch")):
+        return None
+    return [(column, value) for name, column in _COUNTED.items() if (value := getattr(which, name)) is not None]
+
+
+_SHARED = {"kind": "kind", "queue": "queue", "group": "task_group", "scope": "scope", "trace_id": "trace_id"}
+_ERRORS = {"error_code": "error_code", "error_reason": "error_reason", "fingerprint": "error_fingerprint"}
+
+
+def of_query(query: Query, *, errors: bool, letters: bool = False) -> list[Condition] | None:
+    """Columns of tasks, of history (no ``errors``) or of dead letters; None when nothing there can match: finished
+    tasks carry no error."""
+    if not errors and any(getattr(query, name) is not None for name in _ERRORS):
+        return None
+    columns = _SHARED | (_ERRORS if errors else {}) | ({"dead_reason": "reason"} if letters else {})
+    return [(column, value) for name, column in columns.items() if (value := getattr(query, name)) is not None]
+
+
+def chosen(states: Sequence[State], among: Iterable[State]) -> str | None:
+    """The wanted states as SQL; None when none of these are among them. Literals, not parameters: a partial index is
+    used only when the state can be seen in the statement."""
+    if not states:
+        return ""
+    found = ", ".join(f"'{state.value}'" for state in states if state in among)
+    return f" and state in ({found})" if found else None
+
+
+_AUDIT = ("action", "actor", "batch_id", "task_id", "kind", "scope", "trace_id")
+
+
+def of_audit(which: AuditFilter) -> list[Condition]:
+    """Columns of the audit log and the values they must have; its age is left to the store."""
+    return [(name, value) for name in _AUDIT if (value := getattr(which, name)) is not None]
+
+
+def where(wanted: list[Condition], mark: Callable[[int], str], first: int = 1) -> tuple[str, list[Any]]:
+    """``and column = ?`` for each; ``mark`` is how the driver writes its nth parameter."""
+    texts = [f" and {column} = {mark(first + nth)}" for nth, (column, _) in enumerate(wanted)]
+    return "".join(texts), [value for _, value in wanted]

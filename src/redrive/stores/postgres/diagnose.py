@@ -1,0 +1,91 @@
+"""The health of a PostgreSQL database, as far as the role that asks may see it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redrive.kernel.diagnosis import Diagnosis, Finding, Level
+from redrive.stores.postgres.pool import Pool
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "diagnose.sql")
+LONG = timedelta(minutes=5)
+SKEW = timedelta(seconds=5)
+MANY_DEAD = 100_000
+
+
+async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
+    async def look(connection: Any) -> Diagnosis:
+        asked = datetime.now(UTC)
+        now = await connection.fetchval(SQL["now"])
+        found = Diagnosis(now)
+        found.oldest = {row["queue"]: row["since"] for row in await connection.fetch(SQL["oldest"])}
+        (expired,) = await connection.fetch(SQL["expired"])
+        found.expired, found.oldest_expired = expired["n"], expired["oldest"]
+        found.findings = [
+            *_skew(now, asked, datetime.now(UTC)), *_transactions(await connection.fetch(SQL["transactions"]), now),
+            *_dead_rows(await connection.fetch(SQL["dead_rows"])),
+            *_indexes({row["name"]: row["valid"] for row in await connection.fetch(SQL["indexes"])}, indexes),
+            *_connections((await connection.fetch(SQL["connections"]))[0]), *_pooling(pool),
+        ]  # fmt: skip
+        return found
+
+    answer: Diagnosis = await pool.run(look)
+    return answer
+
+
+def _skew(now: datetime, before: datetime, after: datetime) -> list[Finding]:
+    apart = max(before - now, now - after)
+    if apart < SKEW:
+        return []
+    text = f"this machine's clock and the database's are {apart.total_seconds():.0f} s apart"
+    return [Finding(Level.NOTE, "clock_skew", text + "; leases and run-at follow the database's", "check NTP on both")]
+
+
+def _transactions(rows: list[Any], now: datetime) -> list[Finding]:
+    return [
+        Finding(
+            Level.WARNING, "long_transaction",
+            f"backend {row['pid']} of {row['usename']} ({row['application_name'] or 'no name'}) has held a transaction"
+            f" open for {(now - row['xact_start']).total_seconds() / 60:.0f} min: dead rows cannot be removed",
+            f"end it where it runs, or: select pg_terminate_backend({row['pid']});",
+        )
+        for row in rows if row["xact_start"] is not None and now - row["xact_start"] > LONG
+    ]  # fmt: skip
+
+
+def _dead_rows(rows: list[Any]) -> list[Finding]:
+    return [
+        Finding(
+            Level.WARNING, "dead_rows",
+            f"redrive.{row['relname']} has {row['dead']:,} dead rows beside {row['live']:,} live ones",
+            f"end long transactions, then: vacuum redrive.{row['relname']};",
+        )
+        for row in rows if row["dead"] > MANY_DEAD and row["dead"] > 2 * row["live"]
+    ]  # fmt: skip
+
+
+def _indexes(found: dict[str, bool], expected: frozenset[str]) -> list[Finding]:
+    missing = sorted(expected - set(found))
+    broken = sorted(name for name, valid in found.items() if not valid)
+    return [
+        *(Finding(Level.CRITICAL, "missing_index", f"the index redrive.{name} is missing: claims may read whole tables",
+                  "see its definition with: redrive migrate --sql") for name in missing),
+        *(Finding(Level.CRITICAL, "broken_index", f"the index redrive.{name} is not valid",
+                  f"reindex index concurrently redrive.{name};") for name in broken),
+    ]  # fmt: skip
+
+
+def _connections(row: Any) -> list[Finding]:
+    if row["used"] < 0.9 * row["most"]:
+        return []
+    text = f"{row['used']} of {row['most']} connections are in use"
+    return [Finding(Level.WARNING, "connections", text, "raise max_connections, or put PgBouncer in front")]
+
+
+def _pooling(pool: Pool) -> list[Finding]:
+    if not pool.pooled:
+        return []
+    text = "the URL says PgBouncer: no LISTEN, so work is found by polling"
+    return [Finding(Level.NOTE, "pgbouncer", text, "give workers a direct URL for a quicker pick-up")]

@@ -1,0 +1,36 @@
+-- now: the server's clock
+select clock_timestamp();
+
+-- oldest: since when the first runnable task of each queue waits; one step in the index for each queue
+with recursive queues as (
+  (select t.queue from redrive.task t where t.state = 'queued' order by t.queue limit 1)
+  union all
+  select (select t.queue from redrive.task t where t.state = 'queued' and t.queue > q.queue order by t.queue limit 1)
+  from queues q where q.queue is not null
+)
+select q.queue, (
+  select coalesce(t.run_at, t.last_attempt_at, t.created_at) from redrive.task t
+  where t.state = 'queued' and t.queue = q.queue order by t.lane, t.priority, t.position limit 1) as since
+from queues q where q.queue is not null;
+
+-- expired: leases that ran out and that nobody has recovered
+select count(*) as n, min(x.lease_expires_at) as oldest from (
+  select t.lease_expires_at from redrive.task t
+  where t.state = 'running' and t.lease_expires_at < clock_timestamp() order by t.lease_expires_at limit 1000) x;
+
+-- transactions: who holds back the removal of dead rows
+select a.pid, a.usename::text, a.application_name, a.xact_start from pg_stat_activity a
+where a.datname = current_database() and a.backend_xmin is not null and a.pid <> pg_backend_pid()
+order by a.xact_start limit 5;
+
+-- dead_rows: what vacuum has not removed yet
+select s.relname::text, s.n_dead_tup as dead, s.n_live_tup as live from pg_stat_user_tables s
+where s.schemaname = 'redrive' order by s.n_dead_tup desc limit 5;
+
+-- indexes: those there are
+select c.relname::text as name, i.indisvalid as valid from pg_index i join pg_class c on c.oid = i.indexrelid
+join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'redrive' and c.relname not like 'history_2%';
+
+-- connections: used, and how many there may be
+select (select count(*) from pg_stat_activity where backend_type = 'client backend') as used,
+  current_setting('max_connections')::integer as most;

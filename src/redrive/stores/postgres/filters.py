@@ -1,0 +1,69 @@
+"""Filters with numbered parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.failed import Failures
+from redrive.kernel.store import Query
+from redrive.kernel.task import HISTORY, LIVE
+from redrive.stores.filters import Condition, by_totals, chosen, conditions, of_audit, of_query
+
+
+class Where:
+    """What is asked for, as text; values are always parameters."""
+
+    def __init__(self, wanted: list[Condition]) -> None:
+        self.sql = ""
+        self.args: list[Any] = []
+        for column, value in wanted:
+            self.add(f" and {column} = {{}}", value)
+
+    def add(self, text: str, *values: Any) -> Where:
+        marks = [f"${len(self.args) + nth}" for nth, _ in enumerate(values, 1)]
+        self.sql += text.format(*marks)
+        self.args += values
+        return self
+
+
+def failed(which: Failures) -> Where:
+    where = Where(conditions(which))
+    return where if which.ids is None else where.add(" and id = any ({})", list(which.ids))
+
+
+def count_failed(which: Failures) -> tuple[str, Where]:
+    """The statement to use, and what to append to it."""
+    wanted = by_totals(which)
+    return ("count_failed", failed(which)) if wanted is None else ("sum_failed", Where(wanted))
+
+
+def audit(which: AuditFilter) -> Where:
+    where = Where(of_audit(which))
+    return where if which.older_than is None else where.add(" and at < {}", which.older_than)
+
+
+def live(query: Query) -> Where | None:
+    return _tasks(query, chosen(query.states, LIVE), errors=True)
+
+
+def history(query: Query) -> Where | None:
+    return _tasks(query, chosen(query.states, HISTORY), errors=False)
+
+
+def letters(query: Query) -> Where:
+    where = Where(of_query(query, errors=True, letters=True) or [])
+    if query.before is not None:
+        where.add(" and seq < (select b.seq from redrive.dead_letter b where b.id = {})", query.before)
+    return where.add(" order by seq desc limit {}", query.limit)
+
+
+def _tasks(query: Query, states: str | None, *, errors: bool) -> Where | None:
+    """None when nothing there can match."""
+    wanted = of_query(query, errors=errors)
+    if states is None or wanted is None:
+        return None
+    where = Where(wanted).add(states)
+    if query.before is not None:
+        where.add(" and id < {}", query.before)
+    return where.add(" order by id desc limit {}", query.limit)

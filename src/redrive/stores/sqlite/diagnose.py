@@ -1,0 +1,53 @@
+"""The health of a SQLite file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from redrive.kernel.diagnosis import Diagnosis, Finding, Level
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.clock import to_datetime
+from redrive.stores.sqlite.session import Session
+
+SQL = statements("redrive.stores.sqlite", "diagnose.sql")
+LEAST_FREE = 256 << 20
+LARGE_WAL = 256 << 20
+
+
+def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
+    found = Diagnosis(to_datetime(session.now))
+    found.oldest = {queue: to_datetime(since) for queue, since in session.rows(SQL["oldest"])}
+    ((found.expired, oldest),) = session.rows(SQL["expired"], session.now)
+    found.oldest_expired = None if oldest is None else to_datetime(oldest)
+    there = {row[0] for row in session.rows(SQL["indexes"])}
+    found.findings = [
+        *(Finding(Level.CRITICAL, "missing_index", f"the index {name} is missing: claims may read whole tables",
+                  "see its definition with: redrive migrate --sql") for name in sorted(indexes - there)),
+        *_journal(session), *_space(path),
+    ]  # fmt: skip
+    return found
+
+
+def _journal(session: Session) -> list[Finding]:
+    ((mode,),) = session.rows("pragma journal_mode")
+    if mode in ("wal", "memory"):
+        return []
+    return [Finding(Level.WARNING, "journal", f"the journal mode is {mode}: readers and writers wait for each other",
+                    "pragma journal_mode = wal;")]  # fmt: skip
+
+
+def _space(path: str) -> list[Finding]:
+    if path == ":memory:":
+        return []
+    file, wal = Path(path), Path(f"{path}-wal")
+    findings = []
+    free = shutil.disk_usage(file.resolve().parent).free
+    if free < LEAST_FREE:
+        findings.append(Finding(Level.CRITICAL, "disk", f"{free >> 20} MiB are free where {file.name} lives",
+                                "make room: writes fail when there is none"))  # fmt: skip
+    size = wal.stat().st_size if wal.exists() else 0
+    if size > LARGE_WAL:
+        findings.append(Finding(Level.WARNING, "wal", f"the write-ahead log is {size >> 20} MiB: a reader keeps it",
+                                "end long reads; it is cut back when the last one has gone"))  # fmt: skip
+    return findings

@@ -1,0 +1,207 @@
+"""Tasks that are failed now: found by what they have in common, counted without counting, and bound to a moment."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from redrive.kernel.audit import Batch
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import Failures
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.outcome import Completed, Fail, Outcome
+from redrive.kernel.task import State
+from redrive.testing.conformance.harness import TERMINAL, Harness, failing
+
+INVALID = Fail("TASK_PAYLOAD_INVALID", "no such shot")
+
+
+async def fail(harness: Harness, outcome: Outcome = TERMINAL, kind: str = "A", **options: str) -> UUID:
+    claimed = await harness.running(kind, max_attempts=1, **options)  # type: ignore[arg-type]
+    assert await harness.settle(claimed, outcome)
+    return claimed.id
+
+
+async def found(harness: Harness, which: Failures, **bounds: Any) -> list[UUID]:
+    return [task.id for task in await harness.store.failed(which, limit=100, **bounds)]
+
+
+def again(task_id: UUID, seen: int | None = None, batch: str = "b1") -> Transition:
+    return Transition(
+        task_id, Event.REDRIVE, State.QUEUED, actor="ann", reason="why", action="TASK_RETRY_BATCH_ITEM", batch_id=batch,
+        seen=seen,
+    )  # fmt: skip
+
+
+class TestFailed:
+    @pytest.mark.parametrize(
+        "which",
+        [
+            Failures(),
+            Failures(kind="A"),
+            Failures(kind="B"),
+            Failures(queue="default"),
+            Failures(queue="elsewhere"),
+            Failures(group="g"),
+            Failures(scope="s"),
+            Failures(trace_id="t"),
+            Failures(error_code="TASK_PAYLOAD_INVALID"),
+            Failures(error_reason="unknown_exception"),
+            Failures(failure_type="unknown"),
+            Failures(dead_reason="max_attempts_exceeded"),
+            Failures(dead_reason="non_retryable", kind="A", error_code="TASK_PRECONDITION_FAILED"),
+            Failures(kind="A", scope="s"),
+            Failures(kind="nobody"),
+        ],
+    )
+    async def test_each_filter_finds_and_counts_the_same(self, harness: Harness, which: Failures) -> None:
+        await fail(harness)
+        await fail(harness, INVALID, scope="s", trace_id="t")
+        await fail(harness, failing(), "B", group="g")
+        await fail(harness, failing(), "B", queue="elsewhere", scope="s")
+        everything = await harness.store.failed(Failures(), limit=100)
+        names = {"fingerprint": "error_fingerprint", "batch": "last_replayed_batch"}
+        wanted = [
+            task.id
+            for task in everything
+            if all(
+                getattr(which, name) in (None, getattr(task, names.get(name, name)))
+                for name in Failures.__dataclass_fields__
+                if name != "ids"
+            )
+        ]
+        assert await found(harness, which) == wanted
+        assert await harness.store.count_failed(which) == len(wanted)
+        assert len(everything) == 4
+
+    async def test_by_ids_and_by_fingerprint(self, harness: Harness) -> None:
+        ids = [await fail(harness), await fail(harness), await fail(harness, INVALID)]
+        queued = await harness.enqueue()
+        which = Failures(ids=(ids[2], ids[0], queued))
+        assert await found(harness, which) == [ids[0], ids[2]]
+        assert await harness.store.count_failed(which) == 2
+        assert await harness.store.count_failed(Failures(ids=())) == 0
+        cause = Failures(fingerprint=(await harness.task(ids[0])).error_fingerprint)
+        assert await found(harness, cause) == ids[:2]
+        assert await harness.store.count_failed(cause) == 2
+
+    async def test_totals_follow_every_way_out_of_failed(self, harness: Harness) -> None:
+        retried, cancelled, stays = [await fail(harness, group="g") for _ in range(3)]
+        (count,) = await harness.store.failed_counts()
+        assert (count.kind, count.group, count.error_code, count.dead_reason, count.n) == (
+            "A", "g", "TASK_PRECONDITION_FAILED", "non_retryable", 3)  # fmt: skip
+        assert await harness.operate(Event.REDRIVE, retried)
+        assert await harness.operate(Event.CANCEL, cancelled)
+        assert await found(harness, Failures()) == [stays]
+        assert await harness.store.count_failed(Failures()) == 1
+        assert await harness.settle(await harness.claim_one(), INVALID)
+        counts = await harness.store.failed_counts()
+        assert {count.error_code: count.n for count in counts} == {
+            "TASK_PRECONDITION_FAILED": 1, "TASK_PAYLOAD_INVALID": 1}  # fmt: skip
+        while await harness.store.upkeep("fold", {}):
+            pass
+        assert await harness.store.failed_counts() == counts
+        for task_id in (retried, stays):
+            assert await harness.operate(Event.REDRIVE, task_id)
+        while await harness.store.upkeep("fold", {}):
+            pass
+        assert await harness.store.failed_counts() == []
+
+    async def test_up_to_a_moment_the_set_stays_the_same(self, harness: Harness) -> None:
+        ids = [await fail(harness) for _ in range(3)]
+        end, count = await harness.store.failed_end(Failures(kind="A"))
+        assert count == 3
+        later = await fail(harness)
+        assert await harness.operate(Event.REDRIVE, ids[1])
+        assert await harness.settle(await harness.claim_one(), TERMINAL)  # failed again: another failure than before
+        assert await found(harness, Failures(), upto=end) == [ids[0], ids[2]]
+        assert await found(harness, Failures()) == [ids[0], ids[2], later, ids[1]]
+        task = await harness.task(ids[1])
+        assert task.failed_seq is not None and task.failed_seq > end
+        assert await harness.store.failed_end(Failures(kind="B")) == (task.failed_seq, 0)
+
+    async def test_pages_have_everything_once(self, harness: Harness) -> None:
+        ids = [await fail(harness) for _ in range(7)]
+        pages = [await harness.store.failed(Failures(kind="A"), limit=3, offset=offset) for offset in (0, 3, 6, 9)]
+        assert [task.id for page in pages for task in page] == ids
+        newest = await harness.store.failed(Failures(), limit=3, newest=True)
+        assert [task.id for task in newest] == ids[:3:-1]
+        walked: list[UUID] = []
+        after = 0
+        while page := await harness.store.failed(Failures(), limit=2, after=after):
+            walked += [task.id for task in page]
+            after = page[-1].failed_seq or 0
+        assert walked == ids
+
+    async def test_a_retry_of_many_is_audited_with_its_batch(self, harness: Harness) -> None:
+        failed, cancelled = await fail(harness), await harness.cancelled()
+        moves = [again(failed), again(cancelled)]
+        assert not (await harness.store.apply(Commit(transitions=moves))).lost
+        for task_id in (failed, cancelled):
+            assert (await harness.task(task_id)).last_replayed_batch == "b1"
+            timeline = await harness.store.timeline(task_id)
+            assert timeline is not None
+            row = timeline.audit[-1]
+            assert (row.action, row.batch_id, row.reason) == ("TASK_RETRY_BATCH_ITEM", "b1", "why")
+
+    async def test_a_batch_says_what_it_skipped_and_why(self, harness: Harness) -> None:
+        failed, queued, nobody = await fail(harness), await harness.enqueue(), UUID(int=7)
+        done = await harness.running("B", queue="other", scope="s", trace_id="t")
+        assert await harness.settle(done, Completed())
+        batch = Batch("b1", "ann", "TASK_RETRY_BATCH", "why", {"kind": "A"})
+        moves = [again(task_id) for task_id in (failed, queued, nobody, done.id)]
+        applied = await harness.store.apply(Commit(transitions=moves, batch=batch))
+        assert applied.skipped == {queued: "queued", nobody: None, done.id: "completed"}
+        rows = await harness.audit(batch_id="b1")
+        assert sorted(row.action for row in rows) == [
+            "TASK_RETRY_BATCH_ITEM", "TASK_RETRY_BATCH_SKIPPED", "TASK_RETRY_BATCH_SKIPPED", "TASK_RETRY_BATCH_SKIPPED",
+            "TASK_RETRY_BATCH_SUMMARY"]  # fmt: skip
+        skipped = {row.task_id: row for row in rows if row.action.endswith("SKIPPED")}
+        assert skipped[queued].reason == "it is queued, not failed or cancelled"
+        assert skipped[nobody].reason == "not found"
+        assert (skipped[done.id].kind, skipped[done.id].scope, skipped[done.id].trace_id) == ("B", "s", "t")
+        (summary,) = [row for row in rows if row.action.endswith("SUMMARY")]
+        assert summary.after == {"matched": 4, "done": 1, "skipped": 3, "filter": {"kind": "A"}}
+        assert [task.id for task in await harness.store.failed(Failures(), limit=10)] == []
+
+    async def test_only_by_the_failure_that_was_seen(self, harness: Harness) -> None:
+        task_id = await fail(harness)
+        seen = (await harness.task(task_id)).failed_seq
+        assert await harness.operate(Event.REDRIVE, task_id)
+        assert await harness.settle(await harness.claim_one(), TERMINAL)
+        batch = Batch("b1", "ann", "TASK_RETRY_BATCH")
+        applied = await harness.store.apply(Commit(transitions=[again(task_id, seen)], batch=batch))
+        assert applied.skipped == {task_id: "failed"}
+        current = (await harness.task(task_id)).failed_seq
+        assert not (await harness.store.apply(Commit(transitions=[again(task_id, current)]))).lost
+        cancelled = await harness.cancelled()
+        assert (await harness.store.apply(Commit(transitions=[again(cancelled, 1)]))).lost == {cancelled}
+
+    async def test_those_that_came_back_from_a_batch(self, harness: Harness) -> None:
+        first, second = await fail(harness), await fail(harness)
+        await harness.store.apply(Commit(transitions=[again(first, batch="mine"), again(second, batch="other")]))
+        for _ in range(2):
+            assert await harness.settle(await harness.claim_one(), TERMINAL)
+        assert await found(harness, Failures(batch="mine")) == [first]
+        assert await harness.store.count_failed(Failures(batch="mine")) == 1
+
+    async def test_failures_by_the_hour(self, harness: Harness) -> None:
+        began = await harness.store.now()
+        for _ in range(2):
+            await fail(harness)
+        await harness.advance(7200)
+        last = await fail(harness)
+        while await harness.store.upkeep("fold", {}):
+            pass
+        fingerprint = (await harness.task(last)).error_fingerprint
+        assert fingerprint is not None
+        since = began - timedelta(hours=24)
+        trends = await harness.store.trends([fingerprint, "nobody"], since)
+        assert [n for _, n in trends[fingerprint]] in ([2, 1], [1, 1, 1])  # the second on the other side of an hour
+        assert trends["nobody"] == []
+        (group,) = await harness.store.groups(10, fingerprint)
+        assert group.count == 3
+        assert await harness.store.groups(10, "nobody") == []
