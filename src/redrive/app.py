@@ -29,11 +29,13 @@ from redrive.kernel.task import (
     check_priority,
 )
 from redrive.observe.logs import TaskLog, choose_style
-from redrive.ops import actions
+from redrive.ops import actions, approvals, audit
+from redrive.ops.driving import drive
 from redrive.ops.inspect import parse_id
 from redrive.settings import Options, Settings, load_settings
 from redrive.stores import make_store
 from redrive.sync import Portal, SyncApp
+from redrive.worker.maintenance import Errand
 from redrive.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -98,6 +100,7 @@ class App:
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
             (builtin.FAIL_ALWAYS, builtin.fail_always),
+            (builtin.DRILL, builtin.drill),
         ):
             self._register(kind, function, {"max_attempts": 3})
 
@@ -261,7 +264,23 @@ class App:
         return Worker(
             store, self.registry, self.settings, chosen, schedules=[self._planned(s) for s in self.schedules.values()],
             owner=self.owner, log=log or TaskLog(style=choose_style(self.settings.log_format)),
+            errands=self._errands(),
         )  # fmt: skip
+
+    def _errands(self) -> dict[str, Errand]:
+        """What operators leave to the workers."""
+        settings = self.settings
+
+        async def retain(store: Store, _: str, stopping: Callable[[], bool]) -> None:
+            await audit.retain(store, settings.audit_ttl_days, settings.audit_prune_batch_size, stopping)
+
+        async def expire(store: Store, _: str, __: Callable[[], bool]) -> None:
+            await approvals.expire(store)
+
+        found = {"operations": Errand(1.0, drive), "approvals": Errand(60.0, expire)}
+        if settings.audit_ttl_days > 0:
+            found["audit"] = Errand(settings.audit_prune_interval_ms / 1000, retain)
+        return found
 
     def queues(self) -> tuple[str, ...]:
         """Every queue that a handler of this application uses, ``default`` first."""

@@ -17,8 +17,11 @@ from redrive.kernel.backoff import Backoff
 DEFAULT_URL = "sqlite:///redrive.db"
 CONFIG_FILE = "redrive.toml"
 # Read elsewhere, or set by redrive itself for its own processes.
-OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED"}
+OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED", "REDRIVE_TOKEN"}
 KindMap = dict[str, int]
+# Fields of payloads that viewers do not see.
+MASKED = ("password", "passwd", "secret", "token", "access_token", "refresh_token", "api_key", "apikey",
+          "authorization", "cookie", "private_key", "card_number", "cvv", "ssn")  # fmt: skip
 
 
 def _env(name: str, default: Any = ..., **limits: Any) -> Any:
@@ -56,6 +59,13 @@ class Settings(BaseSettings):
     default_kind_rate_limit_ms: int | None = _env("TASK_WORKER_DEFAULT_KIND_RATE_LIMIT_MS", None, ge=0)
     kind_rate_limit_ms: KindMap = _env("TASK_WORKER_KIND_RATE_LIMIT_MS", {})
 
+    audit_ttl_days: float = _env("TASK_AUDIT_LOG_TTL_DAYS", 30.0, ge=0, le=36500)
+    audit_prune_interval_ms: int = _env("TASK_AUDIT_PRUNE_INTERVAL_MS", 60_000, ge=1000)
+    audit_prune_batch_size: int = _env("TASK_AUDIT_PRUNE_BATCH_SIZE", 500, ge=1, le=10_000)
+    approvals: Literal["on", "off"] = _env("REDRIVE_APPROVALS", "on")
+    approvals_above: int = _env("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
+    mask_fields: list[str] = _env("REDRIVE_MASK_FIELDS", list(MASKED))
+
     @field_validator("kind_concurrency", "kind_rate_limit_ms")
     @classmethod
     def _not_negative(cls, value: KindMap) -> KindMap:
@@ -71,6 +81,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
         return init_settings, env_settings, _TomlSource(settings_cls)
+
+    @property
+    def approved_above(self) -> int | None:
+        """From how many tasks on a second operator has to agree; None: never."""
+        return self.approvals_above if self.approvals == "on" else None
 
     @property
     def lease(self) -> float:

@@ -35,6 +35,16 @@ async def set_status(ctx: Context, shot_id: str, status: Status) -> None:
         await tx.execute(_sql(SET_STATUS), shot_id, status)
 
 
+@app.task("SHOT_STATUS")
+async def status_of(ctx: Context, shot_id: str) -> None:
+    """Reads what SHOT_SET_STATUS wrote; what is set as ``result`` is stored with the completion."""
+    transaction = ctx.transaction()
+    async with transaction as tx:
+        await _ensure_table(tx)
+        rows = await tx.fetch(_sql("select status from shot where id = $1"), shot_id)
+        transaction.result = rows[0]["status"] if rows else None
+
+
 @app.task("SHOT_UPLOAD", max_attempts=5, backoff_base=1)
 async def upload(ctx: Context, shot_id: str) -> str:
     """Fails twice as networks do, then works: connection errors are retried with backoff."""

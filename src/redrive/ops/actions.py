@@ -48,11 +48,33 @@ async def cancel(store: Store, ids: Sequence[UUID], *, actor: str, reason: str |
     result = await _move(store, ids, Event.CANCEL, actor, reason)
     for task_id in list(result.skipped):
         # Between the two looks a task may have been claimed: ask its worker instead.
-        request = CancelRequest(task_id, _actor(actor), check_text(reason, "reason"))
+        request = CancelRequest(task_id, check_actor(actor), check_text(reason, "reason"))
         applied = await store.apply(Commit(controls=[request]))
         if task_id not in applied.lost:
             del result.skipped[task_id]
             result.requested.append(task_id)
+    return result
+
+
+async def forget(store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None) -> Result:
+    """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
+    who, why = check_actor(actor), check_text(reason, "reason")
+    result, moves = Result(), list[Transition]()
+    for task_id in dict.fromkeys(ids):
+        task = await store.get(task_id)
+        if task is None or task.state is not State.FAILED:
+            result.skipped[task_id] = "not found" if task is None else f"it is {task.state.value}, not failed"
+        else:
+            moves.append(Transition(
+                task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why, action="TASK_FORGET",
+                seen=task.failed_seq,
+            ))  # fmt: skip
+    lost = (await store.apply(Commit(transitions=moves))).lost if moves else set()
+    for move in moves:
+        if move.task_id in lost:
+            result.skipped[move.task_id] = await _why_not(store, move.task_id, Event.REDRIVE)
+        else:
+            result.done.append(move.task_id)
     return result
 
 
@@ -66,7 +88,8 @@ async def hold(store: Store, target: str, name: str, *, actor: str, reason: str 
         check_text(name, "group")
     else:
         check_name(name, target)
-    applied = await store.apply(Commit(controls=[Hold(where, name, on, _actor(actor), check_text(reason, "reason"))]))
+    change = Hold(where, name, on, check_actor(actor), check_text(reason, "reason"))
+    applied = await store.apply(Commit(controls=[change]))
     return f"{target}:{name}" not in applied.repeated
 
 
@@ -75,7 +98,7 @@ async def set_limit(store: Store, kind: str, *, concurrency: int | None, rate_ms
     for what, value in (("concurrency", concurrency), ("rate_ms", rate_ms)):
         if value is not None and value < 1:
             raise InvalidInput(f"{what} must be at least 1, not {value}", hint="leave it out for no limit")
-    await store.apply(Commit(controls=[Limit(check_name(kind, "kind"), concurrency, rate_ms, _actor(actor))]))
+    await store.apply(Commit(controls=[Limit(check_name(kind, "kind"), concurrency, rate_ms, check_actor(actor))]))
 
 
 async def require(store: Store, task_id: UUID) -> Task:
@@ -94,7 +117,7 @@ def insist(result: Result, verb: str) -> None:
 
 
 async def _move(store: Store, ids: Sequence[UUID], event: Event, actor: str, reason: str | None) -> Result:
-    who, why = _actor(actor), check_text(reason, "reason")
+    who, why = check_actor(actor), check_text(reason, "reason")
     unique = list(dict.fromkeys(ids))
     transitions = [Transition(task_id, event, _TARGETS[event], actor=who, reason=why) for task_id in unique]
     if not transitions:
@@ -115,7 +138,7 @@ async def _why_not(store: Store, task_id: UUID, event: Event) -> str:
     return f"it is {task.state.value}, not {wanted}"
 
 
-def _actor(actor: str) -> str:
+def check_actor(actor: str) -> str:
     who = check_text(actor, "actor")
     if who is None:
         raise InvalidInput("an action needs an actor", hint="say who acts, for the audit log")

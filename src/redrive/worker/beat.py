@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.store import Beat, Tick
 from redrive.version import __version__
-from redrive.worker.maintenance import DUTIES, perform
+from redrive.worker.maintenance import perform
 from redrive.worker.memory import Memory
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Beater:
 
     async def beat_now(self) -> bool:
         """Tick and do what is due, before answering whether there may be something to claim."""
-        tick = await self._worker.store.tick(self._message(DUTIES(self._worker.settings)))
+        tick = await self._worker.store.tick(self._message(self._worker.duties))
         for duty in tick.duties:
             await perform(self._worker, duty)
         return tick.promoted > 0 or bool({"recover", "cron"} & set(tick.duties))
@@ -79,7 +79,7 @@ class Beater:
         worker.health.running = len(worker.runs)
         self._due_at = time.monotonic() + worker.settings.interval
         try:
-            tick = await worker.store.tick(self._message(DUTIES(worker.settings)))
+            tick = await worker.store.tick(self._message(worker.duties))
         except (StoreUnavailable, StoreUnusable) as error:
             self._due_at = time.monotonic() + max(worker.outage.begin(error, "beat"), 0.2)
             return

@@ -14,7 +14,7 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.handlers.registry import Registry
@@ -26,6 +26,7 @@ from redrive.settings import Options, Settings
 from redrive.worker.attempts import Attempts
 from redrive.worker.beat import Beater
 from redrive.worker.lease import STOP_GRACE, LeaseKeeper
+from redrive.worker.maintenance import DUTIES, Errand
 from redrive.worker.outage import Outage
 from redrive.worker.prepare import prepare
 from redrive.worker.report import Report
@@ -42,7 +43,7 @@ class Worker:
     def __init__(
         self, store: Store, registry: Registry, settings: Settings, options: Options, *,
         log: TaskLog | None = None, schedules: Sequence[Schedule] = (), owner: str = "default",
-        rng: Callable[[], float] = random.random,
+        rng: Callable[[], float] = random.random, errands: Mapping[str, Errand] | None = None,
     ) -> None:  # fmt: skip
         self.store = store
         self.registry = registry
@@ -55,6 +56,8 @@ class Worker:
         self.schedules = tuple(schedules)
         self.owner = owner
         self.rng = rng
+        self.errands = dict(errands or {})
+        self.duties = DUTIES(settings) | {name: errand.every for name, errand in self.errands.items()}
         self.stopping = False
         self.stopped_at = 0.0
         self.outage = Outage(self.id, self.health)

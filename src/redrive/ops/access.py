@@ -1,0 +1,151 @@
+"""Who may do what (O11): tokens with roles, kept as hashes; and what a viewer does not get to see."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Any
+
+from redrive.errors import InvalidInput, InvalidTransition, TokenUnknown
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit
+from redrive.kernel.records import Put, Record
+from redrive.kernel.store import Store
+from redrive.kernel.task import check_name
+from redrive.ops.actions import check_actor
+
+COLLECTION = "token"
+ACTIVE, REVOKED = "active", "revoked"
+PREFIX = "rdt"
+MASK = "•••"
+
+
+class Role(IntEnum):
+    """Each may do what the one before may."""
+
+    VIEWER = 1  # look; payloads are masked
+    OPERATOR = 2  # retry, cancel, pause, annotate, ask for approval, approve
+    ADMIN = 3  # limits, prune, purge
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(slots=True, frozen=True)
+class Caller:
+    """Who asks. Without tokens, on this machine only, everybody is an administrator and says who he is."""
+
+    name: str
+    role: Role
+    token_id: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class NewToken:
+    """``secret`` is shown once, and never again."""
+
+    record: Record
+    secret: str
+
+
+def parse_role(text: str) -> Role:
+    try:
+        return Role[text.strip().upper()]
+    except KeyError:
+        raise InvalidInput(f"{text!r} is no role", hint="viewer, operator or admin") from None
+
+
+async def create(store: Store, name: str, role: Role, *, actor: str, days: float | None = None) -> NewToken:
+    """``name`` is who acts, in the audit log."""
+    who = check_actor(actor)
+    check_name(name, "token name")
+    if days is not None and not 0 < days <= 36_500:
+        raise InvalidInput(f"a token is valid for more than 0 and at most 36500 days, not {days:g}")
+    if any(r.body["name"] == name for r in await store.records(COLLECTION, states=(ACTIVE,), limit=1000)):
+        raise InvalidInput(f"there is an active token named {name!r}", hint="revoke it first, or use another name")
+    token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    body = {"name": name, "role": role.label, "hash": _hash(secret), "created_by": who, "valid_days": days}
+    row = Audit(
+        who, "TOKEN_CREATE", None, None, None, None, {"name": name, "role": role.label, "valid_days": days},
+        target=f"token:{token_id}",
+    )  # fmt: skip
+    await store.apply(Commit(puts=[Put(COLLECTION, token_id, body, state=ACTIVE)], audits=[row]))
+    return NewToken(await _token(store, token_id), f"{PREFIX}_{token_id}_{secret}")
+
+
+async def revoke(store: Store, token_id: str, *, actor: str, reason: str | None = None) -> Record:
+    who = check_actor(actor)
+    record = await _token(store, token_id)
+    if record.state == REVOKED:
+        raise InvalidTransition(f"token {token_id} is revoked already")
+    row = Audit(
+        who, "TOKEN_REVOKE", reason, None, None, {"name": record.body["name"]}, {"state": REVOKED},
+        target=f"token:{token_id}",
+    )  # fmt: skip
+    put = Put(COLLECTION, token_id, record.body, record.version, REVOKED)
+    await store.apply(Commit(puts=[put], audits=[row]))
+    return await _token(store, token_id)
+
+
+async def list_tokens(store: Store) -> list[Record]:
+    return await store.records(COLLECTION, limit=1000)
+
+
+async def any_token(store: Store) -> bool:
+    return bool(await store.records(COLLECTION, states=(ACTIVE,), limit=1))
+
+
+async def check(store: Store, secret: str) -> Caller | None:
+    """Whose secret this is; None when nobody's. As quick for a wrong one as for the right one."""
+    parts = secret.split("_", 2)
+    known = len(parts) == 3 and parts[0] == PREFIX and re.fullmatch(r"[0-9a-f]{12}", parts[1]) is not None
+    record = await store.record(COLLECTION, parts[1]) if known else None
+    given = _hash(parts[2] if known else secret)
+    right = hmac.compare_digest(given, record.body["hash"] if record is not None else _hash(""))
+    if record is None or not right or record.state != ACTIVE or await _expired(store, record):
+        return None
+    return Caller(record.body["name"], Role[record.body["role"].upper()], record.id)
+
+
+def masked(value: Any, fields: Sequence[str]) -> Any:
+    """A payload as a viewer sees it: fields by these names, at any depth, are covered."""
+    hidden = {name.lower().replace("-", "_") for name in fields}
+
+    def cover(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {
+                key: MASK if str(key).lower().replace("-", "_") in hidden else cover(inner)
+                for key, inner in part.items()
+            }
+        return [cover(inner) for inner in part] if isinstance(part, list) else part
+
+    return MASK if "*" in hidden and value is not None else cover(value)
+
+
+def _hash(secret: str) -> str:
+    # A random secret of 256 bits needs no slow hash: there is nothing to guess.
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+async def _token(store: Store, token_id: str) -> Record:
+    record = await store.record(COLLECTION, token_id)
+    if record is None:
+        raise TokenUnknown(f"there is no token {token_id!r}", hint="redrive tokens lists them")
+    return record
+
+
+def expires_at(record: Record) -> datetime | None:
+    days = record.body["valid_days"]
+    return None if days is None else record.created_at + timedelta(days=days)
+
+
+async def _expired(store: Store, record: Record) -> bool:
+    until = expires_at(record)
+    return until is not None and until <= await store.now()

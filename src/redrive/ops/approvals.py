@@ -1,0 +1,135 @@
+"""A second person for what cannot be taken back easily (O10): asked for, approved or rejected, then carried out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from redrive.errors import ApprovalUnknown, InvalidTransition, NotAllowed
+from redrive.ids import new_id
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import COLLECTION as OPERATIONS
+from redrive.kernel.operation import Action, Operation, Status, facts
+from redrive.kernel.records import Put, Record
+from redrive.kernel.store import Store
+from redrive.kernel.task import check_int, check_text
+from redrive.ops.actions import check_actor
+
+COLLECTION = "approval"
+VALID = timedelta(hours=24)
+PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN = "pending", "approved", "rejected", "expired", "withdrawn"
+
+
+def reason_for(operation: Operation, above: int) -> str | None:
+    """Why this one needs a second person; None when it does not."""
+    everything = operation.which == Failures() and operation.plan is None
+    if operation.action is Action.PURGE:
+        return "waiting tasks are given up"
+    if operation.action is Action.FORGET and everything:
+        return "all failures are given up"
+    if operation.action is Action.RETRY and everything:
+        return "everything is retried"
+    return f"{operation.total} tasks are more than {above}" if operation.total > above else None
+
+
+async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, Record | None]:
+    """The operation exists from now on, and waits."""
+    approval_id = str(new_id())
+    waiting = replace(operation, status=Status.WAITING, approval=approval_id)
+    body = {
+        "operation": operation.id, "action": operation.action.value, "filter": facts(operation.which),
+        "total": operation.total, "needed": why, "requested_by": operation.actor, "reason": operation.reason,
+        "decided_by": None, "decision": None,
+    }  # fmt: skip
+    row = Audit(
+        operation.actor, "APPROVAL_REQUEST", operation.reason, None, operation.id, None, body,
+        target=f"approval:{approval_id}",
+    )  # fmt: skip
+    await store.apply(Commit(puts=[waiting.put(), Put(COLLECTION, approval_id, body, state=PENDING)], audits=[row]))
+    return replace(waiting, version=1), await store.record(COLLECTION, approval_id)
+
+
+async def list_approvals(store: Store, *, states: tuple[str, ...] = (), limit: int = 50) -> list[Record]:
+    check_int(limit, "limit", 1, 500)
+    return await store.records(COLLECTION, states=states, limit=limit)
+
+
+async def show(store: Store, approval_id: str) -> Record:
+    record = await store.record(COLLECTION, approval_id)
+    if record is None:
+        raise ApprovalUnknown(f"there is no approval {approval_id!r}", hint="redrive approvals lists them")
+    return record
+
+
+async def approve(store: Store, approval_id: str, *, actor: str, reason: str | None = None) -> Record:
+    """By somebody else than who asked. The operation begins with it."""
+    return await _decide(store, approval_id, actor, reason, APPROVED, Status.RUNNING)
+
+
+async def reject(store: Store, approval_id: str, *, actor: str, reason: str | None = None) -> Record:
+    return await _decide(store, approval_id, actor, reason, REJECTED, Status.CANCELLED)
+
+
+async def expire(store: Store) -> int:
+    """Requests that nobody decided in time are closed, with their operations."""
+    now = await store.now()
+    late = [r for r in await store.records(COLLECTION, states=(PENDING,), limit=500) if expired(r, now)]
+    for record in late:
+        await _close(store, record, "redrive", "nobody decided in time", EXPIRED, Status.CANCELLED)
+    return len(late)
+
+
+def expires_at(record: Record) -> datetime:
+    return record.created_at + VALID
+
+
+def expired(record: Record, now: datetime) -> bool:
+    return record.state == PENDING and expires_at(record) <= now
+
+
+async def withdrawn(store: Store, operation: Operation) -> list[Put]:
+    """What to write when an operation that waits is cancelled."""
+    if operation.approval is None or operation.status is not Status.WAITING:
+        return []
+    record = await show(store, operation.approval)
+    return [Put(COLLECTION, record.id, record.body, record.version, WITHDRAWN)]
+
+
+async def _decide(
+    store: Store, approval_id: str, actor: str, reason: str | None, decision: str, then: Status
+) -> Record:
+    who, why = check_actor(actor), check_text(reason, "reason")
+    record = await show(store, approval_id)
+    if record.state != PENDING:
+        raise InvalidTransition(f"approval {approval_id} is {record.state}", hint="only pending ones can be decided")
+    if expired(record, await store.now()):
+        raise InvalidTransition(f"approval {approval_id} has expired", hint="ask for it again")
+    if decision == APPROVED and who == record.body["requested_by"]:
+        raise NotAllowed(f"{who} asked for it, and cannot approve it", hint="somebody else has to: --by NAME")
+    return await _close(store, record, who, why, decision, then)
+
+
+async def _close(store: Store, record: Record, who: str, why: str | None, decision: str, then: Status) -> Record:
+    body = {**record.body, "decided_by": who, "decision": decision, "decision_reason": why}
+    puts = [Put(COLLECTION, record.id, body, record.version, decision)]
+    name = {APPROVED: "APPROVAL_APPROVE", REJECTED: "APPROVAL_REJECT"}.get(decision, "APPROVAL_EXPIRE")
+    audits = [Audit(
+        who, name, why, None, record.body["operation"], {"state": record.state}, {"state": decision},
+        target=f"approval:{record.id}",
+    )]  # fmt: skip
+    found = await store.record(OPERATIONS, record.body["operation"])
+    if found is not None and found.state == Status.WAITING:
+        operation = Operation.of(found)
+        if then is Status.RUNNING:
+            puts.append(replace(operation, status=then).put())
+            audits.append(Audit(operation.actor, "OPERATION_START", operation.reason, None, operation.id,
+                                {"status": operation.status.value}, {"status": then.value, "approved_by": who},
+                                target=f"operation:{operation.id}"))  # fmt: skip
+        else:
+            ended = operation.ended(then, f"{decision} by {who}" + (f": {why}" if why else ""))
+            puts += ended.puts
+            audits += ended.audits
+    await store.apply(Commit(puts=puts, audits=audits))
+    return await show(store, record.id)

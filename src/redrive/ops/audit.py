@@ -1,0 +1,143 @@
+"""The audit log: looked through, exported, pruned (O5 to O7)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from redrive.errors import InvalidInput
+from redrive.ids import new_id
+from redrive.kernel.audit import Audit, AuditFilter
+from redrive.kernel.commit import Commit
+from redrive.kernel.store import Store
+from redrive.kernel.task import AuditRow, check_int
+from redrive.ops.actions import check_actor
+from redrive.ops.inspect import plain
+
+LARGEST_PAGE = 500
+PIECE = 1000
+FORMATS = ("json", "csv", "jsonl")
+COLUMNS = ("id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id",
+           "before", "after")  # fmt: skip
+PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
+KEEPER = "redrive:retention"
+ANY = AuditFilter()
+
+
+@dataclass(slots=True)
+class Page:
+    rows: list[AuditRow]
+    page: int
+    page_size: int
+    more: bool
+
+    @property
+    def next_before(self) -> int | None:
+        return self.rows[-1].id if self.more and self.rows else None
+
+
+@dataclass(slots=True)
+class Pruned:
+    matched: int
+    removed: int
+    dry_run: bool
+    batch_id: str | None = None
+
+
+async def query(
+    store: Store, which: AuditFilter = ANY, *, page: int = 1, page_size: int = 50, before: int | None = None
+) -> Page:
+    """Newest first: by page, or from ``before`` on, which stays stable while rows are added."""
+    check_int(page, "page", 1, 1_000_000)
+    check_int(page_size, "page size", 1, LARGEST_PAGE)
+    offset = 0 if before is not None else (page - 1) * page_size
+    found = await store.audit(which, limit=page_size + 1, offset=offset, before=before)
+    return Page(found[:page_size], page, page_size, len(found) > page_size)
+
+
+async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> AsyncIterator[str]:
+    """Everything that matches, oldest first, a piece at a time: memory does not grow with the log. Rows that are added
+    while it runs are part of it or not."""
+    if form not in FORMATS:
+        raise InvalidInput(f"{form!r} is no format of an export", hint="json, csv or jsonl")
+    if form == "csv":
+        yield _csv_line(COLUMNS)
+    elif form == "json":
+        yield "["
+    first, after = True, 0
+    while rows := await store.audit(which, limit=PIECE, after=after):
+        after = rows[-1].id
+        if form == "csv":
+            yield "".join(_csv_line([_cell(value) for value in _values(row).values()]) for row in rows)
+        elif form == "jsonl":
+            yield "".join(json.dumps(_values(row)) + "\n" for row in rows)
+        else:
+            yield ("" if first else ",") + ",".join("\n" + json.dumps(_values(row)) for row in rows)
+        first = False
+    if form == "json":
+        yield "\n]\n"
+
+
+async def prune(
+    store: Store, which: AuditFilter = ANY, *, older_than_days: float, actor: str, dry_run: bool = False,
+    piece: int = PIECE,
+) -> Pruned:  # fmt: skip
+    """Remove rows older than so many days, with a row that says so. Piece by piece, each with its own summary in the
+    same transaction; a piece that another one was quicker with is not counted twice."""
+    who = check_actor(actor)
+    if not 0 <= older_than_days <= 36_500:
+        raise InvalidInput(f"olderThanDays must be from 0 to 36500, not {older_than_days:g}")
+    old = replace(which, older_than=await store.now() - timedelta(days=older_than_days))
+    if dry_run:
+        return Pruned(await store.count_audit(old), 0, True)
+    batch_id, removed = str(new_id()), 0
+    facts = {name: plain(value) for name, value in asdict(old).items() if value is not None}
+    while rows := await store.audit(old, limit=piece, after=0):
+        removed += len(rows)
+        after = {"removed": len(rows), "ids": ranges([row.id for row in rows]), "filter": facts}
+        summary = Audit(who, PRUNE_SUMMARY, None, None, batch_id, None, after)
+        await store.apply(Commit(pruned=[row.id for row in rows], audits=[summary]))
+        if len(rows) < piece:
+            break
+    return Pruned(removed, removed, False, batch_id)
+
+
+async def retain(store: Store, days: float, piece: int, stopping: Callable[[], bool]) -> None:
+    """What is past its keep goes (O7)."""
+    old = AuditFilter(older_than=await store.now() - timedelta(days=days))
+    if not stopping() and await store.audit(old, limit=1, after=0):
+        await prune(store, older_than_days=days, actor=KEEPER, piece=piece)
+
+
+def ranges(ids: list[int]) -> str:
+    """Numbers in order, as ``1-40,45``."""
+    parts: list[list[int]] = []
+    for number in ids:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _values(row: AuditRow) -> dict[str, Any]:
+    return {name: plain(getattr(row, name)) for name in COLUMNS}
+
+
+def _cell(value: Any) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, dict | list) else str(value)
+    return "'" + text if text[:1] in "=+-@\t\r" and not isinstance(value, int | float) else text
+
+
+def _csv_line(cells: Any) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    return out.getvalue()

@@ -1,0 +1,162 @@
+"""The stuck-work investigation as one call (R4): what is wrong, how bad it is, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from redrive.kernel.diagnosis import Diagnosis, Finding, Level
+from redrive.kernel.operation import Operation, Status
+from redrive.kernel.store import Overview, Store
+from redrive.kernel.task import State
+from redrive.ops import approvals, inspect, operations
+from redrive.ops.why import ALIVE
+from redrive.ops.wording import counted
+
+SLOW = timedelta(minutes=5)
+STALE = timedelta(seconds=30)
+RECENT = timedelta(hours=1)
+_ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
+
+
+async def examine(store: Store, queue: str | None = None) -> list[Finding]:
+    """The worst first. ``queue`` leaves out what is about others."""
+    status = await store.migrations.status()
+    if status.pending:
+        return [Finding(
+            Level.CRITICAL, "migrations", f"the schema is at version {status.version} of {status.latest}",
+            "redrive migrate",
+        )]  # fmt: skip
+    overview, diagnosis = await store.overview(), await store.diagnose()
+    stats = inspect.Stats(await store.counts(), overview, [])
+    queues = {name: row for name, row in stats.by("queue").items() if queue in (None, name)}
+    found = [
+        *_workers(overview, queues), *_backlog(diagnosis, overview, queues), *_leases(diagnosis),
+        *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, queue),
+        *await _bulk(store, overview.now), *diagnosis.findings,
+    ]  # fmt: skip
+    return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
+        Finding(Level.OK, "healthy", "nothing is wrong")
+    ]
+
+
+def _waiting(row: dict[str, int]) -> int:
+    return row[State.QUEUED.value] + row[State.DELAYED.value]
+
+
+def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Finding]:
+    alive = [w for w in overview.workers if not w.stopping and overview.now - w.seen_at < ALIVE]
+    served = {name for worker in alive for name in worker.queues}
+    silent = [w for w in overview.workers if not w.stopping and overview.now - w.seen_at >= ALIVE]
+    found = [
+        Finding(Level.CRITICAL, "no_worker",
+                f"no live worker serves queue {name}, with {counted(_waiting(row))} waiting",
+                f"redrive work --queue {name}")
+        for name, row in queues.items() if _waiting(row) and name not in served
+    ]  # fmt: skip
+    if not alive and not found:
+        found.append(Finding(Level.WARNING, "no_worker", "no worker is alive", "redrive work --app module:app"))
+    found += [
+        Finding(Level.WARNING, "silent_worker",
+                f"worker {w.id} was last seen {_ago(overview.now, w.seen_at)} ago, and did not say goodbye",
+                f"look at its process: pid {w.pid} on {w.host}")
+        for w in silent[:5]
+    ]  # fmt: skip
+    if alive:
+        found.append(
+            Finding(Level.OK, "workers", f"{counted(len(alive), 'worker')} alive, for {', '.join(sorted(served))}")
+        )
+    return found
+
+
+def _backlog(diagnosis: Diagnosis, overview: Overview, queues: dict[str, dict[str, int]]) -> list[Finding]:
+    held = {hold.name for hold in overview.holds if hold.target == "queue"}
+    return [
+        Finding(Level.WARNING, "backlog", f"queue {name} backs up: its first task waits since"
+                f" {_ago(diagnosis.now, since)}, {queues[name][State.QUEUED.value]} are queued",
+                "add workers or concurrency; redrive show ID says why one does not run")
+        for name, since in diagnosis.oldest.items()
+        if name in queues and name not in held and diagnosis.now - since > SLOW
+    ]  # fmt: skip
+
+
+def _leases(diagnosis: Diagnosis) -> list[Finding]:
+    oldest = diagnosis.oldest_expired
+    if oldest is None or diagnosis.now - oldest < STALE:
+        return []
+    many = f"{diagnosis.expired} leases" if diagnosis.expired < 1000 else "1000 leases or more"
+    return [Finding(
+        Level.CRITICAL, "stale_leases", f"{many} ran out, the first {_ago(diagnosis.now, oldest)} ago, and nobody"
+        " recovers them", "a live worker does so within seconds: start one, or read its log",
+    )]  # fmt: skip
+
+
+def _holds(overview: Overview, queue: str | None) -> list[Finding]:
+    return [
+        Finding(Level.NOTE, "paused", f"{hold.target} {hold.name} was paused by {hold.actor}"
+                f" {_ago(overview.now, hold.at)} ago" + (f": {hold.reason}" if hold.reason else ""),
+                f"redrive resume --{hold.target} {hold.name}")
+        for hold in overview.holds if queue is None or hold.target != "queue" or hold.name == queue
+    ]  # fmt: skip
+
+
+def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Finding]:
+    return [
+        Finding(Level.NOTE, "quota", f"kind {limit.kind} runs {limit.running} of {limit.concurrency} at once, and"
+                f" {kinds[limit.kind][State.QUEUED.value]} wait", f"redrive limits {limit.kind} --concurrency N")
+        for limit in overview.limits
+        if limit.concurrency is not None and limit.running >= limit.concurrency
+        and kinds.get(limit.kind, {}).get(State.QUEUED.value, 0)
+    ]  # fmt: skip
+
+
+async def _failures(store: Store, now: datetime, queue: str | None) -> list[Finding]:
+    counts = [count for count in await store.failed_counts() if queue in (None, count.queue)]
+    total = sum(count.n for count in counts)
+    if not total:
+        return []
+    found = []
+    for group in await store.groups(5):
+        own = sum(count.n for count in counts if count.fingerprint == group.fingerprint)
+        if own:
+            level = Level.WARNING if now - group.last_seen < RECENT else Level.NOTE
+            found.append(Finding(
+                level, "failures", f"{counted(own)} failed by {group.code}, last {_ago(now, group.last_seen)} ago:"
+                f" {group.message[:200]}", f"redrive groups show {group.fingerprint}",
+            ))  # fmt: skip
+    shown = sum(1 for _ in found)
+    if shown == 0:
+        found.append(Finding(Level.NOTE, "failures", f"{counted(total)} failed", "redrive groups"))
+    return found
+
+
+async def _bulk(store: Store, now: datetime) -> list[Finding]:
+    found = [
+        Finding(Level.NOTE, "approval", f"{record.body['requested_by']} waits for approval to {record.body['action']}"
+                f" {counted(record.body['total'])}", f"redrive approvals approve {record.id}")
+        for record in await approvals.list_approvals(store, states=(approvals.PENDING,), limit=10)
+        if not approvals.expired(record, now)
+    ]  # fmt: skip
+    for record in await operations.list_operations(store, states=(Status.RUNNING, Status.PAUSED), limit=10):
+        operation = Operation.of(record)
+        quiet = now - record.updated_at
+        stuck = operation.status is Status.RUNNING and quiet > SLOW and not operation.testing
+        found.append(Finding(
+            Level.WARNING if stuck else Level.NOTE, "operation",
+            f"operation {operation.id} is {operation.status}: {operation.done} of {operation.total}"
+            + (f", without a step for {_ago(now, record.updated_at)}" if stuck else ""),
+            "start a worker: they carry it out" if stuck else f"redrive operations show {operation.id}",
+        ))  # fmt: skip
+    return found
+
+
+def worst(findings: Sequence[Finding]) -> Level:
+    return min((finding.level for finding in findings), key=lambda level: _ORDER[level])
+
+
+def _ago(now: datetime, then: datetime) -> str:
+    seconds = max((now - then).total_seconds(), 0)
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,150 @@
+"""The failure drill (R6): make a failure, find it, retry it, verify it, and write down how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import RedriveError
+from redrive.ids import new_id
+from redrive.kernel.audit import Audit, AuditFilter
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import Failures
+from redrive.kernel.records import Put
+from redrive.kernel.store import Store
+from redrive.kernel.task import State, Task
+from redrive.ops import actions, failed
+from redrive.ops.actions import check_actor
+
+COLLECTION = "drill"
+KIND = "SYSTEM_DRILL"
+
+
+@dataclass(slots=True)
+class Step:
+    name: str
+    ok: bool
+    detail: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Drill:
+    id: str
+    operator: str
+    task_id: UUID | None = None
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.steps) and all(step.ok for step in self.steps)
+
+    @property
+    def conclusion(self) -> str:
+        wrong = [step.name for step in self.steps if not step.ok]
+        return "passed" if self.passed else f"failed at: {', '.join(wrong) or 'the beginning'}"
+
+
+async def run(
+    store: Store, enqueue: Callable[[str, str], Awaitable[Task]], *, actor: str, patience: float = 30.0,
+    seen_from_outside: Callable[[UUID], Awaitable[str]] | None = None,
+) -> Drill:  # fmt: skip
+    """``enqueue(drill id, scope)`` makes the test task; ``seen_from_outside`` looks for it through the HTTP API."""
+    drill = Drill(str(new_id()), check_actor(actor))
+    scope = f"drill:{drill.id}"
+
+    async def made() -> str:
+        drill.task_id = (await enqueue(drill.id, scope)).id
+        return f"task {drill.task_id}, marked by its scope {scope}"
+
+    async def failure() -> str:
+        task = await _until(store, drill, State.FAILED, patience)
+        return f"{task.error_code}: {task.error_message}"
+
+    async def listed() -> str:
+        found = await failed.list_failed(store, Failures(scope=scope))
+        if [task.id for task in found] != [drill.task_id]:
+            raise RedriveError("the failed task is not in the list of failures")
+        return "found in the list of failures by its scope"
+
+    async def outside() -> str:
+        assert seen_from_outside is not None and drill.task_id is not None
+        return await seen_from_outside(drill.task_id)
+
+    async def retried() -> str:
+        result = await actions.retry(store, [_id(drill)], actor=drill.operator, reason=f"drill {drill.id}")
+        actions.insist(result, "retried")
+        return f"by {drill.operator}"
+
+    async def effect() -> str:
+        task = await _until(store, drill, State.COMPLETED, patience)
+        if task.result != {"drill_id": drill.id, "effect": "done", "replays": 1}:
+            raise RedriveError(f"its effect is {task.result!r}")
+        return "completed after the retry, with its effect"
+
+    async def audited() -> str:
+        rows = await store.audit(AuditFilter(task_id=_id(drill), action="TASK_RETRY"), limit=10)
+        if [row.actor for row in rows] != [drill.operator]:
+            raise RedriveError(f"the audit log has {len(rows)} retries of it by {[row.actor for row in rows]}")
+        return f"one TASK_RETRY by {drill.operator}, with its reason"
+
+    steps: dict[str, Callable[[], Awaitable[str]]] = {
+        "make a test task": made,
+        "it fails": failure,
+        "it is listed": listed,
+    }
+    if seen_from_outside is not None:
+        steps["the API shows it"] = outside
+    steps |= {"retry it": retried, "it completes": effect, "the audit log has it": audited}
+    for name, step in steps.items():
+        if not await _take(drill, name, step):
+            break
+    await _write_down(store, drill)
+    return drill
+
+
+async def _take(drill: Drill, name: str, step: Callable[[], Awaitable[str]]) -> bool:
+    began = time.monotonic()
+    try:
+        detail, ok = await step(), True
+    except RedriveError as error:
+        detail, ok = error.message, False
+    drill.steps.append(Step(name, ok, detail, round(time.monotonic() - began, 3)))
+    return ok
+
+
+async def _until(store: Store, drill: Drill, state: State, patience: float) -> Task:
+    ends = time.monotonic() + patience
+    while True:
+        task = await actions.require(store, _id(drill))
+        if task.state is state:
+            return task
+        if time.monotonic() > ends:
+            raise RedriveError(
+                f"after {patience:g} s it is {task.state.value}, not {state.value}; is a worker running?"
+            )
+        await asyncio.sleep(0.1)
+
+
+def _id(drill: Drill) -> UUID:
+    if drill.task_id is None:
+        raise RedriveError("there is no task")
+    return drill.task_id
+
+
+async def _write_down(store: Store, drill: Drill) -> None:
+    body: dict[str, Any] = {
+        "operator": drill.operator, "task_id": None if drill.task_id is None else str(drill.task_id),
+        "conclusion": drill.conclusion,
+        "steps": [{"name": s.name, "ok": s.ok, "detail": s.detail, "seconds": s.seconds} for s in drill.steps],
+    }  # fmt: skip
+    row = Audit(
+        drill.operator, "DRILL", drill.conclusion, drill.task_id, drill.id, None, {"passed": drill.passed},
+        target=f"drill:{drill.id}",
+    )  # fmt: skip
+    state = "passed" if drill.passed else "failed"
+    await store.apply(Commit(puts=[Put(COLLECTION, drill.id, body, state=state)], audits=[row]))

@@ -1,0 +1,113 @@
+"""Bulk operations go on, piece after piece. Whoever has the duty drives; a second driver is told so, and leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from redrive.errors import ChangedMeanwhile
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import COLLECTION, Action, Operation, Status
+from redrive.kernel.store import Query, Store
+from redrive.kernel.task import State, Task
+
+logger = logging.getLogger("redrive.operations")
+AT_ONCE = 20
+STRETCH = 60.0  # seconds that one call of the duty may take
+GONE_AFTER = 3.0  # another driver that has not moved for so long is gone, or waits for its rate
+LOOK_AT_CANARIES_EVERY = 1.0
+WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
+
+
+async def drive(store: Store, driver: str, stopping: Callable[[], bool]) -> None:
+    """Each of them for a while, at its rate."""
+    running = await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE)
+    await asyncio.gather(*(_drive(store, driver, stopping, record.id) for record in running))
+
+
+async def _drive(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
+    ends = time.monotonic() + STRETCH
+    while not stopping() and time.monotonic() < ends:
+        try:
+            wait = await step(store, operation_id, driver)
+        except ChangedMeanwhile:
+            return  # somebody else drives it, or an operator has just paused it
+        if wait is None or time.monotonic() + wait > ends:
+            return
+        await asyncio.sleep(wait)
+
+
+async def step(store: Store, operation_id: str, driver: str) -> float | None:
+    """Do what comes next. Answers after how many seconds there is more to do; None when it does not run any more."""
+    record = await store.record(COLLECTION, operation_id)
+    if record is None or record.state != Status.RUNNING:
+        return None
+    operation = Operation.of(record)
+    if operation.testing:
+        return await _look_at_canaries(store, operation)
+    since = (await store.now() - record.updated_at).total_seconds()
+    if operation.driver not in (None, driver) and since < GONE_AFTER:
+        return None
+    # The rate is kept by the store's clock, whoever drives.
+    if operation.last_piece and since < operation.pause_after_piece:
+        return operation.pause_after_piece - since
+    if operation.stop_on_return and (why := await _came_back(store, operation)) is not None:
+        await _end(store, operation, Status.STOPPED, why)
+        return None
+    tasks = await _next(store, operation)
+    if not tasks:
+        await _end(store, operation, Status.COMPLETED)
+        return None
+    await store.apply(operation.carry_out(tasks, driver))
+    return len(tasks) / operation.rate if operation.rate else 0.0
+
+
+async def _end(store: Store, operation: Operation, status: Status, why: str | None = None) -> None:
+    await store.apply(operation.ended(status, why))
+    logger.info(
+        "operation %s (%s of %d tasks by %s) is %s%s", operation.id, operation.action, operation.total, operation.actor,
+        status, f": {why}" if why else "",
+        extra={"event": f"operation.{status}", "operation_id": operation.id, "done": operation.done,
+               "skipped": operation.skipped},
+    )  # fmt: skip
+
+
+async def _next(store: Store, operation: Operation) -> list[Task]:
+    if operation.action is not Action.PURGE:
+        return await store.failed(
+            operation.which, limit=operation.piece, after=int(operation.cursor), upto=operation.upto
+        )
+    which, cursor = operation.which, UUID(str(operation.cursor))
+    while True:
+        query = Query(
+            WAITING, which.kind, which.queue, which.group, which.scope, which.trace_id, limit=operation.piece,
+            before=cursor,
+        )  # fmt: skip
+        found = await store.find(query)
+        meant = [task for task in found if operation.means(task)]
+        if meant or not found:
+            return meant
+        cursor = found[-1].id  # all of these came later
+
+
+async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
+    assert operation.canary is not None
+    found = [await store.get(task_id) for task_id in operation.canary.ids]
+    verdict = operation.judged([task for task in found if task is not None])
+    if verdict is None:
+        return LOOK_AT_CANARIES_EVERY
+    if isinstance(verdict, str):
+        await _end(store, operation, Status.STOPPED, verdict)
+        return None
+    await store.apply(Commit(puts=[verdict.put()]))
+    return 0.0
+
+
+async def _came_back(store: Store, operation: Operation) -> str | None:
+    """Tasks of this operation that are failed again, by a cause that it has redriven."""
+    back = await store.failed(Failures(batch=operation.id), limit=20, after=operation.upto, newest=True)
+    return operation.returned(back)

@@ -1,0 +1,60 @@
+"""Tasks that are run elsewhere: claimed, kept alive and reported by somebody who is no worker of ours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import ErrorCode, LeaseLost
+from redrive.kernel.backoff import Backoff
+from redrive.kernel.machine import Held, Policy, settle
+from redrive.kernel.outcome import Cancel, Completed, Fail, Outcome, Released, Retry
+from redrive.kernel.payload import encode
+from redrive.kernel.store import Store, Want
+from redrive.kernel.task import Claimed, Task
+
+
+async def claim(
+    store: Store, worker_id: str, queues: Sequence[str], count: int, lease: float, kinds: Sequence[str] | None = None
+) -> list[Claimed]:
+    want = Want(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
+    return (await store.cycle([], want)).claimed
+
+
+async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, progress: str | None) -> None:
+    lost = await store.renew([(task_id, token)], lease, {} if progress is None else {task_id: progress})
+    if lost:
+        raise LeaseLost(f"the lease of task {task_id} is lost", hint="stop working on it: somebody else may be at it")
+
+
+def outcome(
+    name: str, result: Any = None, code: str | None = None, message: str | None = None, after: float | None = None
+) -> Outcome:
+    """What an executor reports, as the state machine knows it."""
+    match name:
+        case "completed":
+            return Completed(None if result is None else encode(result))
+        case "cancelled":
+            return Cancel(message or "the executor cancelled it")
+        case "released":
+            return Released(message or "the executor gave it back")
+    if code in (None, ErrorCode.EXECUTION_FAILED.value):
+        return Retry(message or "the executor reported a failure", after=after)
+    return Fail(code, message or code)
+
+
+async def report(
+    store: Store, task: Task, token: UUID, said: Outcome, *, policy: Policy | None, backoff: Backoff,
+    ms: float | None = None,
+) -> None:  # fmt: skip
+    """Fenced by the token, like everything that ends an attempt. Reporting the same twice is fine."""
+    held = Held(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms)
+    transition = settle(held, said, policy or Policy(backoff=backoff), random.random())  # noqa: S311 - jitter
+    cycle = await store.cycle([transition], None, again=True)
+    if cycle.lost:
+        raise LeaseLost(
+            f"task {task.id} is {task.state.value} and not held by this token",
+            hint="its lease ran out, or somebody else reported first; nothing was changed",
+        )

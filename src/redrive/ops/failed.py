@@ -1,0 +1,190 @@
+"""Failed tasks (O2, O3, O8): which there are, how many and why; retry some of them, or all that match."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from redrive.errors import InvalidInput
+from redrive.ids import new_id
+from redrive.kernel.audit import Batch, skip_reason
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import Failures
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.operation import Action, facts
+from redrive.kernel.store import Store
+from redrive.kernel.task import State, Task, check_int, check_text
+from redrive.ops import plans
+from redrive.ops.actions import check_actor
+
+MOST_AT_ONCE = 500
+USUAL_LIMIT = 50
+LARGEST_PAGE = 500
+EVERYTHING = Failures()
+
+
+@dataclass(slots=True)
+class Page:
+    """One page of what matches, the first failures first; ``total`` is exact."""
+
+    tasks: list[Task]
+    total: int
+    page: int
+    page_size: int
+    plan: str | None = None
+
+    @property
+    def pages(self) -> int:
+        return -(-self.total // self.page_size)
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """What a retry of many did, or with ``dry_run`` would have done."""
+
+    batch_id: str
+    matched: int
+    retried: list[UUID] = field(default_factory=list)
+    skipped: dict[UUID, str] = field(default_factory=dict)
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class FailureStats:
+    """Tasks that are failed now, by what they have in common."""
+
+    total: int
+    by_kind: dict[str, int]
+    by_group: dict[str, int]
+    by_code: dict[str, int]
+    by_type: dict[str, int]
+    by_reason: dict[str, int]
+    by_fingerprint: dict[str, int]
+
+
+async def list_failed(
+    store: Store, which: Failures = EVERYTHING, *, limit: int = USUAL_LIMIT, offset: int = 0
+) -> list[Task]:
+    """Newest first."""
+    check_int(limit, "limit", 1, 1000)
+    check_int(offset, "offset", 0, 10_000_000)
+    return await store.failed(which, limit=limit, offset=offset, newest=True)
+
+
+async def preview(
+    store: Store, which: Failures, *, page: int = 1, page_size: int = USUAL_LIMIT, plan: str | None = None,
+    bind: str | None = None,
+) -> Page:  # fmt: skip
+    """What a retry with the same filter would reach; changes nothing. ``bind`` (who asks) makes a plan of it; with
+    ``plan`` the pages are those of that plan, whatever failed since."""
+    check_int(page, "page", 1, 1_000_000)
+    check_int(page_size, "page size", 1, LARGEST_PAGE)
+    offset = (page - 1) * page_size
+    if plan is not None:
+        bound = await plans.load(store, plan)
+    elif bind is not None:
+        bound = await plans.make(store, which, bind)
+    else:
+        found = await store.failed(which, limit=page_size, offset=offset)
+        return Page(found, await store.count_failed(which), page, page_size)
+    found = await store.failed(bound.which, limit=page_size, offset=offset, upto=bound.upto)
+    return Page(found, bound.count, page, page_size, bound.token)
+
+
+async def retry_matching(
+    store: Store, which: Failures = EVERYTHING, *, actor: str, reason: str | None = None, limit: int | None = None,
+    plan: str | None = None, dry_run: bool = False,
+) -> BatchResult:  # fmt: skip
+    """Retry up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
+    named, by id or by the plan, and in no state to be retried are answered, and audited, as skipped."""
+    who, why = check_actor(actor), check_text(reason, "reason")
+    chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
+    result = BatchResult(str(new_id()), len(chosen), dry_run=dry_run)
+    if dry_run:
+        return await _foretold(store, chosen, result)
+    if not chosen:
+        return result
+    name = Action.RETRY.audited
+    moves = [
+        Transition(
+            task_id, Event.REDRIVE, State.QUEUED, actor=who, reason=why, action=f"{name}_ITEM",
+            batch_id=result.batch_id, seen=seen,
+        )
+        for task_id, seen in chosen.items()
+    ]  # fmt: skip
+    batch = Batch(result.batch_id, who, name, why, facts(which) if plan is None else {"plan": plan})
+    applied = await store.apply(Commit(transitions=moves, batch=batch))
+    result.retried = [task_id for task_id in chosen if task_id not in applied.skipped]
+    result.skipped = {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}
+    return result
+
+
+async def statistics(store: Store) -> FailureStats:
+    counts = await store.failed_counts()
+
+    def by(name: str) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for count in counts:
+            found[getattr(count, name) or ""] += count.n
+        return dict(found.most_common())
+
+    return FailureStats(
+        sum(count.n for count in counts), by("kind"), by("group"), by("error_code"), by("failure_type"),
+        by("dead_reason"), by("fingerprint"),
+    )  # fmt: skip
+
+
+def only_ids(which: Failures) -> bool:
+    return which.ids is not None and which == Failures(ids=which.ids)
+
+
+async def _chosen(store: Store, which: Failures, limit: int | None) -> dict[UUID, int | None]:
+    """Tasks named by id are taken as they are named: what cannot be retried is answered as skipped. If there are other
+    filters as well, they narrow the list."""
+    most = _limited(which, limit)
+    if which.ids is not None and only_ids(which):
+        return dict.fromkeys(list(dict.fromkeys(which.ids))[:most])
+    return {task.id: task.failed_seq for task in await store.failed(which, limit=most)} if most else {}
+
+
+async def _planned(store: Store, token: str, which: Failures, limit: int | None) -> Mapping[UUID, int | None]:
+    if which != EVERYTHING or limit is not None:
+        raise InvalidInput("a plan says what is retried", hint="leave the filters and the limit out")
+    plan = await plans.load(store, token)
+    if plan.listed is None or len(plan.listed) > MOST_AT_ONCE:
+        raise InvalidInput(
+            f"the plan's {plan.count} tasks are more than the {MOST_AT_ONCE} of one call",
+            hint="retry them as a bulk operation with the same plan",
+        )
+    return dict(plan.listed)
+
+
+def _limited(which: Failures, limit: int | None) -> int:
+    if limit is not None:
+        return check_int(limit, "limit", 1, MOST_AT_ONCE)
+    wanted = USUAL_LIMIT if which.ids is None else len(set(which.ids))
+    if wanted > MOST_AT_ONCE:
+        raise InvalidInput(
+            f"{wanted} tasks are more than the {MOST_AT_ONCE} of one call",
+            hint="retry them in several calls, or as a bulk operation",
+        )
+    return wanted
+
+
+async def _foretold(store: Store, chosen: Mapping[UUID, int | None], result: BatchResult) -> BatchResult:
+    for task_id, seen in chosen.items():
+        task = await store.get(task_id)
+        fits = task is not None and task.state in (State.FAILED, State.CANCELLED)
+        if task is not None and fits and seen in (None, task.failed_seq):
+            result.retried.append(task_id)
+        else:
+            result.skipped[task_id] = skip_reason(None if task is None else task.state.value)
+    return result
+
+
+def parse_ids(values: Sequence[str]) -> tuple[UUID, ...]:
+    from redrive.ops.inspect import parse_id
+
+    return tuple(parse_id(value) for value in values)

@@ -1,0 +1,140 @@
+"""Failures by cause (F5): how many, since when, where; and what people say about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redrive.errors import GroupUnknown, InvalidInput
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit
+from redrive.kernel.records import Put, Record
+from redrive.kernel.store import GroupRow, Store
+from redrive.kernel.task import check_int, check_text
+from redrive.ops.actions import check_actor
+
+COLLECTION = "group"
+TREND = 24  # hours
+
+
+@dataclass(slots=True)
+class Group:
+    """``count`` are all failures ever seen; ``failed`` the tasks that are failed by it now."""
+
+    row: GroupRow
+    failed: int
+    kinds: dict[str, int]
+    trend: list[int]
+    note: str | None = None
+    owner: str | None = None
+    muted_until: datetime | None = None
+    resolved_at: datetime | None = None
+    resolved_by: str | None = None
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def status(self) -> str:
+        """Resolved until it comes back: then it is open again, and says so."""
+        if self.resolved_at is not None:
+            return "resolved" if self.row.last_seen <= self.resolved_at else "reopened"
+        return "muted" if self.muted_until is not None and self.muted_until > self.now else "open"
+
+
+async def list_groups(store: Store, *, limit: int = 50, status: str | None = None) -> list[Group]:
+    """Those that were seen last come first."""
+    check_int(limit, "limit", 1, 500)
+    if status is not None and status not in ("open", "resolved", "reopened", "muted"):
+        raise InvalidInput(f"{status!r} is no status of a group", hint="open, resolved, reopened or muted")
+    groups = await _dressed(store, await store.groups(limit))
+    return [group for group in groups if status in (None, group.status)]
+
+
+async def show(store: Store, fingerprint: str) -> Group:
+    found = await _dressed(store, await store.groups(1, fingerprint))
+    if not found:
+        raise GroupUnknown(f"no failure has the fingerprint {fingerprint!r}", hint="redrive groups lists them")
+    return found[0]
+
+
+async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | None = None, **said: Any) -> Group:
+    """Set ``note``, ``owner``, ``muted_until`` (a datetime) or ``resolved`` (a bool); None takes one back."""
+    who, why = check_actor(actor), check_text(reason, "reason")
+    group = await show(store, fingerprint)
+    record = await store.record(COLLECTION, fingerprint)
+    before = dict(record.body) if record is not None else {}
+    changes = _changes(said, who, group.now)
+    if not changes:
+        raise InvalidInput("say what is to change", hint="a note, an owner, muted until when, or resolved")
+    body = {name: value for name, value in {**before, **changes}.items() if value is not None}
+    row = Audit(
+        who, _action(said), why, None, None, {name: before.get(name) for name in changes}, changes,
+        target=f"group:{fingerprint}",
+    )  # fmt: skip
+    version = 0 if record is None else record.version
+    await store.apply(Commit(puts=[Put(COLLECTION, fingerprint, body, version)], audits=[row]))
+    return await show(store, fingerprint)
+
+
+def _changes(said: dict[str, Any], actor: str, now: datetime) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for name in ("note", "owner"):
+        if name in said:
+            changes[name] = check_text(said[name], name)
+    if "muted_until" in said:
+        until = said["muted_until"]
+        if until is not None and until <= now:
+            raise InvalidInput(f"{until.isoformat()} is in the past", hint="mute it until some later time")
+        changes["muted_until"] = None if until is None else until.isoformat()
+    if "resolved" in said:
+        on = bool(said["resolved"])
+        changes |= {"resolved_at": now.isoformat() if on else None, "resolved_by": actor if on else None}
+    return changes
+
+
+def _action(said: dict[str, Any]) -> str:
+    if "resolved" in said:
+        return "GROUP_RESOLVE" if said["resolved"] else "GROUP_REOPEN"
+    if "muted_until" in said:
+        return "GROUP_MUTE" if said["muted_until"] is not None else "GROUP_UNMUTE"
+    return "GROUP_NOTE"
+
+
+async def _dressed(store: Store, rows: list[GroupRow]) -> list[Group]:
+    """With what is failed now, how it went lately, and what people said."""
+    if not rows:
+        return []
+    names = [row.fingerprint for row in rows]
+    now = await store.now()
+    kinds: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for count in await store.failed_counts():
+        if count.fingerprint in kinds:
+            kinds[count.fingerprint][count.kind] += count.n
+    said = {record.id: record for record in await store.records(COLLECTION, ids=names, limit=len(names))}
+    since = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=TREND - 1)
+    trends = await store.trends(names, since)
+    return [
+        _group(row, kinds[row.fingerprint], said.get(row.fingerprint), trends[row.fingerprint], since, now)
+        for row in rows
+    ]
+
+
+def _group(
+    row: GroupRow, kinds: Counter[str], record: Record | None, hours: list[tuple[datetime, int]], since: datetime,
+    now: datetime,
+) -> Group:  # fmt: skip
+    trend = [0] * TREND
+    for hour, n in hours:
+        place = int((hour - since).total_seconds() // 3600)
+        if 0 <= place < TREND:
+            trend[place] += n
+    body = {} if record is None else record.body
+    return Group(
+        row, kinds.total(), dict(kinds.most_common()) or {row.kind: 0}, trend, body.get("note"), body.get("owner"),
+        _time(body.get("muted_until")), _time(body.get("resolved_at")), body.get("resolved_by"), now,
+    )  # fmt: skip
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,139 @@
+"""Bulk operations: begun, watched, paused, resumed, cancelled. Workers carry them out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from redrive.errors import InvalidInput, InvalidTransition, OperationUnknown
+from redrive.ids import new_id
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import COLLECTION, FINAL, MOST_CANARIES, Action, Canary, Operation, Status, facts, moment
+from redrive.kernel.records import Record
+from redrive.kernel.store import Store
+from redrive.kernel.task import State, check_int, check_text
+from redrive.ops import approvals, plans
+from redrive.ops.actions import check_actor
+from redrive.ops.failed import EVERYTHING
+
+WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+
+async def begin(
+    store: Store, action: Action, which: Failures = EVERYTHING, *, actor: str, reason: str | None = None,
+    plan: str | None = None, rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
+    approvals_above: int | None = None,
+) -> tuple[Operation, Record | None]:  # fmt: skip
+    """Begin one, or ask for it: dangerous and large ones wait for a second operator, whose approval is answered too.
+    ``approvals_above`` None: nothing has to be approved."""
+    who, why = check_actor(actor), check_text(reason, "reason")
+    _check(action, canary, rate, stop_on_return)
+    operation = Operation(
+        str(new_id()), action, which, who, why, 0, rate=rate, canary=canary, stop_on_return=stop_on_return, plan=plan
+    )
+    operation = await _bounded(store, operation)
+    needed = None if approvals_above is None else approvals.reason_for(operation, approvals_above)
+    if needed is not None:
+        return await approvals.ask(store, operation, needed)
+    await store.apply(Commit(puts=[operation.put()], audits=[_note(operation, who, "OPERATION_START", why)]))
+    return replace(operation, version=1), None
+
+
+async def foresee(store: Store, action: Action, which: Failures = EVERYTHING, plan: str | None = None) -> int:
+    """How many tasks it would be about."""
+    operation = Operation("", action, which, "", None, 0, plan=plan)
+    return (await _bounded(store, operation)).total
+
+
+async def show(store: Store, operation_id: str) -> Operation:
+    record = await store.record(COLLECTION, operation_id)
+    if record is None:
+        raise OperationUnknown(f"there is no operation {operation_id!r}", hint="redrive operations lists them")
+    return Operation.of(record)
+
+
+async def list_operations(
+    store: Store, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
+) -> list[Record]:
+    check_int(limit, "limit", 1, 500)
+    return await store.records(COLLECTION, states=states, limit=limit, before=before)
+
+
+async def pause(store: Store, operation_id: str, *, actor: str, reason: str | None = None) -> Operation:
+    return await _turn(store, operation_id, (Status.RUNNING,), Status.PAUSED, "OPERATION_PAUSE", actor, reason)
+
+
+async def resume(store: Store, operation_id: str, *, actor: str, reason: str | None = None) -> Operation:
+    return await _turn(store, operation_id, (Status.PAUSED,), Status.RUNNING, "OPERATION_RESUME", actor, reason)
+
+
+async def cancel(store: Store, operation_id: str, *, actor: str, reason: str | None = None) -> Operation:
+    """What it has done so far stays done."""
+    open_ones = (Status.RUNNING, Status.PAUSED, Status.WAITING)
+    return await _turn(store, operation_id, open_ones, Status.CANCELLED, "OPERATION_CANCEL", actor, reason)
+
+
+async def _turn(
+    store: Store, operation_id: str, sources: tuple[Status, ...], to: Status, action: str, actor: str,
+    reason: str | None,
+) -> Operation:  # fmt: skip
+    who, why = check_actor(actor), check_text(reason, "reason")
+    operation = await show(store, operation_id)
+    if operation.status not in sources:
+        raise InvalidTransition(
+            f"operation {operation_id} is {operation.status}", hint=f"only {' or '.join(sources)} ones can be {to}"
+        )
+    row = _note(operation, who, action, why, {"status": operation.status.value}, {"status": to.value})
+    if to in FINAL:
+        ended = operation.ended(to, f"by {who}" + (f": {why}" if why else ""))
+        puts = [*ended.puts, *await approvals.withdrawn(store, operation)]
+        await store.apply(Commit(puts=puts, audits=[*ended.audits, row]))
+    else:
+        await store.apply(Commit(puts=[replace(operation, status=to).put()], audits=[row]))
+    return await show(store, operation_id)
+
+
+def _note(
+    operation: Operation, actor: str, action: str, reason: str | None, before: object = None, after: object = None
+) -> Audit:
+    told = {"action": operation.action.value, "total": operation.total, "filter": facts(operation.which)}
+    return Audit(actor, action, reason, None, operation.id, before, after or told, target=f"operation:{operation.id}")
+
+
+def _check(action: Action, canary: Canary | None, rate: float | None, stop_on_return: bool) -> None:
+    if rate is not None and not (math.isfinite(rate) and 0 < rate <= 1_000_000):
+        raise InvalidInput(f"rate must be above 0 and at most 1,000,000 tasks a second, not {rate}")
+    if action is not Action.RETRY and (canary is not None or stop_on_return):
+        raise InvalidInput(f"a canary makes sense for a retry, not to {action.value} tasks")
+    if canary is not None:
+        check_int(canary.first, "canary", 1, MOST_CANARIES)
+        if not 0 < canary.percent <= 100:
+            raise InvalidInput(f"the canary's percentage must be above 0 and at most 100, not {canary.percent:g}")
+
+
+async def _bounded(store: Store, operation: Operation) -> Operation:
+    """The set that it is about, from now on."""
+    if operation.action is Action.PURGE:
+        return await _purged(store, operation)
+    if operation.plan is not None:
+        if operation.which != EVERYTHING:
+            raise InvalidInput("a plan says which tasks are meant", hint="leave the filters out")
+        plan = await plans.load(store, operation.plan)
+        return replace(operation, which=plan.which, upto=plan.upto, total=plan.count)
+    upto, total = await store.failed_end(operation.which)
+    return replace(operation, upto=upto, total=total)
+
+
+async def _purged(store: Store, operation: Operation) -> Operation:
+    which = operation.which
+    if operation.plan is not None or which != Failures(kind=which.kind, queue=which.queue):
+        raise InvalidInput("waiting tasks are purged by queue and kind", hint="for example --queue reports")
+    counts = await store.counts()
+    total = sum(
+        count.n for count in counts
+        if count.state in WAITING and which.kind in (None, count.kind) and which.queue in (None, count.queue)
+    )  # fmt: skip
+    return replace(operation, total=total, cursor=LAST_ID, upto=moment(await store.now()))

@@ -1,0 +1,153 @@
+"""Why a task is not running: every reason that holds, the strongest first, with what to do about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from redrive.kernel.operation import COLLECTION as OPERATIONS
+from redrive.kernel.operation import Operation, Status
+from redrive.kernel.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
+from redrive.kernel.task import State, Task
+
+ALIVE = timedelta(seconds=30)
+SHOWN = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Reason:
+    """``code`` for machines, ``text`` for people, ``fix`` the command to run, if there is one."""
+
+    code: str
+    text: str
+    fix: str | None = None
+
+
+async def why(store: Store, task: Task) -> list[Reason]:
+    """Empty for a task that runs, or is done."""
+    match task.state:
+        case State.FAILED:
+            return [_failed(task), *await _operations(store, task)]
+        case State.PAUSED:
+            return await _paused(store, task)
+        case State.DELAYED:
+            return [_delayed(task, await store.now()), *_held(task, (await store.overview()).holds)]
+        case State.QUEUED:
+            return await _queued(store, task)
+    return []
+
+
+def _failed(task: Task) -> Reason:
+    cause = "it is not worth retrying" if task.dead_reason == "non_retryable" else "its attempts are used up"
+    return Reason("failed", f"failed: {task.error_code}; {cause}", f"redrive retry {task.id}")
+
+
+async def _operations(store: Store, task: Task) -> list[Reason]:
+    """Bulk operations that will reach it."""
+    found: list[Reason] = []
+    for record in await store.records(OPERATIONS, states=(Status.WAITING, Status.RUNNING, Status.PAUSED), limit=20):
+        operation = Operation.of(record)
+        seq = task.failed_seq or 0
+        if seq > operation.upto or seq <= int(operation.cursor if isinstance(operation.cursor, int) else seq):
+            continue
+        if await store.failed(operation.which, limit=1, after=seq - 1, upto=seq):
+            if operation.status is Status.WAITING:
+                found.append(Reason(
+                    "waiting_approval", f"operation {operation.id} by {operation.actor} waits for approval",
+                    f"redrive approvals approve {operation.approval}",
+                ))  # fmt: skip
+            else:
+                found.append(Reason("operation", f"operation {operation.id} is {operation.status}, and will reach it"))
+    return found
+
+
+async def _paused(store: Store, task: Task) -> list[Reason]:
+    by = task.paused_by or ""
+    if by.startswith("group:"):
+        held = _held(task, (await store.overview()).holds)
+        return held or [Reason("resuming", f"group {task.group} was resumed, and its tasks are on their way back")]
+    return [Reason("paused", f"paused by {by or 'somebody'}", f"redrive resume {task.id}")]
+
+
+def _delayed(task: Task, now: datetime) -> Reason:
+    due = task.next_attempt_at
+    left = max((due - now).total_seconds(), 0.0) if due is not None else 0.0
+    if task.error_code is not None and task.attempt_count:
+        return Reason(
+            "retry_backoff",
+            f"attempt {task.attempt_count} of {task.max_attempts} failed with {task.error_code}; the next is due in"
+            f" {_span(left)}",
+        )
+    return Reason("run_at", f"due in {_span(left)}")
+
+
+async def _queued(store: Store, task: Task) -> list[Reason]:
+    overview = await store.overview()
+    reasons = [*_held(task, overview.holds), *await _limited(store, task, overview), *_served(task, overview)]
+    return reasons or [Reason("ready", "ready: the next free worker takes it in its turn")]
+
+
+def _held(task: Task, holds: Sequence[HoldRow]) -> list[Reason]:
+    names = {("queue", task.queue), ("kind", task.kind), ("group", task.group)}
+    return [
+        Reason(
+            "paused",
+            f"{hold.target} {hold.name} was paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else ""),
+            f"redrive resume --{hold.target} {shlex.quote(hold.name)}",
+        )
+        for hold in holds if (hold.target, hold.name) in names
+    ]  # fmt: skip
+
+
+async def _limited(store: Store, task: Task, overview: Overview) -> list[Reason]:
+    limit = next((limit for limit in overview.limits if limit.kind == task.kind), None)
+    if limit is None:
+        return []
+    found = []
+    if limit.concurrency is not None and limit.running >= limit.concurrency:
+        found.append(await _quota(store, limit))
+    if limit.rate_ms is not None and limit.next_at is not None and limit.next_at > overview.now:
+        left = (limit.next_at - overview.now).total_seconds()
+        found.append(
+            Reason("rate", f"kind {limit.kind} starts one task every {limit.rate_ms} ms; the next in {_span(left)}")
+        )
+    return found
+
+
+async def _quota(store: Store, limit: LimitRow) -> Reason:
+    holders = await store.find(Query((State.RUNNING,), limit.kind, limit=SHOWN))
+    named = ", ".join(f"{task.id} on {task.worker_id}" for task in holders)
+    more = f" and {limit.running - len(holders)} more" if limit.running > len(holders) else ""
+    return Reason(
+        "quota", f"kind {limit.kind} may run {limit.concurrency} at once, and does: {named}{more}",
+        f"redrive limits {limit.kind} --concurrency N",
+    )  # fmt: skip
+
+
+def _served(task: Task, overview: Overview) -> list[Reason]:
+    alive = [w for w in overview.workers if not w.stopping and overview.now - w.seen_at < ALIVE]
+    serving = [worker for worker in alive if task.queue in worker.queues]
+    if not serving:
+        others = sorted({queue for worker in alive for queue in worker.queues})
+        known = f"; live workers serve {', '.join(others)}" if others else "; no worker is alive at all"
+        return [
+            Reason(
+                "no_worker", f"no live worker serves queue {task.queue}{known}", f"redrive work --queue {task.queue}"
+            )
+        ]
+    if all(worker.running >= worker.concurrency for worker in serving):
+        return [Reason("busy", f"all workers of queue {task.queue} are busy: {_busy(serving)}")]
+    return []
+
+
+def _busy(workers: Sequence[WorkerRow]) -> str:
+    shown = ", ".join(f"{worker.id} ({worker.running} of {worker.concurrency})" for worker in workers[:SHOWN])
+    return shown + (f" and {len(workers) - SHOWN} more" if len(workers) > SHOWN else "")
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,133 @@
+"""Preview, plans and retries of many (O2, O3, O8)."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from redrive.errors import InvalidInput, PlanUnknown
+from redrive.kernel.failed import Failures
+from redrive.kernel.task import State
+from redrive.ops import actions, failed
+from redrive.testing.conformance.harness import Harness
+from tests.ops.making import OTHER, fail, run
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_pages_of_a_preview_have_everything_once(harness: Harness) -> None:
+    ids = await fail(harness, 7)
+    await fail(harness, 2, OTHER, "B")
+    pages = [await failed.preview(harness.store, Failures(kind="A"), page=n, page_size=3) for n in (1, 2, 3, 4)]
+    assert [task.id for page in pages for task in page.tasks] == ids
+    assert {(page.total, page.pages) for page in pages} == {(7, 3)}
+    assert await harness.audit() == []
+
+
+async def test_a_plan_is_about_the_tasks_that_were_previewed(harness: Harness) -> None:
+    ids = await fail(harness, 5)
+    page = await failed.preview(harness.store, Failures(kind="A"), page_size=2, bind="ann")
+    assert page.plan is not None and page.total == 5
+    await fail(harness, 3)  # failed later: not part of it
+    await actions.retry(harness.store, ids[:1], actor="bob")  # one is gone, and one is failed by another failure
+    await actions.retry(harness.store, ids[1:2], actor="bob")
+    await run(harness, OTHER)
+    rest = await failed.preview(harness.store, Failures(), page=1, page_size=10, plan=page.plan)
+    assert [task.id for task in rest.tasks] == ids[2:]
+    foretold = await failed.retry_matching(harness.store, actor="ann", plan=page.plan, dry_run=True)
+    result = await failed.retry_matching(harness.store, actor="ann", plan=page.plan)
+    for told in (foretold, result):
+        assert told.retried == ids[2:]
+        again = "it is failed, but no longer by the failure that was meant"
+        assert told.skipped == {ids[0]: again, ids[1]: again}
+    assert await harness.store.count_failed(Failures()) == 5
+    rows = await harness.audit(batch_id=result.batch_id)
+    assert sorted(row.action.removeprefix("TASK_RETRY_BATCH_") for row in rows) == [
+        "ITEM", "ITEM", "ITEM", "SKIPPED", "SKIPPED", "SUMMARY"]  # fmt: skip
+
+
+async def test_a_plan_says_it_all(harness: Harness) -> None:
+    await fail(harness)
+    page = await failed.preview(harness.store, Failures(), bind="ann")
+    with pytest.raises(InvalidInput, match="a plan says"):
+        await failed.retry_matching(harness.store, Failures(kind="A"), actor="ann", plan=page.plan)
+    with pytest.raises(PlanUnknown):
+        await failed.retry_matching(harness.store, actor="ann", plan="nonsense")
+    await harness.advance(86_400 + 1)
+    await harness.store.upkeep("prune", {"history_days": 30.0, "key_days": 30.0})
+    with pytest.raises(PlanUnknown, match="no such plan"):
+        await failed.preview(harness.store, Failures(), plan=page.plan)
+
+
+async def test_tasks_named_by_id(harness: Harness) -> None:
+    failures, queued, nobody = await fail(harness, 3), await harness.enqueue(), UUID(int=5)
+    which = Failures(ids=(failures[2], queued, failures[0], nobody, failures[2]))
+    result = await failed.retry_matching(harness.store, which, actor="ann", reason="mended")
+    assert result.matched == 4
+    assert result.retried == [failures[2], failures[0]]
+    assert result.skipped == {queued: "it is queued, not failed or cancelled", nobody: "not found"}
+    task = await harness.task(failures[0])
+    assert (task.replay_count, task.last_replayed_by, task.last_replayed_reason) == (1, "ann", "mended")
+    assert (task.attempt_count, task.error_code, task.failed_at) == (0, None, None)
+    assert await harness.store.count_failed(Failures()) == 1
+
+
+async def test_the_first_failures_come_first_and_the_limit_holds(harness: Harness) -> None:
+    ids = await fail(harness, 60)
+    assert (await failed.retry_matching(harness.store, actor="ann", limit=7)).retried == ids[:7]
+    assert (await failed.retry_matching(harness.store, actor="ann")).retried == ids[7:57]
+    with pytest.raises(InvalidInput, match="from 1 to 500"):
+        await failed.retry_matching(harness.store, actor="ann", limit=501)
+    with pytest.raises(InvalidInput, match="501 tasks are more than the 500"):
+        await failed.retry_matching(
+            harness.store, Failures(ids=tuple(map(UUID, map(_number, range(501))))), actor="ann"
+        )
+
+
+def _number(n: int) -> str:
+    return f"00000000-0000-0000-0000-{n:012d}"
+
+
+async def test_two_operators_at_once_retry_each_task_once(harness: Harness) -> None:
+    ids = await fail(harness, 40)
+    other = await harness.another()
+    await other.open()
+    which = Failures(ids=tuple(ids))
+    ann, bob = await asyncio.gather(
+        failed.retry_matching(harness.store, which, actor="ann"), failed.retry_matching(other, which, actor="bob")
+    )
+    assert sorted([*ann.retried, *bob.retried]) == sorted(ids)
+    assert set(ann.skipped) == set(bob.retried) and set(bob.skipped) == set(ann.retried)
+    assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
+    assert len(await harness.audit(action="TASK_RETRY_BATCH_ITEM")) == 40
+
+
+async def test_statistics(harness: Harness) -> None:
+    await fail(harness, 3, group="g")
+    await fail(harness, 2, OTHER, "B")
+    stats = await failed.statistics(harness.store)
+    assert stats.total == 5
+    assert stats.by_kind == {"A": 3, "B": 2}
+    assert stats.by_group == {"g": 3, "": 2}
+    assert stats.by_code == {"TASK_PRECONDITION_FAILED": 3, "TASK_PAYLOAD_INVALID": 2}
+    assert stats.by_reason == {"non_retryable": 5}
+    assert sum(stats.by_type.values()) == sum(stats.by_fingerprint.values()) == 5
+
+
+async def test_forgotten_tasks_are_no_failures_and_can_be_brought_back(harness: Harness) -> None:
+    (task_id,), queued = await fail(harness), await harness.enqueue()
+    result = await actions.forget(harness.store, [task_id, queued], actor="ann", reason="ordered twice")
+    assert result.done == [task_id]
+    assert result.skipped == {queued: "it is queued, not failed"}
+    assert await harness.state(task_id) is State.CANCELLED
+    assert await harness.store.count_failed(Failures()) == 0
+    await harness.check_totals()
+    (row,) = await harness.audit()
+    assert (row.action, row.reason, row.before) == (
+        "TASK_FORGET",
+        "ordered twice",
+        {"state": "failed", "attempt_count": 1},
+    )
+    assert (await actions.retry(harness.store, [task_id], actor="ann")).done == [task_id]

@@ -1,0 +1,250 @@
+"""Failure groups, audit log, tokens, and why a task does not run (F5, O5 to O7, O11)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from redrive.errors import GroupUnknown, InvalidInput, InvalidTransition
+from redrive.kernel.audit import Audit, AuditFilter
+from redrive.kernel.commit import Commit, Target
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action
+from redrive.ops import access, audit, groups, operations
+from redrive.ops.access import Role
+from redrive.ops.why import why
+from redrive.testing.conformance.harness import TERMINAL, Harness, failing
+from tests.ops.making import OTHER, fail, run
+
+pytestmark = pytest.mark.anyio
+
+
+async def fold(harness: Harness) -> None:
+    while await harness.store.upkeep("fold", {}):
+        pass
+
+
+class TestGroups:
+    async def test_causes_with_their_tasks_kinds_and_trend(self, harness: Harness) -> None:
+        await fail(harness, 3)
+        await fail(harness, 2, TERMINAL, "B")
+        await fail(harness, 1, OTHER)
+        await fold(harness)
+        latest, locked = await groups.list_groups(harness.store)
+        assert (latest.row.code, latest.failed) == ("TASK_PAYLOAD_INVALID", 1)
+        assert (locked.row.count, locked.failed, locked.kinds, locked.status) == (5, 5, {"A": 3, "B": 2}, "open")
+        assert sum(locked.trend) == 5 and len(locked.trend) == 24
+        assert locked.row.sample_task is not None
+
+    async def test_resolved_until_it_comes_back(self, harness: Harness) -> None:
+        await fail(harness)
+        (group,) = await groups.list_groups(harness.store)
+        name = group.row.fingerprint
+        done = await groups.annotate(harness.store, name, actor="ann", reason="deployed", resolved=True)
+        assert (done.status, done.resolved_by) == ("resolved", "ann")
+        assert await groups.list_groups(harness.store, status="open") == []
+        await harness.advance(1)
+        await fail(harness)
+        assert (await groups.show(harness.store, name)).status == "reopened"
+        again = await groups.annotate(harness.store, name, actor="ann", resolved=False)
+        assert (again.status, again.resolved_at) == ("open", None)
+        assert [row.action for row in await harness.audit(actor="ann")] == ["GROUP_REOPEN", "GROUP_RESOLVE"]
+
+    async def test_note_owner_and_silence(self, harness: Harness) -> None:
+        await fail(harness)
+        (group,) = await groups.list_groups(harness.store)
+        name, now = group.row.fingerprint, await harness.store.now()
+        await groups.annotate(harness.store, name, actor="ann", note="the bucket", owner="bob")
+        until = now + timedelta(hours=1)
+        muted = await groups.annotate(harness.store, name, actor="ann", muted_until=until)
+        assert (muted.status, muted.note, muted.owner, muted.muted_until) == ("muted", "the bucket", "bob", until)
+        assert replace(muted, now=until).status == "open"
+        with pytest.raises(InvalidInput, match="in the past"):
+            await groups.annotate(harness.store, name, actor="ann", muted_until=now - timedelta(days=1))
+        with pytest.raises(InvalidInput, match="say what"):
+            await groups.annotate(harness.store, name, actor="ann")
+        with pytest.raises(GroupUnknown):
+            await groups.show(harness.store, "nonsense")
+        with pytest.raises(InvalidInput, match="no status"):
+            await groups.list_groups(harness.store, status="odd")
+
+
+class TestAuditLog:
+    async def some(self, harness: Harness, number: int) -> None:
+        rows = [Audit("ann" if n % 2 else "bob", "NOTE", f"reason {n}") for n in range(number)]
+        await harness.store.apply(Commit(audits=rows))
+
+    async def test_pages(self, harness: Harness) -> None:
+        await self.some(harness, 7)
+        pages = [await audit.query(harness.store, page=n, page_size=3) for n in (1, 2, 3)]
+        assert [row.reason for page in pages for row in page.rows] == [f"reason {n}" for n in range(6, -1, -1)]
+        assert [page.more for page in pages] == [True, True, False]
+        following = await audit.query(harness.store, page_size=3, before=pages[0].next_before)
+        assert following.rows == pages[1].rows
+        (page,) = [await audit.query(harness.store, AuditFilter(actor="ann"))]
+        assert {row.actor for row in page.rows} == {"ann"}
+
+    @pytest.mark.parametrize("form", ["json", "jsonl", "csv"])
+    async def test_exports_are_whole_and_harmless(
+        self, harness: Harness, form: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(audit, "PIECE", 2)
+        hostile = ["=1+1", "+cmd", "-2", "@sum", 'a,b"c', "ünï", "plain"]
+        await harness.store.apply(Commit(audits=[Audit("ann", "NOTE", text, after={"x": [1]}) for text in hostile]))
+        text = "".join([piece async for piece in audit.export(harness.store, AuditFilter(), form)])
+        if form == "json":
+            found = [row["reason"] for row in json.loads(text)]
+        elif form == "jsonl":
+            found = [json.loads(line)["reason"] for line in text.splitlines()]
+        else:
+            rows = list(csv.DictReader(io.StringIO(text)))
+            assert rows[0]["after"] == '{"x": [1]}'
+            found = [row["reason"] for row in rows]
+            assert found[:4] == ["'=1+1", "'+cmd", "'-2", "'@sum"]
+            found = [cell.removeprefix("'") for cell in found]
+        assert found == hostile
+
+    async def test_an_empty_export(self, harness: Harness) -> None:
+        assert json.loads("".join([p async for p in audit.export(harness.store, AuditFilter(), "json")])) == []
+        with pytest.raises(InvalidInput, match="no format"):
+            [p async for p in audit.export(harness.store, AuditFilter(), "xml")]
+
+    async def test_pruned_with_a_word_about_it(self, harness: Harness) -> None:
+        await self.some(harness, 5)
+        await harness.advance(86_400 * 10)
+        await self.some(harness, 2)
+        told = await audit.prune(harness.store, older_than_days=5, actor="cy", dry_run=True)
+        assert (told.matched, told.removed) == (5, 0)
+        assert len(await harness.audit()) == 7
+        done = await audit.prune(harness.store, AuditFilter(actor="bob"), older_than_days=5, actor="cy", piece=2)
+        assert done.removed == 3
+        rows = await harness.audit(action="TASK_AUDIT_PRUNE_SUMMARY")
+        assert [row.after["removed"] for row in rows] == [1, 2]
+        assert {row.batch_id for row in rows} == {done.batch_id}
+        assert len(await harness.audit(actor="ann")) == 3
+        with pytest.raises(InvalidInput, match="olderThanDays"):
+            await audit.prune(harness.store, older_than_days=-1, actor="cy")
+
+    async def test_retention_is_silent_when_there_is_nothing_to_do(self, harness: Harness) -> None:
+        await self.some(harness, 3)
+        await audit.retain(harness.store, 30, 500, lambda: False)
+        assert len(await harness.audit()) == 3
+        await harness.advance(86_400 * 31)
+        await audit.retain(harness.store, 30, 500, lambda: False)
+        (row,) = await harness.audit()
+        assert (row.actor, row.after["removed"]) == ("redrive:retention", 3)
+
+    def test_ranges(self) -> None:
+        assert audit.ranges([1, 2, 3, 5, 7, 8]) == "1-3,5,7-8"
+        assert audit.ranges([]) == ""
+
+
+class TestTokens:
+    async def test_a_token_is_who_it_was_made_for(self, harness: Harness) -> None:
+        made = await access.create(harness.store, "ann", Role.OPERATOR, actor="root")
+        caller = await access.check(harness.store, made.secret)
+        assert caller is not None and (caller.name, caller.role) == ("ann", Role.OPERATOR)
+        assert made.secret not in json.dumps([record.body for record in await access.list_tokens(harness.store)])
+        for wrong in ("", "x", made.secret + "x", made.secret[:-1], "rdt_000000000000_abc", "rdt__", "ü" * 80):
+            assert await access.check(harness.store, wrong) is None
+        (row,) = await harness.audit()
+        assert (row.action, row.after["name"]) == ("TOKEN_CREATE", "ann")
+        assert made.secret.rsplit("_", 1)[1] not in json.dumps(row.after)
+
+    async def test_revoked_and_expired_ones_are_worthless(self, harness: Harness) -> None:
+        made = await access.create(harness.store, "ann", Role.ADMIN, actor="root")
+        short = await access.create(harness.store, "bob", Role.VIEWER, actor="root", days=1)
+        await access.revoke(harness.store, made.record.id, actor="root")
+        assert await access.check(harness.store, made.secret) is None
+        with pytest.raises(InvalidTransition, match="revoked already"):
+            await access.revoke(harness.store, made.record.id, actor="root")
+        assert await access.check(harness.store, short.secret) is not None
+        await harness.advance(86_400)
+        assert await access.check(harness.store, short.secret) is None
+
+    async def test_names_are_unique_and_roles_known(self, harness: Harness) -> None:
+        await access.create(harness.store, "ann", Role.ADMIN, actor="root")
+        with pytest.raises(InvalidInput, match="active token named"):
+            await access.create(harness.store, "ann", Role.VIEWER, actor="root")
+        with pytest.raises(InvalidInput, match="no role"):
+            access.parse_role("god")
+
+    def test_what_a_viewer_does_not_see(self) -> None:
+        payload = {"to": "a", "Password": "x", "deep": [{"api-key": 1, "n": 2}], "token": {"a": 1}}
+        shown = access.masked(payload, ["password", "api_key", "token"])
+        assert shown == {
+            "to": "a",
+            "Password": access.MASK,
+            "deep": [{"api-key": access.MASK, "n": 2}],
+            "token": access.MASK,
+        }
+        assert access.masked("text", ["*"]) == access.MASK
+
+
+class TestWhy:
+    async def codes(self, harness: Harness, task_id: object) -> list[str]:
+        return [reason.code for reason in await why(harness.store, await harness.task(task_id))]  # type: ignore[arg-type]
+
+    async def test_nobody_serves_it(self, harness: Harness) -> None:
+        task_id = await harness.enqueue(queue="reports")
+        assert await self.codes(harness, task_id) == ["no_worker"]
+        await harness.tick("w1")
+        (reason,) = await why(harness.store, await harness.task(task_id))
+        assert reason.text == "no live worker serves queue reports; live workers serve default"
+        assert reason.fix == "redrive work --queue reports"
+
+    async def test_ready(self, harness: Harness) -> None:
+        await harness.tick("w1")
+        assert await self.codes(harness, await harness.enqueue()) == ["ready"]
+
+    async def test_paused_by_whom(self, harness: Harness) -> None:
+        await harness.tick("w1")
+        task_id = await harness.enqueue(group="g")
+        await harness.hold(Target.QUEUE, "default")
+        await harness.hold(Target.KIND, "A")
+        assert await self.codes(harness, task_id) == ["paused", "paused"]
+
+    async def test_quota_with_who_holds_it(self, harness: Harness) -> None:
+        await harness.tick("w1")
+        await harness.limit("A", concurrency=1)
+        first, second = await harness.enqueue(), await harness.enqueue()
+        await harness.claim_one()
+        (reason,) = await why(harness.store, await harness.task(second))
+        assert reason.code == "quota"
+        assert str(first) in reason.text and "on w1" in reason.text
+
+    async def test_rate(self, harness: Harness) -> None:
+        await harness.tick("w1")
+        await harness.limit("A", rate_ms=60_000)
+        await harness.enqueue()
+        second = await harness.enqueue()
+        await harness.claim_one()
+        assert await self.codes(harness, second) == ["rate"]
+
+    async def test_backoff_and_run_at(self, harness: Harness) -> None:
+        retried = await harness.running()
+        await harness.settle(retried, failing())
+        assert await self.codes(harness, retried.id) == ["retry_backoff"]
+        assert await self.codes(harness, await harness.enqueue(delay=60)) == ["run_at"]
+
+    async def test_failed_and_waiting_for_approval(self, harness: Harness) -> None:
+        (task_id,) = await fail(harness)
+        assert await self.codes(harness, task_id) == ["failed"]
+        operation, approval = await operations.begin(
+            harness.store, Action.RETRY, Failures(), actor="ann", approvals_above=100
+        )
+        _, reason = await why(harness.store, await harness.task(task_id))
+        assert (reason.code, approval is not None) == ("waiting_approval", True)
+        assert operation.id in reason.text
+
+    async def test_what_runs_or_is_done_needs_no_reason(self, harness: Harness) -> None:
+        claimed = await harness.running()
+        assert await self.codes(harness, claimed.id) == []
+        await harness.enqueue()
+        (done,) = await run(harness)
+        assert await self.codes(harness, done) == []

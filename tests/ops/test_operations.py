@@ -1,0 +1,356 @@
+"""Bulk operations: piece by piece, whatever happens in between (O4, O10)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from redrive.errors import ChangedMeanwhile, InvalidInput, InvalidTransition, NotAllowed
+from redrive.kernel import operation as kernel
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action, Canary, Operation, Status
+from redrive.kernel.outcome import Completed
+from redrive.kernel.store import Store
+from redrive.kernel.task import State
+from redrive.ops import actions, approvals, failed, operations
+from redrive.ops.driving import drive, step
+from redrive.testing.conformance.harness import TERMINAL, Harness
+from tests.ops.making import OTHER, fail, run
+
+pytestmark = pytest.mark.anyio
+A = Failures(kind="A")
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "PIECE", 4)
+
+
+async def begin(store: Store, action: Action = Action.RETRY, which: Failures = A, **how: Any) -> Operation:
+    operation, approval = await operations.begin(store, action, which, actor="ann", reason="mended", **how)
+    assert approval is None
+    return operation
+
+
+async def to_the_end(store: Store, operation: Operation) -> Operation:
+    while await step(store, operation.id, "w1") is not None:
+        pass
+    return await operations.show(store, operation.id)
+
+
+async def test_everything_that_matches_once_and_nothing_else(harness: Harness) -> None:
+    ids, others = await fail(harness, 10), await fail(harness, 3, OTHER, "B")
+    operation = await begin(harness.store)
+    assert operation.total == 10
+    late = await fail(harness, 2)
+    ended = await to_the_end(harness.store, operation)
+    assert (ended.status, ended.done, ended.skipped) == (Status.COMPLETED, 10, 0)
+    assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
+    assert {(await harness.task(task_id)).replay_count for task_id in others + late} == {0}
+    rows = await harness.audit(batch_id=operation.id)
+    assert [row.action for row in rows if not row.action.endswith("ITEM")] == [
+        "TASK_RETRY_BATCH_SUMMARY",
+        "OPERATION_START",
+    ]
+    assert {row.task_id for row in rows if row.action.endswith("ITEM")} == set(ids)
+    assert rows[0].after["done"] == 10 and rows[0].after["filter"] == {"kind": "A"}
+    await harness.check_totals()
+
+
+async def test_what_fails_again_is_not_retried_again(harness: Harness) -> None:
+    ids = await fail(harness, 6)
+    operation = await begin(harness.store)
+    await step(harness.store, operation.id, "w1")
+    await run(harness, TERMINAL)
+    ended = await to_the_end(harness.store, operation)
+    assert ended.done == 6
+    assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
+
+
+async def test_what_somebody_else_retried_is_skipped_and_said(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = await fail(harness, 4)
+    operation = await begin(harness.store)
+    apply = harness.store.apply
+
+    async def late(commit: Any) -> Any:
+        monkeypatch.undo()
+        await actions.retry(harness.store, ids[:1], actor="bob")
+        return await apply(commit)
+
+    monkeypatch.setattr(harness.store, "apply", late)
+    await step(harness.store, operation.id, "w1")
+    ended = await to_the_end(harness.store, operation)
+    assert (ended.done, ended.skipped) == (3, 1)
+    (row,) = await harness.audit(action="TASK_RETRY_BATCH_SKIPPED")
+    assert (row.task_id, row.batch_id) == (ids[0], operation.id)
+
+
+async def test_a_driver_that_died_is_followed_by_another(harness: Harness) -> None:
+    ids = await fail(harness, 14)
+    operation = await begin(harness.store)
+    await step(harness.store, operation.id, "w1")
+    assert await step(harness.store, operation.id, "w2") is None  # the first one is at it
+    await harness.advance(5)
+    assert await step(harness.store, operation.id, "w2") == 0.0
+    assert await step(harness.store, operation.id, "w2") == 0.0
+    assert (await to_the_end(harness.store, operation)).done == 12  # w1 is told that w2 drives now
+    while await step(harness.store, operation.id, "w2") is not None:
+        pass
+    assert (await operations.show(harness.store, operation.id)).done == 14
+    assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
+
+
+async def test_two_drivers_at_the_same_moment(harness: Harness) -> None:
+    ids = await fail(harness, 12)
+    operation = await begin(harness.store)
+    other = await harness.another()
+    await other.open()
+    answers = await asyncio.gather(
+        step(harness.store, operation.id, "w1"), step(other, operation.id, "w2"), return_exceptions=True
+    )
+    assert all(answer in (0.0, None) or isinstance(answer, ChangedMeanwhile) for answer in answers)
+    retried = [task_id for task_id in ids if (await harness.task(task_id)).replay_count]
+    assert len(retried) == (await operations.show(harness.store, operation.id)).done == 4
+
+
+async def test_paused_resumed_cancelled(harness: Harness) -> None:
+    await fail(harness, 12)
+    operation = await begin(harness.store)
+    await step(harness.store, operation.id, "w1")
+    paused = await operations.pause(harness.store, operation.id, actor="bob", reason="too fast")
+    assert paused.status is Status.PAUSED
+    assert await step(harness.store, operation.id, "w1") is None
+    with pytest.raises(InvalidTransition, match="is paused"):
+        await operations.pause(harness.store, operation.id, actor="bob")
+    await operations.resume(harness.store, operation.id, actor="bob")
+    await step(harness.store, operation.id, "w1")
+    ended = await operations.cancel(harness.store, operation.id, actor="bob", reason="enough")
+    assert (ended.status, ended.done, ended.note) == (Status.CANCELLED, 8, "by bob: enough")
+    assert await harness.store.count_failed(A) == 4
+    actions_taken = [row.action for row in await harness.audit(actor="bob")]
+    assert actions_taken == ["OPERATION_CANCEL", "OPERATION_RESUME", "OPERATION_PAUSE"]
+    with pytest.raises(InvalidTransition, match="is cancelled"):
+        await operations.resume(harness.store, operation.id, actor="bob")
+
+
+async def test_the_rate_is_kept(harness: Harness) -> None:
+    await fail(harness, 6)
+    operation = await begin(harness.store, rate=4.0)
+    assert await step(harness.store, operation.id, "w1") == 0.5  # two tasks, half a second
+    early = await step(harness.store, operation.id, "w1")
+    assert early is not None and 0 < early <= 0.5
+    assert (await operations.show(harness.store, operation.id)).done == 2
+    await harness.advance(0.5)
+    await step(harness.store, operation.id, "w1")
+    assert (await operations.show(harness.store, operation.id)).done == 4
+
+
+class TestCanary:
+    async def test_the_rest_follows_when_they_succeed(self, harness: Harness) -> None:
+        ids = await fail(harness, 10)
+        operation = await begin(harness.store, canary=Canary(3))
+        await step(harness.store, operation.id, "w1")
+        assert (await operations.show(harness.store, operation.id)).done == 3
+        assert await step(harness.store, operation.id, "w1") == 1.0  # they have not run yet
+        assert sorted(await run(harness)) == sorted(ids[:3])
+        ended = await to_the_end(harness.store, operation)
+        assert (ended.status, ended.done) == (Status.COMPLETED, 10)
+
+    async def test_the_rest_stays_when_they_fail(self, harness: Harness) -> None:
+        await fail(harness, 10)
+        operation = await begin(harness.store, canary=Canary(3, 50.0))
+        await step(harness.store, operation.id, "w1")
+        first, second, third = await harness.claim(3)
+        await harness.settle(first, TERMINAL)
+        assert await step(harness.store, operation.id, "w1") == 1.0  # two can still make it
+        await harness.settle(second, TERMINAL)
+        assert await step(harness.store, operation.id, "w1") is None
+        ended = await operations.show(harness.store, operation.id)
+        assert ended.status is Status.STOPPED
+        assert ended.note == "2 of the first 3 failed again: the shot is locked"
+        await harness.settle(third, TERMINAL)
+        assert await harness.store.count_failed(A) == 10
+
+    async def test_so_many_percent_are_enough(self, harness: Harness) -> None:
+        await fail(harness, 5)
+        operation = await begin(harness.store, canary=Canary(2, 50.0))
+        await step(harness.store, operation.id, "w1")
+        first, second = await harness.claim(2)
+        assert await harness.settle(first, OTHER)
+        assert await harness.settle(second, Completed())
+        ended = await to_the_end(harness.store, operation)
+        assert (ended.status, ended.done) == (Status.COMPLETED, 5)
+
+    async def test_it_stops_when_the_same_failure_returns(self, harness: Harness) -> None:
+        await fail(harness, 12)
+        operation = await begin(harness.store, stop_on_return=True)
+        await step(harness.store, operation.id, "w1")
+        await run(harness, OTHER)  # another failure than before
+        await step(harness.store, operation.id, "w1")
+        await run(harness, TERMINAL)
+        assert await step(harness.store, operation.id, "w1") is None
+        ended = await operations.show(harness.store, operation.id)
+        assert (ended.status, ended.done) == (Status.STOPPED, 8)
+        assert ended.note is not None and ended.note.startswith("the same failure is back: task ")
+
+
+async def test_forgetting_all_of_a_kind(harness: Harness) -> None:
+    ids = await fail(harness, 6)
+    ended = await to_the_end(harness.store, await begin(harness.store, Action.FORGET))
+    assert ended.done == 6
+    assert {await harness.state(task_id) for task_id in ids} == {State.CANCELLED}
+    assert len(await harness.audit(action="TASK_FORGET_BATCH_ITEM")) == 6
+    await harness.check_totals()
+
+
+async def test_purging_what_waits_and_was_there(harness: Harness) -> None:
+    waiting = await harness.enqueue_many(9)
+    others = await harness.enqueue_many(2, "B")
+    running = await harness.running("A", queue="other")
+    operation = await begin(harness.store, Action.PURGE, Failures(kind="A"))
+    assert operation.total == 9
+    await harness.advance(1)
+    later = await harness.enqueue_many(3)
+    ended = await to_the_end(harness.store, operation)
+    assert (ended.status, ended.done) == (Status.COMPLETED, 9)
+    assert {await harness.state(task_id) for task_id in waiting} == {State.CANCELLED}
+    assert {await harness.state(task_id) for task_id in others + later} == {State.QUEUED}
+    assert await harness.state(running.id) is State.RUNNING
+
+
+async def test_a_plan_as_an_operation(harness: Harness) -> None:
+    ids = await fail(harness, 6)
+    page = await failed.preview(harness.store, A, bind="ann")
+    late = await fail(harness, 2)
+    operation = await begin(harness.store, which=Failures(), plan=page.plan)
+    assert operation.total == 6
+    await to_the_end(harness.store, operation)
+    assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
+    assert {(await harness.task(task_id)).replay_count for task_id in late} == {0}
+
+
+async def test_one_call_of_the_duty_does_it_all(harness: Harness) -> None:
+    await fail(harness, 10)
+    first, second = await begin(harness.store), await begin(harness.store, which=Failures(kind="B"))
+    await drive(harness.store, "w1", lambda: False)
+    assert (await operations.show(harness.store, first.id)).done == 10
+    assert (await operations.show(harness.store, second.id)).status is Status.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"rate": 0.0}, "rate must be above 0"),
+        ({"rate": float("nan")}, "rate must be above 0"),
+        ({"canary": Canary(0)}, "canary must be a whole number"),
+        ({"canary": Canary(5, 101.0)}, "percentage"),
+        ({"action": Action.FORGET, "canary": Canary(5)}, "makes sense for a retry"),
+        ({"action": Action.PURGE, "which": Failures(scope="s")}, "by queue and kind"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(harness: Harness, how: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        await begin(harness.store, **how)
+    assert await operations.list_operations(harness.store) == []
+
+
+class TestApprovals:
+    async def ask(self, harness: Harness, action: Action = Action.FORGET, which: Failures = Failures()) -> Any:  # noqa: B008
+        return await operations.begin(harness.store, action, which, actor="ann", reason="r", approvals_above=5)
+
+    @pytest.mark.parametrize(
+        ("action", "which", "needed"),
+        [
+            (Action.FORGET, Failures(), "all failures are given up"),
+            (Action.RETRY, Failures(), "everything is retried"),
+            (Action.PURGE, Failures(queue="default"), "waiting tasks are given up"),
+            (Action.RETRY, Failures(kind="A"), "6 tasks are more than 5"),
+            (Action.RETRY, Failures(kind="B"), None),
+        ],
+    )
+    async def test_what_needs_a_second_person(
+        self, harness: Harness, action: Action, which: Failures, needed: str | None
+    ) -> None:
+        await fail(harness, 6)
+        await fail(harness, 5, OTHER, "B")
+        operation, approval = await self.ask(harness, action, which)
+        if needed is None:
+            assert approval is None and operation.status is Status.RUNNING
+        else:
+            assert approval.body["needed"] == needed
+            assert operation.status is Status.WAITING
+
+    async def test_asked_approved_carried_out(self, harness: Harness) -> None:
+        await fail(harness, 6)
+        operation, approval = await self.ask(harness)
+        assert await step(harness.store, operation.id, "w1") is None
+        with pytest.raises(NotAllowed, match="ann asked for it"):
+            await approvals.approve(harness.store, approval.id, actor="ann")
+        await approvals.approve(harness.store, approval.id, actor="bob", reason="fine")
+        ended = await to_the_end(harness.store, operation)
+        assert (ended.status, ended.done) == (Status.COMPLETED, 6)
+        told = {(row.actor, row.action) for row in await harness.audit() if not row.action.endswith("ITEM")}
+        assert told == {
+            ("ann", "APPROVAL_REQUEST"), ("bob", "APPROVAL_APPROVE"), ("ann", "OPERATION_START"),
+            ("ann", "TASK_FORGET_BATCH_SUMMARY"),
+        }  # fmt: skip
+        with pytest.raises(InvalidTransition, match="is approved"):
+            await approvals.reject(harness.store, approval.id, actor="bob")
+
+    async def test_rejected(self, harness: Harness) -> None:
+        await fail(harness, 6)
+        operation, approval = await self.ask(harness)
+        await approvals.reject(harness.store, approval.id, actor="ann", reason="changed my mind")
+        ended = await operations.show(harness.store, operation.id)
+        assert (ended.status, ended.note) == (Status.CANCELLED, "rejected by ann: changed my mind")
+        assert await harness.store.count_failed(Failures()) == 6
+
+    async def test_nobody_decides(self, harness: Harness) -> None:
+        await fail(harness, 6)
+        operation, approval = await self.ask(harness)
+        assert await approvals.expire(harness.store) == 0
+        await harness.advance(24 * 3600 + 1)
+        with pytest.raises(InvalidTransition, match="has expired"):
+            await approvals.approve(harness.store, approval.id, actor="bob")
+        assert await approvals.expire(harness.store) == 1
+        assert (await approvals.show(harness.store, approval.id)).state == "expired"
+        assert (await operations.show(harness.store, operation.id)).status is Status.CANCELLED
+
+    async def test_an_operation_that_waits_can_be_withdrawn(self, harness: Harness) -> None:
+        await fail(harness, 6)
+        operation, approval = await self.ask(harness)
+        await operations.cancel(harness.store, operation.id, actor="ann")
+        assert (await approvals.show(harness.store, approval.id)).state == "withdrawn"
+        with pytest.raises(InvalidTransition, match="is withdrawn"):
+            await approvals.approve(harness.store, approval.id, actor="bob")
+
+    async def test_two_approve_at_once(self, harness: Harness) -> None:
+        await fail(harness, 6)
+        _, approval = await self.ask(harness)
+        answers = await asyncio.gather(
+            *(approvals.approve(harness.store, approval.id, actor=name) for name in ("bob", "cy")),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(answer, ChangedMeanwhile | InvalidTransition) for answer in answers) == 1
+        assert len(await harness.audit(action="OPERATION_START")) == 1
+
+
+def test_an_operation_survives_being_written_down() -> None:
+    from datetime import UTC, datetime
+
+    from redrive.kernel.records import Record
+
+    operation = Operation(
+        "o1", Action.RETRY, Failures(kind="A", ids=(UUID(int=1),)), "ann", None, 5, upto=9, cursor=3, done=2, skipped=1,
+        rate=2.5, canary=Canary(2, 50.0, (UUID(int=2),), True), stop_on_return=True, fingerprints=("f",), plan="p",
+        approval="a", note="n", last_piece=2, driver="w1", status=Status.PAUSED,
+    )  # fmt: skip
+    now = datetime.now(UTC)
+    record = Record("operation", "o1", "paused", 7, operation.body(), now, now, 1)
+    assert Operation.of(record) == operation
+    assert Operation.of(record).version == 7
