@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from redrive import App, Context
-from redrive.api import make_api
-from redrive.cli.serve import LOOPBACK_NAMES, address, bind, make_server
 from redrive.errors import StoreUnavailable
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options
+from tests.api.conftest import served
 
 pytestmark = pytest.mark.anyio
 
@@ -31,21 +27,6 @@ def app(tmp_path: Path) -> App:
         pass
 
     return made
-
-
-@asynccontextmanager
-async def served(app: App, worker: Any = None) -> AsyncIterator[httpx.AsyncClient]:
-    await app.store()
-    with bind("127.0.0.1", 0) as listening:
-        server = make_server(make_api(app, worker, hosts=LOOPBACK_NAMES))
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            async with httpx.AsyncClient(base_url=address(listening)) as client:
-                yield client
-        finally:
-            server.should_exit = True
-            await serving
-            await app.close()
 
 
 async def test_health_without_a_worker(app: App) -> None:

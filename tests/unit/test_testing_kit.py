@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -198,3 +199,20 @@ def test_fixture_rebinds_also_inside_a_loop(redrive_app: Callable[..., TestKit])
         assert (await kit.drain()).completed == 1
 
     asyncio.run(body())
+
+
+@pytest.mark.anyio
+async def test_the_api_without_a_network() -> None:
+    async with using(make_app()) as kit:
+        made = kit.api.post("/api/tasks", {"kind": "SYSTEM_FAIL_ALWAYS", "maxAttempts": 1}).ok()
+        await kit.drain()
+        ops = kit.api.get("/api/tasks/ops", auditPage=1).ok()
+        assert ops["totals"]["failed"] == 1
+        answer = kit.api.post("/api/tasks/dead-letters/retry", {"taskIds": [made["id"]]}, **{"X-Actor": "ann"})
+        assert answer.ok()["retried"] == [made["id"]]
+        [row] = kit.api.get("/api/tasks/audit-logs", auditAction="TASK_RETRY_BATCH_ITEM").ok()["items"]
+        assert row["actor"] == "ann"
+        with pytest.raises(AssertionError, match="answered 404"):
+            kit.api.get(f"/api/tasks/{uuid4()}").ok()
+        text = kit.api.get("/api/tasks/audit-logs/export", format="csv").text
+        assert text.count("\r\n") == 3

@@ -6,31 +6,53 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from redrive.api import health, problems, tasks
+from redrive.api import audit, bulk, control, dead_letters, executor, health, overview, problems, tasks
+from redrive.api.access import Doorkeeper
+from redrive.api.limits import BodyLimit
 from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.version import __version__
 from redrive.worker.worker import Worker
 
+ABOUT = """Durable background tasks whose failures can be found, explained and replayed.
 
-def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = ()) -> FastAPI:
+Errors are RFC 9457 problem documents: `code` is for machines, `detail` and `hint` for people. Where there are tokens
+(`redrive tokens create`), send `Authorization: Bearer …`; where there are none, `X-Actor` says who acts."""
+
+
+def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (), open_door: bool = True) -> FastAPI:
     """The HTTP face of an application, and of the worker in the same process if there is one.
 
     ``hosts`` are the names it answers to. On a loopback address they keep web pages from reaching it by a name
-    of their own that resolves to this machine.
+    of their own that resolves to this machine. ``open_door``: as long as there are no tokens, everybody is let in;
+    only for an address that nobody else can reach.
     """
-    api = FastAPI(title="redrive", version=__version__)
+    api = FastAPI(title="redrive", version=__version__, description=ABOUT, generate_unique_id_function=_name)
     api.state.redrive = app
     api.state.worker = worker
+    api.state.open_door = open_door
+    api.state.doorkeeper = Doorkeeper()
+    api.add_middleware(BodyLimit)
     if hosts:
         api.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     api.add_exception_handler(RedriveError, problems.on_error)
-    api.include_router(tasks.router)
+    api.add_exception_handler(RequestValidationError, problems.on_invalid)
+    api.add_exception_handler(HTTPException, problems.on_http)
+    # Names before ids: /api/tasks/ops is not the task "ops".
+    for part in (tasks.router, overview.router, dead_letters.router, audit.router, executor.router, tasks.single,
+                 control.router, bulk.router):  # fmt: skip
+        api.include_router(part)
     _add_health(api, app, worker)
     return api
+
+
+def _name(route: Any) -> str:
+    return f"{route.tags[0]}-{route.name}" if route.tags else str(route.name)
 
 
 def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:

@@ -3,27 +3,62 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
+from redrive.api.access import TooManyFailures, Unauthorized
+from redrive.api.models import Problem
 from redrive.errors import (
+    ApprovalUnknown,
+    ChangedMeanwhile,
+    GroupUnknown,
     IdempotencyConflict,
     InvalidInput,
     InvalidTransition,
+    LeaseLost,
+    NotAllowed,
+    OperationUnknown,
+    PlanUnknown,
     RedriveError,
     StoreUnavailable,
     StoreUnusable,
     TaskNotFound,
+    TokenUnknown,
 )
 
 _STATUS: dict[type[RedriveError], HTTPStatus] = {
+    Unauthorized: HTTPStatus.UNAUTHORIZED,
+    NotAllowed: HTTPStatus.FORBIDDEN,
     TaskNotFound: HTTPStatus.NOT_FOUND,
+    PlanUnknown: HTTPStatus.NOT_FOUND,
+    OperationUnknown: HTTPStatus.NOT_FOUND,
+    ApprovalUnknown: HTTPStatus.NOT_FOUND,
+    GroupUnknown: HTTPStatus.NOT_FOUND,
+    TokenUnknown: HTTPStatus.NOT_FOUND,
     IdempotencyConflict: HTTPStatus.CONFLICT,
     InvalidTransition: HTTPStatus.CONFLICT,
+    ChangedMeanwhile: HTTPStatus.CONFLICT,
+    LeaseLost: HTTPStatus.CONFLICT,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    TooManyFailures: HTTPStatus.TOO_MANY_REQUESTS,
     StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     StoreUnusable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+_MEANINGS = {
+    400: "Not readable as JSON", 401: "No token, or a wrong one", 403: "The token's role does not allow it",
+    404: "There is no such thing", 409: "Not possible in its present state",
+    413: "The body is too large", 422: "A value is wrong; nothing was changed", 429: "Too many wrong tokens",
+    503: "The store cannot be reached",
+}  # fmt: skip
+# For every route: what may come instead of the answer.
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {"application/problem+json": {"schema": Problem.model_json_schema()}}}
+    for status, text in _MEANINGS.items()
 }
 
 
@@ -31,11 +66,34 @@ async def on_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RedriveError)
     found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
     status = next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
-    return problem(status, error.code, error.message, error.hint)
+    response = problem(status, error.code, error.message, error.hint)
+    if status is HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        response.headers["Retry-After"] = "60" if status is HTTPStatus.TOO_MANY_REQUESTS else "2"
+    return response
 
 
-def problem(status: HTTPStatus, code: str, detail: str, hint: str | None = None) -> JSONResponse:
+async def on_invalid(_: Request, error: Exception) -> JSONResponse:
+    """What is wrong with each value, without repeating the values themselves."""
+    assert isinstance(error, RequestValidationError)
+    found = [{"in": [str(part) for part in e["loc"]], "problem": e["msg"]} for e in error.errors()]
+    said = "; ".join(f"{'.'.join(e['in'][1:]) or e['in'][0]}: {e['problem']}" for e in found[:5])
+    unreadable = any(e["type"] == "json_invalid" for e in error.errors())
+    status = HTTPStatus.BAD_REQUEST if unreadable else HTTPStatus.UNPROCESSABLE_ENTITY
+    return problem(status, "INPUT_INVALID", said, errors=jsonable_encoder(found))
+
+
+async def on_http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    response = problem(status, status.name, str(error.detail))
+    response.headers.update(error.headers or {})
+    return response
+
+
+def problem(status: HTTPStatus, code: str, detail: str, hint: str | None = None, **more: Any) -> JSONResponse:
     body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": code, "detail": detail}
     if hint:
         body["hint"] = hint
-    return JSONResponse(body, status.value, media_type="application/problem+json")
+    return JSONResponse(body | more, status.value, media_type="application/problem+json")

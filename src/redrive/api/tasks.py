@@ -1,26 +1,30 @@
-"""``/api/tasks``: enqueue, list, show."""
+"""``/api/tasks``: enqueue, list, show, and what an operator does with one task."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any
+from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.encoders import jsonable_encoder
-from pydantic import BaseModel, ConfigDict
+from fastapi import APIRouter, Header, Query, Response
 
-from redrive.app import App
+from redrive.api import models as m
+from redrive.api import shown
+from redrive.api.access import Opened, Operator, TheApp, Viewer, actor
+from redrive.api.filters import Text
+from redrive.api.problems import PROBLEMS
 from redrive.kernel.store import Query as TaskQuery
-from redrive.ops import inspect
+from redrive.kernel.task import check_text
+from redrive.ops import actions, inspect
+from redrive.ops.why import why
 
-router = APIRouter(prefix="/api/tasks", tags=["tasks"])
+router = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
+single = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
 
 
-class NewTask(BaseModel):
+class NewTask(m.In):
     """The arguments of ``App.enqueue``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: str
     payload: Any = None
@@ -36,43 +40,92 @@ class NewTask(BaseModel):
     idempotency_key: str | None = None
 
 
-@router.post("", status_code=201)
+@router.post(
+    "",
+    status_code=201,
+    responses={200: {"model": m.NewTaskOut, "description": "Its key is known: the task that it names"}},
+)
 async def enqueue(
-    new: NewTask, request: Request, response: Response, idempotency_key: Annotated[str | None, Header()] = None
-) -> dict[str, Any]:
+    new: NewTask, app: TheApp, caller: Operator, response: Response,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> m.NewTaskOut:  # fmt: skip
     """Enqueue one task; 200 instead of 201 when its idempotency key is known."""
     values = {name: getattr(new, name) for name in NewTask.model_fields}
     values["idempotency_key"] = new.idempotency_key or idempotency_key
-    task = await _app(request).enqueue(**values)
+    task = await app.enqueue(**values)
     response.status_code = 200 if task.deduplicated else 201
-    return inspect.as_dict(task)
+    return m.NewTaskOut.model_validate(task)
 
 
 @router.get("")
 async def list_tasks(
-    request: Request, state: Annotated[list[str], Query()] = [], kind: str | None = None, queue: str | None = None,  # noqa: B006
-    limit: int = 50, before: str | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Tasks, newest first."""
+    store: Opened, app: TheApp, caller: Viewer, state: Annotated[list[str], Query()] = [],  # noqa: B006
+    jobKind: Text = None, kind: Text = None, queue: Text = None, group: Text = None, episodeId: Text = None,
+    scope: Text = None, traceId: Text = None, errorCode: Text = None, errorReason: Text = None,
+    fingerprint: Text = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
+) -> m.TaskPage:  # fmt: skip
+    """Tasks, newest first. ``nextBefore`` continues: stable while tasks are added."""
+    texts = {"kind": jobKind or kind, "queue": queue, "group": group, "scope": episodeId or scope, "trace_id": traceId,
+             "error_code": errorCode, "error_reason": errorReason, "fingerprint": fingerprint}  # fmt: skip
     query = TaskQuery(
-        inspect.parse_states(state),
-        kind,
-        queue,
-        limit=limit,
-        before=None if before is None else inspect.parse_id(before),
+        inspect.parse_states(state), **{name: check_text(value or None, name) for name, value in texts.items()},
+        limit=limit, before=None if before is None else inspect.parse_id(before),
+    )  # fmt: skip
+    page = await inspect.list_tasks(store, query)
+    return m.TaskPage(tasks=shown.tasks(page.tasks, caller, app), next_before=page.next_before)
+
+
+@single.get("/{task_id}")
+async def show(task_id: UUID, store: Opened, app: TheApp, caller: Viewer) -> m.TimelineOut:
+    """One task: its state, why it does not run, attempts, dead letters, operators' actions."""
+    found = await inspect.show(store, task_id)
+    return m.TimelineOut(
+        task=shown.task(found.task, caller, app),
+        why=[m.ReasonOut.model_validate(reason) for reason in await why(store, found.task)],
+        attempts=[m.AttemptOut.model_validate(attempt) for attempt in found.attempts],
+        dead_letters=shown.letters(found.dead_letters, caller, app),
+        audit=[m.AuditOut.model_validate(row) for row in found.audit],
     )
-    page = await inspect.list_tasks(await _app(request).store(), query)
-    return {"tasks": [inspect.as_dict(task) for task in page.tasks], "next_before": inspect.plain(page.next_before)}
 
 
-@router.get("/{task_id}")
-async def show(task_id: str, request: Request) -> dict[str, Any]:
-    """One task with its attempts, dead letters and audit."""
-    found = await inspect.show(await _app(request).store(), inspect.parse_id(task_id))
-    rest = {name: value for name, value in asdict(found).items() if name != "task"}
-    return {"task": inspect.as_dict(found.task), **jsonable_encoder(rest)}
+@single.post("/{task_id}/retry")
+async def retry(
+    task_id: UUID, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
+) -> m.TaskOut:
+    """Run a failed or cancelled task again, with fresh attempts."""
+    return await _act(actions.retry, "retried", task_id, store, app, caller, said)
 
 
-def _app(request: Request) -> App:
-    app: App = request.app.state.redrive
-    return app
+@single.post("/{task_id}/cancel")
+async def cancel(
+    task_id: UUID, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
+) -> m.TaskOut:
+    """Cancel a task that waits or failed; a running one is asked to stop."""
+    return await _act(actions.cancel, "cancelled", task_id, store, app, caller, said)
+
+
+@single.post("/{task_id}/pause")
+async def pause(
+    task_id: UUID, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
+) -> m.TaskOut:
+    """Keep a waiting task from being claimed."""
+    return await _act(actions.pause_tasks, "paused", task_id, store, app, caller, said)
+
+
+@single.post("/{task_id}/resume")
+async def resume(
+    task_id: UUID, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
+) -> m.TaskOut:
+    """Let a paused task run again."""
+    return await _act(actions.resume_tasks, "resumed", task_id, store, app, caller, said)
+
+
+async def _act(
+    action: Callable[..., Awaitable[actions.Result]], verb: str, task_id: UUID, store: Any, app: Any, caller: Any,
+    said: m.ReasonIn | None,
+) -> m.TaskOut:  # fmt: skip
+    wanted = task_id
+    given = said or m.ReasonIn()
+    result = await action(store, [wanted], actor=actor(caller, given.actor), reason=given.reason)
+    actions.insist(result, verb)
+    return shown.task(await actions.require(store, wanted), caller, app)

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from redrive.app import App
@@ -28,6 +29,9 @@ from redrive.worker.maintenance.cron import fire_schedules
 from redrive.worker.maintenance.recover import recover
 from redrive.worker.prepare import prepare
 from redrive.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from redrive.testing.client import ApiClient
 
 MEMORY = "sqlite:///:memory:"
 PAGE = 1000
@@ -95,6 +99,13 @@ class TestKit:
         beat = Beat(worker.id, "test", 0, worker.options.queues, worker.options.concurrency, 0, "test", {})
         while (await self.store.tick(beat)).promoted:
             pass
+
+    @cached_property
+    def api(self) -> ApiClient:
+        """The HTTP API of this application, without a network: ``kit.api.get("/api/tasks/ops").ok()``."""
+        from redrive.testing.client import ApiClient  # the web framework takes longer to import than most tests to run
+
+        return ApiClient(self.app, self._portal)
 
     # -- asking ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,79 @@
+"""The audit log: query, export, prune (O6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from redrive.api import models as m
+from redrive.api.access import Admin, Opened, Viewer, actor
+from redrive.api.filters import WhichAudit, make_audit
+from redrive.api.problems import PROBLEMS
+from redrive.ops import audit
+
+router = APIRouter(prefix="/api/tasks/audit-logs", tags=["audit"], responses=PROBLEMS)
+_TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+
+
+class PruneIn(m.In):
+    """What is older than so many days, and matches."""
+
+    older_than_days: float
+    episode_id: str | None = None
+    scope: str | None = None
+    job_kind: str | None = None
+    kind: str | None = None
+    trace_id: str | None = None
+    audit_action: str | None = None
+    audit_actor: str | None = None
+    batch_id: str | None = None
+    dry_run: bool = False
+    actor: str | None = None
+
+
+@router.get("")
+async def query(
+    store: Opened, caller: Viewer, which: WhichAudit, auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    auditPageSize: Annotated[int, Query(ge=1, le=500)] = 50,
+    before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+) -> m.AuditPage:  # fmt: skip
+    """Who did what, newest first."""
+    found = await audit.query(store, which, page=auditPage, page_size=auditPageSize, before=before)
+    return page_of(found)
+
+
+def page_of(found: audit.Page) -> m.AuditPage:
+    return m.AuditPage(
+        items=[m.AuditOut.model_validate(row) for row in found.rows], page=found.page, page_size=found.page_size,
+        more=found.more, next_before=found.next_before,
+    )  # fmt: skip
+
+
+@router.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses={200: {"description": "All of it, oldest first", "content": {name: {} for name in _TYPES.values()}}},
+)
+async def export(
+    store: Opened, caller: Viewer, which: WhichAudit, format: Literal["json", "csv", "jsonl"] = "json"
+) -> StreamingResponse:
+    """Everything that matches, streamed. Cells of the CSV that a spreadsheet would take for formulas begin with an
+    apostrophe."""
+    name = f'attachment; filename="audit.{format}"'
+    lines = audit.export(store, which, format)
+    return StreamingResponse(lines, media_type=_TYPES[format], headers={"Content-Disposition": name})
+
+
+@router.post("/prune")
+async def prune(body: PruneIn, store: Opened, caller: Admin) -> m.PruneOut:
+    """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
+    which = make_audit(
+        action=body.audit_action, actor=body.audit_actor, batch_id=body.batch_id, scope=body.episode_id or body.scope,
+        kind=body.job_kind or body.kind, trace_id=body.trace_id,
+    )  # fmt: skip
+    done = await audit.prune(
+        store, which, older_than_days=body.older_than_days, actor=actor(caller, body.actor), dry_run=body.dry_run
+    )
+    return m.PruneOut.model_validate(done)

@@ -1,0 +1,105 @@
+"""Dead letters and failed tasks: looked at, previewed, retried (O1 to O3, O8)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from redrive.api import models as m
+from redrive.api import shown
+from redrive.api.access import Opened, Operator, TheApp, Viewer, actor
+from redrive.api.filters import Text, WhichFailed, make_failures
+from redrive.api.problems import PROBLEMS
+from redrive.kernel.store import Query as LetterQuery
+from redrive.ops import failed, inspect
+
+router = APIRouter(prefix="/api/tasks", tags=["failures"], responses=PROBLEMS)
+
+
+class RetryIn(m.In):
+    """Which tasks, by filters or by the token of a preview. With ``taskIds`` and no ``limit``, all of those."""
+
+    episode_id: str | None = None
+    scope: str | None = None
+    job_kind: str | None = None
+    kind: str | None = None
+    queue: str | None = None
+    group: str | None = None
+    trace_id: str | None = None
+    dead_reason: str | None = None
+    error_code: str | None = None
+    error_reason: str | None = None
+    failure_type: str | None = None
+    fingerprint: str | None = None
+    task_ids: list[str] | None = None
+    limit: int | None = None
+    dry_run: bool = False
+    plan_token: str | None = None
+    reason: str | None = None
+    actor: str | None = None
+
+
+@router.get("/dead-letters")
+async def dead_letters(
+    store: Opened, app: TheApp, caller: Viewer, which: WhichFailed,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
+) -> m.DeadLetterPage:  # fmt: skip
+    """The records of terminal failures, newest first; they stay when the task is retried."""
+    query = LetterQuery(
+        (), which.kind, which.queue, which.group, which.scope, which.trace_id, which.error_code, which.error_reason,
+        which.fingerprint, limit, None if before is None else inspect.parse_id(before), which.dead_reason,
+    )  # fmt: skip
+    found = await store.dead_letters(query)
+    following = found[-1].id if len(found) == limit else None
+    return m.DeadLetterPage(dead_letters=shown.letters(found, caller, app), next_before=following)
+
+
+@router.get("/dead-letters/preview")
+async def preview(
+    store: Opened, app: TheApp, caller: Viewer, which: WhichFailed, page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    pageSize: Annotated[int, Query(ge=1, le=500)] = 50,
+    planToken: Annotated[str | None, Query(description="Pages of an earlier preview.")] = None,
+) -> m.PreviewOut:  # fmt: skip
+    """What a retry with the same filters would reach, page by page. Changes nothing. The first page brings a plan
+    token: with it, further pages and the retry are about exactly this set, whatever fails meanwhile."""
+    bind = caller.name if planToken is None and page == 1 else None
+    found = await failed.preview(store, which, page=page, page_size=pageSize, plan=planToken, bind=bind)
+    return m.PreviewOut(
+        total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,
+        task_ids=[task.id for task in found.tasks], tasks=shown.tasks(found.tasks, caller, app), plan_token=found.plan,
+    )  # fmt: skip
+
+
+@router.post("/dead-letters/retry")
+async def retry(body: RetryIn, store: Opened, caller: Operator) -> m.BatchOut:
+    """Retry up to 500 tasks that match, those that failed first. Only failed and cancelled tasks are touched; others
+    that were named are answered, and audited, as skipped."""
+    which = make_failures(
+        body.task_ids, kind=body.job_kind or body.kind, queue=body.queue, group=body.group,
+        scope=body.episode_id or body.scope, trace_id=body.trace_id, error_code=body.error_code,
+        error_reason=body.error_reason, failure_type=body.failure_type, dead_reason=body.dead_reason,
+        fingerprint=body.fingerprint,
+    )  # fmt: skip
+    result = await failed.retry_matching(
+        store, which, actor=actor(caller, body.actor), reason=body.reason, limit=body.limit, plan=body.plan_token,
+        dry_run=body.dry_run,
+    )  # fmt: skip
+    return shown.batch(result)
+
+
+@router.get("/failed")
+async def list_failed(
+    store: Opened, app: TheApp, caller: Viewer, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+) -> m.FailedPage:  # fmt: skip
+    """Tasks that are failed now, the latest first."""
+    found = await failed.list_failed(store, which, limit=limit, offset=offset)
+    total = await store.count_failed(which)
+    return m.FailedPage(tasks=shown.tasks(found, caller, app), total=total, limit=limit, offset=offset)
+
+
+@router.get("/failed/statistics")
+async def statistics(store: Opened, caller: Viewer) -> m.FailureStatsOut:
+    """How many tasks are failed now, by kind, group, error code, failure type, dead reason and fingerprint."""
+    return m.FailureStatsOut.model_validate(await failed.statistics(store))

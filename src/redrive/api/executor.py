@@ -1,0 +1,101 @@
+"""Work done outside: an executor claims tasks over HTTP, says that it is alive, and reports what came of them (O1).
+
+The lease token that a claim answers is the fence: a report with any other one changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from redrive.api import models as m
+from redrive.api import shown
+from redrive.api.access import Opened, Operator, TheApp
+from redrive.api.problems import PROBLEMS
+from redrive.kernel.payload import decode
+from redrive.kernel.task import Claimed, check_name, check_text
+from redrive.ops import actions, executor
+
+router = APIRouter(prefix="/api/tasks", tags=["executors"], responses=PROBLEMS)
+Seconds = Annotated[float, Field(ge=1, le=86_400)]
+
+
+class ClaimIn(m.In):
+    worker_id: str
+    queues: Annotated[list[str], Field(min_length=1, max_length=100)] = ["default"]  # noqa: RUF012
+    kinds: Annotated[list[str], Field(max_length=1000)] | None = None
+    count: Annotated[int, Field(ge=1, le=500)] = 1
+    lease_seconds: Seconds = 600.0
+
+
+class ClaimedOut(m.Out):
+    id: UUID
+    kind: str
+    queue: str
+    payload: Any
+    attempt: int
+    max_attempts: int
+    scope: str | None
+    trace_id: str | None
+    lease_token: UUID
+
+
+class HeartbeatIn(m.In):
+    lease_token: UUID
+    lease_seconds: Seconds = 600.0
+    progress: Any = None
+
+
+class ReportIn(m.In):
+    """``completed`` with a result, ``failed`` (tried again while attempts remain, unless ``errorCode`` says that it is
+    not worth it), ``cancelled``, or ``released``: given back without using up the attempt."""
+
+    lease_token: UUID
+    outcome: Literal["completed", "failed", "cancelled", "released"]
+    result: Any = None
+    error_code: str | None = None
+    error_message: str | None = None
+    retry_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] | None = None
+    execution_ms: Annotated[float, Field(ge=0, le=1e12)] | None = None
+
+
+@router.post("/claim")
+async def claim(body: ClaimIn, store: Opened, caller: Operator) -> list[ClaimedOut]:
+    """Lease tasks; each comes with the token to report by."""
+    queues = tuple(check_name(name, "queue") for name in dict.fromkeys(body.queues))
+    kinds = None if body.kinds is None else tuple(check_name(name, "kind") for name in body.kinds)
+    worker_id = check_text(body.worker_id, "worker id") or caller.name
+    found = await executor.claim(store, worker_id, queues, body.count, body.lease_seconds, kinds)
+    return [_claimed(task) for task in found]
+
+
+@router.post("/{task_id}/heartbeat", status_code=204)
+async def heartbeat(task_id: UUID, body: HeartbeatIn, store: Opened, caller: Operator) -> None:
+    """Keep the lease; 409 when it is lost, and the work is to be stopped."""
+    progress = None if body.progress is None else json.dumps(body.progress)
+    await executor.heartbeat(store, task_id, body.lease_token, body.lease_seconds, progress)
+
+
+@router.post("/{task_id}/report")
+async def report(task_id: UUID, body: ReportIn, store: Opened, app: TheApp, caller: Operator) -> m.TaskOut:
+    """The outcome of an attempt. 409 when the lease is not, or no longer, the caller's."""
+    wanted = task_id
+    task = await actions.require(store, wanted)
+    handler = app.registry.handlers.get(task.kind)
+    await executor.report(
+        store, task, body.lease_token, executor.outcome(body.outcome, body.result, body.error_code, body.error_message,
+                                                        body.retry_after_seconds),
+        policy=None if handler is None else handler.policy, backoff=app.settings.backoff, ms=body.execution_ms,
+    )  # fmt: skip
+    return shown.task(await actions.require(store, wanted), caller, app)
+
+
+def _claimed(task: Claimed) -> ClaimedOut:
+    return ClaimedOut(
+        id=task.id, kind=task.kind, queue=task.queue, payload=decode(task.payload), attempt=task.attempt,
+        max_attempts=task.max_attempts, scope=task.scope, trace_id=task.trace_id, lease_token=task.token,
+    )  # fmt: skip

@@ -1,0 +1,58 @@
+"""A body larger than any task may be is refused before it is read."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from redrive.api.problems import problem
+from redrive.kernel.task import MAX_PAYLOAD_BYTES
+
+LARGEST = MAX_PAYLOAD_BYTES * 2 + 65_536  # a payload may be written with more characters than it is stored with
+
+
+class BodyLimit:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if told.isdigit() and int(told) > LARGEST:
+            await self._refuse(scope, receive, send)
+            return
+        read, begun = 0, False
+
+        async def limited() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > LARGEST:
+                raise _TooLarge
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, limited, noted)
+        except _TooLarge:
+            if begun:
+                raise
+            await self._refuse(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = problem(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "BODY_TOO_LARGE", f"the body is larger than {LARGEST} bytes",
+            "store large data elsewhere, and put where it is into the payload",
+        )  # fmt: skip
+        await answer(scope, receive, send)
+
+
+class _TooLarge(Exception):
+    pass

@@ -1,0 +1,343 @@
+"""What goes over the wire. Names are camelCase, as callers of the earlier system know them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Out(BaseModel):
+    """An answer, made from whatever has attributes of the same names."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True)
+
+
+class In(BaseModel):
+    """A request body: camelCase or snake_case, and nothing that is not known."""
+
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(
+            validation_alias=lambda name: AliasChoices(to_camel(name), name), serialization_alias=to_camel
+        ),
+        extra="forbid",
+    )
+
+
+class Problem(BaseModel):
+    """RFC 9457. ``code`` is for machines, ``detail`` and ``hint`` for people."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    hint: str | None = None
+    errors: list[dict[str, Any]] | None = None
+
+
+class TaskOut(Out):
+    id: UUID
+    kind: str
+    queue: str
+    state: str
+    payload: Any
+    priority: int
+    group: str | None
+    scope: str | None
+    trace_id: str | None
+    idempotency_key: str | None
+    attempt_count: int
+    max_attempts: int
+    timeout: float | None
+    created_at: datetime | None
+    run_at: datetime | None
+    next_attempt_at: datetime | None
+    last_attempt_at: datetime | None
+    lease_expires_at: datetime | None
+    worker_id: str | None
+    paused_by: str | None
+    cancel_requested_at: datetime | None
+    progress: Any
+    error_code: str | None
+    error_reason: str | None
+    failure_type: str | None
+    error_message: str | None
+    error_stack: str | None
+    error_fingerprint: str | None
+    dead_reason: str | None
+    failed_at: datetime | None
+    replay_count: int
+    last_replayed_at: datetime | None
+    last_replayed_by: str | None
+    last_replayed_reason: str | None
+    last_replayed_batch: str | None
+    finished_at: datetime | None
+    execution_ms: float | None
+    result: Any
+
+
+class NewTaskOut(TaskOut):
+    deduplicated: bool
+
+
+class AttemptOut(Out):
+    attempt: int
+    replay: int
+    at: datetime
+    code: str
+    reason: str
+    failure_type: str
+    message: str
+    stack: str | None
+    fingerprint: str
+    worker_id: str | None
+    execution_ms: float | None
+
+
+class DeadLetterOut(Out):
+    id: UUID
+    task_id: UUID
+    dead_at: datetime
+    reason: str
+    kind: str
+    queue: str
+    group: str | None
+    scope: str | None
+    trace_id: str | None
+    payload: Any
+    attempt_count: int
+    max_attempts: int
+    replay_count: int
+    error_code: str
+    error_reason: str
+    failure_type: str
+    error_message: str
+    error_fingerprint: str
+
+
+class AuditOut(Out):
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    reason: str | None
+    task_id: UUID | None
+    batch_id: str | None
+    target: str | None
+    kind: str | None
+    scope: str | None
+    trace_id: str | None
+    before: Any
+    after: Any
+
+
+class ReasonOut(Out):
+    code: str
+    text: str
+    fix: str | None
+
+
+class TaskPage(Out):
+    tasks: list[TaskOut]
+    next_before: UUID | None = Field(description="Give it as `before` for the next page.")
+
+
+class TimelineOut(Out):
+    task: TaskOut
+    why: list[ReasonOut] = Field(description="Why it does not run; empty when it does, or is done.")
+    attempts: list[AttemptOut]
+    dead_letters: list[DeadLetterOut]
+    audit: list[AuditOut]
+
+
+class DeadLetterPage(Out):
+    dead_letters: list[DeadLetterOut]
+    next_before: UUID | None
+
+
+class PreviewOut(Out):
+    total: int = Field(description="Exactly as many match.")
+    page: int
+    page_size: int
+    pages: int
+    task_ids: list[UUID]
+    tasks: list[TaskOut]
+    plan_token: str | None = Field(description="With it, a retry acts on exactly this set.")
+
+
+class SkippedOut(Out):
+    task_id: UUID
+    reason: str
+
+
+class BatchOut(Out):
+    batch_id: str
+    matched: int
+    retried: list[UUID]
+    skipped: list[SkippedOut]
+    dry_run: bool
+
+
+class FailedPage(Out):
+    tasks: list[TaskOut]
+    total: int
+    limit: int
+    offset: int
+
+
+class FailureStatsOut(Out):
+    total: int
+    by_kind: dict[str, int]
+    by_group: dict[str, int]
+    by_code: dict[str, int]
+    by_type: dict[str, int]
+    by_reason: dict[str, int]
+    by_fingerprint: dict[str, int]
+
+
+class AuditPage(Out):
+    items: list[AuditOut]
+    page: int
+    page_size: int
+    more: bool
+    next_before: int | None = Field(description="Give it as `before` for the next page: stable while rows are added.")
+
+
+class PruneOut(Out):
+    matched: int
+    removed: int
+    dry_run: bool
+    batch_id: str | None
+
+
+class HoldOut(Out):
+    target: str
+    name: str
+    actor: str
+    reason: str | None
+    at: datetime
+
+
+class QueueOut(Out):
+    name: str
+    paused: HoldOut | None
+    workers: int
+    totals: dict[str, int]
+
+
+class KindOut(Out):
+    name: str
+    paused: HoldOut | None
+    concurrency: int | None
+    rate_limit_ms: int | None
+    running: int | None
+    limited_by: str | None
+    totals: dict[str, int]
+    dead_letters: int
+
+
+class WorkerOut(Out):
+    id: str
+    host: str
+    pid: int
+    queues: list[str]
+    concurrency: int
+    running: int
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    stopping: bool
+    alive: bool
+
+
+class GroupOut(Out):
+    fingerprint: str
+    status: str
+    count: int
+    failed: int
+    code: str
+    reason: str
+    failure_type: str
+    message: str
+    kinds: dict[str, int]
+    first_seen: datetime
+    last_seen: datetime
+    sample_task: UUID
+    trend: list[int] = Field(description="Failures per hour over the last 24 hours, the current one last.")
+    note: str | None
+    owner: str | None
+    muted_until: datetime | None
+    resolved_at: datetime | None
+    resolved_by: str | None
+
+
+class CanaryOut(Out):
+    first: int
+    percent: float
+    ids: list[UUID]
+    passed: bool
+
+
+class OperationOut(Out):
+    id: str
+    action: str
+    status: str
+    filter: dict[str, Any]
+    actor: str
+    reason: str | None
+    total: int
+    done: int
+    skipped: int
+    progress: float
+    rate: float | None
+    canary: CanaryOut | None
+    stop_on_return: bool
+    plan_token: str | None
+    approval_id: str | None
+    note: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class OperationPage(Out):
+    operations: list[OperationOut]
+    next_before: int | None
+
+
+class ApprovalOut(Out):
+    id: str
+    state: str
+    operation_id: str
+    action: str
+    filter: dict[str, Any]
+    total: int
+    needed: str
+    requested_by: str
+    reason: str | None
+    expires_at: datetime
+    decided_by: str | None
+    created_at: datetime
+
+
+class HoldChange(Out):
+    target: str
+    name: str
+    paused: bool
+    changed: bool
+
+
+class LimitsIn(In):
+    concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    rate_limit_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
+    actor: str | None = None
+
+
+class ReasonIn(In):
+    """Why, for the audit log. ``actor`` says who acts where there are no tokens; a token's name overrides it."""
+
+    reason: str | None = None
+    actor: str | None = None

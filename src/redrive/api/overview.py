@@ -1,0 +1,56 @@
+"""``/api/tasks/ops``: the figures of an operations page in one call."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from redrive.api import models as m
+from redrive.api import shown
+from redrive.api.access import Opened, TheApp, Viewer
+from redrive.api.audit import page_of
+from redrive.api.filters import WhichAudit, WhichFailed
+from redrive.api.problems import PROBLEMS
+from redrive.kernel.store import Query as LetterQuery
+from redrive.ops import audit, failed, inspect
+
+router = APIRouter(prefix="/api/tasks", tags=["operations"], responses=PROBLEMS)
+RECENT = 20
+
+
+class OpsOut(m.Out):
+    totals: dict[str, int]
+    queues: dict[str, dict[str, int]]
+    kinds: dict[str, dict[str, int]]
+    dead_letters: int
+    recent_failures: list[m.TaskOut]
+    recent_dead_letters: list[m.DeadLetterOut]
+    recent_audit_logs: list[m.AuditOut]
+    audit_page: int
+    audit_page_size: int
+    audit_more: bool
+
+
+@router.get("/ops")
+async def ops(
+    store: Opened, app: TheApp, caller: Viewer, which: WhichFailed, rows: WhichAudit,
+    auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    auditPageSize: Annotated[int, Query(ge=1, le=500)] = RECENT,
+) -> OpsOut:  # fmt: skip
+    """Exact totals, what failed lately, what operators did. The filters narrow the lists, not the totals."""
+    stats = inspect.Stats(await store.counts(), await store.overview(), [])
+    letters = await store.dead_letters(LetterQuery(
+        (), which.kind, which.queue, which.group, which.scope, which.trace_id, which.error_code, which.error_reason,
+        which.fingerprint, RECENT, dead_reason=which.dead_reason,
+    ))  # fmt: skip
+    log = page_of(await audit.query(store, rows, page=auditPage, page_size=auditPageSize))
+    kinds = stats.by("kind")
+    return OpsOut(
+        totals=stats.totals(), queues=stats.by("queue"),
+        kinds={name: {**row, "deadLetter": row["failed"]} for name, row in kinds.items()},
+        dead_letters=stats.totals()["failed"],
+        recent_failures=shown.tasks(await failed.list_failed(store, which, limit=RECENT), caller, app),
+        recent_dead_letters=shown.letters(letters, caller, app), recent_audit_logs=log.items, audit_page=log.page,
+        audit_page_size=log.page_size, audit_more=log.more,
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""From what ``ops`` answers to what goes over the wire; payloads are masked for viewers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from redrive.api import models as m
+from redrive.app import App
+from redrive.kernel.operation import Operation, facts
+from redrive.kernel.records import Record
+from redrive.kernel.store import Overview, WorkerRow
+from redrive.kernel.task import DeadLetter, Task
+from redrive.ops import access, approvals
+from redrive.ops.access import Caller, Role
+from redrive.ops.failed import BatchResult
+from redrive.ops.groups import Group
+from redrive.ops.why import ALIVE
+
+T = TypeVar("T", Task, DeadLetter)
+_COVERED = ("payload", "result", "progress")
+
+
+def task(found: Task, caller: Caller, app: App) -> m.TaskOut:
+    shown: m.TaskOut = cover(m.TaskOut.model_validate(found), caller, app)
+    return shown
+
+
+def tasks(found: Sequence[Task], caller: Caller, app: App) -> list[m.TaskOut]:
+    return [task(one, caller, app) for one in found]
+
+
+def letters(found: Sequence[DeadLetter], caller: Caller, app: App) -> list[m.DeadLetterOut]:
+    return [cover(m.DeadLetterOut.model_validate(one), caller, app) for one in found]
+
+
+def cover(out: Any, caller: Caller, app: App) -> Any:
+    """A viewer sees neither secrets in payloads nor stacks, which may quote them."""
+    if caller.role > Role.VIEWER:
+        return out
+    values = {
+        name: access.masked(getattr(out, name), app.settings.mask_fields) for name in _COVERED if hasattr(out, name)
+    }
+    return out.model_copy(update=values)
+
+
+def batch(result: BatchResult) -> m.BatchOut:
+    skipped = [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in result.skipped.items()]
+    return m.BatchOut(
+        batch_id=result.batch_id, matched=result.matched, retried=result.retried, skipped=skipped,
+        dry_run=result.dry_run,
+    )  # fmt: skip
+
+
+def group(found: Group) -> m.GroupOut:
+    row = found.row
+    return m.GroupOut(
+        fingerprint=row.fingerprint, status=found.status, count=row.count, failed=found.failed, code=row.code,
+        reason=row.reason, failure_type=row.failure_type, message=row.message, kinds=found.kinds,
+        first_seen=row.first_seen, last_seen=row.last_seen, sample_task=row.sample_task, trend=found.trend,
+        note=found.note, owner=found.owner, muted_until=found.muted_until, resolved_at=found.resolved_at,
+        resolved_by=found.resolved_by,
+    )  # fmt: skip
+
+
+def operation(record: Record) -> m.OperationOut:
+    found = Operation.of(record)
+    canary = None if found.canary is None else m.CanaryOut.model_validate(found.canary)
+    handled = found.done + found.skipped
+    return m.OperationOut(
+        id=found.id, action=found.action, status=found.status, filter=facts(found.which), actor=found.actor,
+        reason=found.reason, total=found.total, done=found.done, skipped=found.skipped,
+        progress=min(handled / found.total, 1.0) if found.total else 1.0, rate=found.rate, canary=canary,
+        stop_on_return=found.stop_on_return, plan_token=found.plan, approval_id=found.approval, note=found.note,
+        created_at=record.created_at, updated_at=record.updated_at,
+    )  # fmt: skip
+
+
+def approval(record: Record) -> m.ApprovalOut:
+    body = record.body
+    return m.ApprovalOut(
+        id=record.id, state=record.state, operation_id=body["operation"], action=body["action"], filter=body["filter"],
+        total=body["total"], needed=body["needed"], requested_by=body["requested_by"], reason=body["reason"],
+        expires_at=approvals.expires_at(record), decided_by=body["decided_by"], created_at=record.created_at,
+    )  # fmt: skip
+
+
+def worker(row: WorkerRow, overview: Overview) -> m.WorkerOut:
+    values = {name: getattr(row, name) for name in WorkerRow.__dataclass_fields__}
+    alive = not row.stopping and overview.now - row.seen_at < max(ALIVE, timedelta(seconds=1))
+    return m.WorkerOut(**{**values, "queues": list(row.queues)}, alive=alive)

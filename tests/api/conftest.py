@@ -1,0 +1,29 @@
+"""The HTTP face on a real port, on a store of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from redrive import App
+from redrive.api import make_api
+from redrive.cli.serve import LOOPBACK_NAMES, address, bind, make_server
+
+
+@asynccontextmanager
+async def served(app: App, worker: Any = None, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    await app.store()
+    with bind("127.0.0.1", 0) as listening:
+        server = make_server(make_api(app, worker, hosts=LOOPBACK_NAMES, **options))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            async with httpx.AsyncClient(base_url=address(listening), timeout=30) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            await serving
+            await app.close()

@@ -1,0 +1,356 @@
+"""Operating failures over HTTP: the dead-letter journey, groups, operations, approvals, audit, executors, access."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from redrive import App, Context, Fail
+from redrive.observe.logs import TaskLog
+from redrive.ops import access
+from redrive.ops.access import Role
+from redrive.settings import Options
+from tests.api.conftest import served
+
+pytestmark = pytest.mark.anyio
+LOCKED = Fail("TASK_PRECONDITION_FAILED", "the shot is locked")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    made = App(f"sqlite:///{tmp_path}/api.db")
+    made.mended = False  # type: ignore[attr-defined]
+
+    @made.task("SEND", max_attempts=1)
+    async def send(ctx: Context, to: str, password: str = "") -> str:
+        if not made.mended:  # type: ignore[attr-defined]
+            raise LOCKED
+        return to
+
+    return made
+
+
+async def work(app: App) -> None:
+    await app.worker(await app.store(), Options(concurrency=50, stop_when_empty=True), log=TaskLog(style="off")).run()
+
+
+@asynccontextmanager
+async def with_failures(app: App, count: int) -> AsyncIterator[tuple[httpx.AsyncClient, list[str]]]:
+    async with served(app) as client:
+        tasks = await app.enqueue_many(
+            [{"kind": "SEND", "payload": {"to": f"t{n}"}, "scope": "e1"} for n in range(count)]
+        )
+        await work(app)
+        yield client, [str(task.id) for task in tasks]
+
+
+async def get(client: httpx.AsyncClient, path: str, **params: Any) -> Any:
+    answer = await client.get(path, params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def post(client: httpx.AsyncClient, path: str, body: Any = None, status: int = 200, **headers: str) -> Any:
+    answer = await client.post(path, json={} if body is None else body, headers=headers)
+    assert answer.status_code == status, answer.text
+    return answer.json() if answer.content else None
+
+
+async def test_the_dead_letter_journey(app: App) -> None:
+    async with with_failures(app, 5) as (client, ids):
+        base = "/api/tasks/dead-letters"
+        first = await get(client, f"{base}/preview", jobKind="SEND", episodeId="e1", page=1, pageSize=3)
+        second = await get(client, f"{base}/preview", page=2, pageSize=3, planToken=first["planToken"])
+        assert first["total"] == second["total"] == 5
+        seen = first["taskIds"] + second["taskIds"]
+        assert sorted(seen) == sorted(ids) and len(set(seen)) == 5
+        assert len((await get(client, base, errorCode="TASK_PRECONDITION_FAILED"))["deadLetters"]) == 5
+        dry = await post(client, f"{base}/retry", {"taskIds": ids[:2], "dryRun": True})
+        assert dry["retried"] == ids[:2] and dry["dryRun"]
+        app.mended = True  # type: ignore[attr-defined]
+        done = await post(client, f"{base}/retry", {"taskIds": ids[:2], "reason": "mended", "actor": "ann"})
+        assert done["retried"] == ids[:2] and done["skipped"] == []
+        again = await post(client, f"{base}/retry", {"taskIds": [*ids[:2], str(uuid4())]})
+        assert [row["reason"] for row in again["skipped"]] == ["it is queued, not failed or cancelled"] * 2 + [
+            "not found"
+        ]
+        ops = await get(
+            client, "/api/tasks/ops", auditAction="TASK_RETRY_BATCH_ITEM", auditActor="ann", auditPageSize=1
+        )
+        assert ops["totals"]["failed"] == 3 and ops["kinds"]["SEND"]["deadLetter"] == 3
+        assert len(ops["recentAuditLogs"]) == 1 and ops["auditMore"] is True
+        rows = await get(client, "/api/tasks/audit-logs", batchId=done["batchId"])
+        assert sorted(row["action"] for row in rows["items"]) == ["TASK_RETRY_BATCH_ITEM"] * 2 + [
+            "TASK_RETRY_BATCH_SUMMARY"
+        ]
+        plan = await post(client, f"{base}/retry", {"planToken": first["planToken"]})
+        assert len(plan["retried"]) == 3 and len(plan["skipped"]) == 2
+        await work(app)
+        assert (await get(client, "/api/tasks/ops"))["totals"] == {
+            "queued": 0, "delayed": 0, "running": 0, "paused": 0, "failed": 0, "completed": 5, "cancelled": 0,
+        }  # fmt: skip
+
+
+async def test_one_task(app: App) -> None:
+    async with with_failures(app, 1) as (client, [task_id]):
+        shown = await get(client, f"/api/tasks/{task_id}")
+        assert [reason["code"] for reason in shown["why"]] == ["failed"]
+        assert (shown["task"]["errorCode"], shown["task"]["deadReason"]) == (
+            "TASK_PRECONDITION_FAILED",
+            "non_retryable",
+        )
+        assert len(shown["attempts"]) == len(shown["deadLetters"]) == 1
+        retried = await post(client, f"/api/tasks/{task_id}/retry", {"reason": "r"}, **{"X-Actor": "ann"})
+        assert (retried["state"], retried["lastReplayedBy"]) == ("queued", "ann")
+        refused = await post(client, f"/api/tasks/{task_id}/retry", status=409)
+        assert refused["code"] == "TRANSITION_INVALID"
+        await post(client, f"/api/tasks/{task_id}/pause")
+        assert [r["code"] for r in (await get(client, f"/api/tasks/{task_id}"))["why"]] == ["paused"]
+        await post(client, f"/api/tasks/{task_id}/resume")
+        assert (await post(client, f"/api/tasks/{task_id}/cancel"))["state"] == "cancelled"
+        await post(client, f"/api/tasks/{uuid4()}/cancel", status=404)
+
+
+async def test_failed_and_statistics(app: App) -> None:
+    async with with_failures(app, 4) as (client, ids):
+        page = await get(client, "/api/tasks/failed", limit=3, offset=1)
+        assert page["total"] == 4 and len(page["tasks"]) == 3
+        stats = await get(client, "/api/tasks/failed/statistics")
+        assert stats["total"] == 4 and stats["byKind"] == {"SEND": 4}
+        assert sorted(ids)[0] in [task["id"] for task in page["tasks"]]
+
+
+async def test_groups_and_operations(app: App) -> None:
+    async with with_failures(app, 6) as (client, _):
+        [group] = await get(client, "/api/failure-groups")
+        assert (group["status"], group["failed"], group["kinds"]) == ("open", 6, {"SEND": 6})
+        path = f"/api/failure-groups/{group['fingerprint']}"
+        changed = (await client.patch(path, json={"note": "locked", "owner": "ann", "resolved": True})).json()
+        assert (changed["note"], changed["owner"], changed["status"]) == ("locked", "ann", "resolved")
+        assert (await client.patch(path, json={"mutedUntil": "2030-01-01T00:00:00"})).status_code == 422
+        begun = await post(client, f"{path}/retry", {"canary": {"first": 2}, "reason": "r"}, 202)
+        operation = begun["operation"]
+        assert (operation["total"], operation["status"], begun["approval"]) == (6, "running", None)
+        app.mended = True  # type: ignore[attr-defined]
+        where = f"/api/operations/{operation['id']}"
+        assert (await post(client, f"{where}/pause"))["status"] == "paused"
+        assert (await post(client, f"{where}/resume"))["status"] == "running"
+        worker = app.worker(await app.store(), Options(concurrency=10), log=TaskLog(style="off"))
+        running = asyncio.create_task(worker.run())
+        while (ended := await get(client, where))["status"] == "running":
+            await asyncio.sleep(0.05)
+        worker.stop()
+        await running
+        assert (ended["done"], ended["progress"], ended["canary"]["passed"]) == (6, 1.0, True)
+        assert (await post(client, f"{where}/cancel", status=409))["code"] == "TRANSITION_INVALID"
+        listed = await get(client, "/api/operations", status="completed")
+        assert [found["id"] for found in listed["operations"]] == [operation["id"]]
+        assert (await client.get("/api/operations/nonsense")).status_code == 404
+
+
+async def test_approvals(app: App) -> None:
+    async with with_failures(app, 2) as (client, _):
+        dry = await post(client, "/api/operations", {"action": "forget", "dryRun": True}, 202)
+        assert (dry["matched"], dry["operation"]) == (2, None)
+        begun = await post(client, "/api/operations", {"action": "forget", "actor": "ann"}, 202)
+        approval = begun["approval"]
+        assert (approval["needed"], begun["operation"]["status"]) == ("all failures are given up", "waiting")
+        path = f"/api/approvals/{approval['id']}/approve"
+        assert (await post(client, path, {"actor": "ann"}, 403))["code"] == "NOT_ALLOWED"
+        assert (await post(client, path, {"actor": "bob"}))["state"] == "approved"
+        [listed] = await get(client, "/api/approvals")
+        assert listed["decidedBy"] == "bob"
+
+
+async def test_audit_export_and_prune(app: App) -> None:
+    async with with_failures(app, 3) as (client, ids):
+        await post(client, "/api/tasks/dead-letters/retry", {"taskIds": ids, "reason": "=cmd()", "actor": "ann"})
+        text = (await client.get("/api/tasks/audit-logs/export", params={"format": "csv", "episodeId": "e1"})).text
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert {row["task_id"] for row in rows} == set(ids) and {row["reason"] for row in rows} == {"'=cmd()"}
+        assert len((await client.get("/api/tasks/audit-logs/export", params={"jobKind": "SEND"})).json()) == 3
+        dry = await post(client, "/api/tasks/audit-logs/prune", {"olderThanDays": 0, "dryRun": True})
+        assert dry["matched"] == 4
+        done = await post(
+            client, "/api/tasks/audit-logs/prune", {"olderThanDays": 0, "auditAction": "TASK_RETRY_BATCH_ITEM"}
+        )
+        assert done["removed"] == 3
+        left = await get(client, "/api/tasks/audit-logs")
+        assert [row["action"] for row in left["items"]] == ["TASK_AUDIT_PRUNE_SUMMARY", "TASK_RETRY_BATCH_SUMMARY"]
+
+
+async def test_queues_kinds_and_workers(app: App) -> None:
+    async with with_failures(app, 2) as (client, _):
+        [queue] = await get(client, "/api/queues")
+        assert (queue["name"], queue["totals"]["failed"], queue["paused"]) == ("default", 2, None)
+        paused = await post(client, "/api/queues/default/pause", {"reason": "look", "actor": "ann"})
+        assert paused == {"target": "queue", "name": "default", "paused": True, "changed": True}
+        [queue] = await get(client, "/api/queues")
+        assert (queue["paused"]["actor"], queue["paused"]["reason"]) == ("ann", "look")
+        await post(client, "/api/queues/default/resume")
+        assert (await post(client, "/api/queues/nowhere/pause", status=422))["code"] == "QUEUE_UNKNOWN"
+        limited = await client.put("/api/kinds/SEND/limits", json={"concurrency": 3, "rateLimitMs": 50})
+        assert (limited.json()["concurrency"], limited.json()["rateLimitMs"]) == (3, 50)
+        kinds = {kind["name"]: kind for kind in await get(client, "/api/kinds")}
+        assert kinds["SEND"]["concurrency"] == 3 and kinds["SEND"]["deadLetters"] == 2
+        assert (await post(client, "/api/kinds/SEND/pause"))["changed"]
+        assert (await post(client, "/api/task-groups/g/pause"))["changed"]
+        assert (await get(client, "/api/workers"))[0]["alive"] is False  # it has said goodbye
+
+
+class TestExecutor:
+    async def claimed(self, app: App, client: httpx.AsyncClient, **options: Any) -> dict[str, Any]:
+        await app.enqueue("SEND", {"to": "x"}, max_attempts=2)
+        [task] = await post(client, "/api/tasks/claim", {"workerId": "farm-1", "leaseSeconds": 60, **options})
+        return dict(task)
+
+    async def test_claimed_kept_and_completed(self, app: App) -> None:
+        async with served(app) as client:
+            task = await self.claimed(app, client)
+            assert (task["payload"], task["attempt"]) == ({"to": "x"}, 1)
+            path = f"/api/tasks/{task['id']}"
+            beat = {"leaseToken": task["leaseToken"], "progress": 0.5}
+            assert (await client.post(f"{path}/heartbeat", json=beat)).status_code == 204
+            assert (await get(client, path))["task"]["progress"] == 0.5
+            body = {
+                "leaseToken": task["leaseToken"],
+                "outcome": "completed",
+                "result": {"frames": 3},
+                "executionMs": 12,
+            }
+            done = await post(client, f"{path}/report", body)
+            assert (done["state"], done["result"], done["workerId"]) == ("completed", {"frames": 3}, "farm-1")
+            assert (await post(client, f"{path}/report", body))["state"] == "completed"  # the same again
+            late = {**body, "leaseToken": str(uuid4())}
+            assert (await post(client, f"{path}/report", late, 409))["code"] == "LEASE_LOST"
+            assert (await client.post(f"{path}/heartbeat", json=beat)).status_code == 409
+
+    @pytest.mark.parametrize(
+        ("report", "state", "attempts"),
+        [
+            ({"outcome": "failed", "errorMessage": "no disk"}, "delayed", 1),
+            ({"outcome": "failed", "errorCode": "TASK_ENTITY_NOT_FOUND"}, "failed", 1),
+            ({"outcome": "failed", "retryAfterSeconds": 0}, "queued", 1),
+            ({"outcome": "cancelled"}, "cancelled", 1),
+            ({"outcome": "released"}, "queued", 0),
+        ],
+    )
+    async def test_other_ends(self, app: App, report: dict[str, Any], state: str, attempts: int) -> None:
+        async with served(app) as client:
+            task = await self.claimed(app, client)
+            body = {"leaseToken": task["leaseToken"], **report}
+            done = await post(client, f"/api/tasks/{task['id']}/report", body)
+            assert (done["state"], done["attemptCount"]) == (state, attempts)
+
+    async def test_only_what_it_handles(self, app: App) -> None:
+        async with served(app) as client:
+            await app.enqueue("SYSTEM_HEALTH_CHECK")
+            assert await post(client, "/api/tasks/claim", {"workerId": "f", "kinds": ["SEND"]}) == []
+            assert await post(client, "/api/tasks/claim", {"workerId": "f", "queues": ["bad name!"]}, 422)
+
+
+class TestAccess:
+    async def test_from_the_first_token_on_everybody_needs_one(self, app: App) -> None:
+        async with with_failures(app, 1) as (client, [task_id]):
+            made = await access.create(await app.store(), "ann", Role.OPERATOR, actor="root")
+            refused = await client.get("/api/tasks")
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+            mine = {"Authorization": f"Bearer {made.secret}"}
+            assert (await client.get("/api/tasks", headers=mine)).status_code == 200
+            body = {"actor": "somebody else"}
+            retried = await client.post(f"/api/tasks/{task_id}/retry", json=body, headers={**mine, "X-Actor": "bob"})
+            assert retried.json()["lastReplayedBy"] == "ann", "a token's name cannot be talked away"
+            assert (await client.get("/healthz")).status_code == 200
+
+    async def test_roles(self, app: App) -> None:
+        async with with_failures(app, 1) as (client, [task_id]):
+            store = await app.store()
+            tokens = {role: (await access.create(store, role.label, role, actor="root")).secret for role in Role}
+
+            async def status(role: Role, method: str, path: str, body: Any = None) -> int:
+                headers = {"Authorization": f"Bearer {tokens[role]}"}
+                return (await client.request(method, path, json=body, headers=headers)).status_code
+
+            assert await status(Role.VIEWER, "GET", "/api/tasks/ops") == 200
+            assert await status(Role.VIEWER, "POST", f"/api/tasks/{task_id}/retry") == 403
+            assert await status(Role.VIEWER, "POST", "/api/tasks", {"kind": "SEND", "payload": {"to": "x"}}) == 403
+            assert await status(Role.OPERATOR, "POST", f"/api/tasks/{task_id}/retry") == 200
+            assert await status(Role.OPERATOR, "PUT", "/api/kinds/SEND/limits", {"concurrency": 1}) == 403
+            assert await status(Role.OPERATOR, "POST", "/api/tasks/audit-logs/prune", {"olderThanDays": 1}) == 403
+            assert (
+                await status(Role.OPERATOR, "POST", "/api/operations", {"action": "purge", "queue": "default"}) == 403
+            )
+            assert await status(Role.ADMIN, "PUT", "/api/kinds/SEND/limits", {"concurrency": 1}) == 200
+            assert await status(Role.ADMIN, "POST", "/api/operations", {"action": "purge", "queue": "default"}) == 202
+
+    async def test_a_viewer_sees_no_secrets(self, app: App) -> None:
+        async with served(app) as client:
+            await app.enqueue("SEND", {"to": "x", "password": "hunter2"})
+            await work(app)
+            store = await app.store()
+            for role, shown in ((Role.VIEWER, access.MASK), (Role.OPERATOR, "hunter2")):
+                secret = (await access.create(store, role.label, role, actor="root")).secret
+                client.headers["Authorization"] = f"Bearer {secret}"
+                [task] = (await get(client, "/api/tasks"))["tasks"]
+                assert task["payload"] == {"to": "x", "password": shown}
+                [letter] = (await get(client, "/api/tasks/dead-letters"))["deadLetters"]
+                assert letter["payload"]["password"] == shown
+                if role is Role.VIEWER:
+                    for path in ("/api/tasks", "/api/tasks/ops", "/api/tasks/failed", "/api/tasks/dead-letters/preview",
+                                 f"/api/tasks/{task['id']}"):  # fmt: skip
+                        assert "hunter2" not in (await client.get(path)).text, path
+
+    async def test_guessing_is_slow(self, app: App) -> None:
+        async with served(app) as client:
+            good = (await access.create(await app.store(), "ann", Role.ADMIN, actor="root")).secret
+            for _ in range(10):
+                wrong = await client.get("/api/tasks", headers={"Authorization": "Bearer rdt_000000000000_x"})
+                assert wrong.status_code == 401
+            blocked = await client.get("/api/tasks", headers={"Authorization": f"Bearer {good}"})
+            assert (blocked.status_code, blocked.headers["retry-after"]) == (429, "60")
+
+    async def test_a_door_that_is_not_open(self, app: App) -> None:
+        async with served(app, open_door=False) as client:
+            assert (await client.get("/api/tasks")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/api/tasks", b"{", 400),
+        ("POST", "/api/tasks", b'{"kind": "SEND", "odd": 1}', 422),
+        ("GET", "/api/nowhere", None, 404),
+        ("DELETE", "/api/tasks", None, 405),
+        ("POST", "/api/tasks", b'"' + b"x" * 3_000_000 + b'"', 413),
+        ("POST", "/api/tasks/dead-letters/retry", b'{"limit": 501}', 422),
+        ("POST", "/api/tasks/dead-letters/retry", b'{"planToken": "x"}', 404),
+        ("GET", "/api/tasks/dead-letters/preview?traceId=a%00b", None, 422),
+        ("GET", "/api/tasks/dead-letters/preview?pageSize=0", None, 422),
+    ],
+)
+async def test_problems_are_problem_documents(
+    app: App, method: str, path: str, body: bytes | None, status: int
+) -> None:
+    async with served(app) as client:
+        answer = await client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+        assert {"type", "title", "status", "code", "detail"} <= set(answer.json())
+
+
+@pytest.mark.parametrize(
+    "text", ["'; drop table redrive_task; --", "%s%n", "\\u0000x", "𝕏" * 50, "{{7*7}}", "a' or '1'='1"]
+)
+async def test_hostile_filters_stay_data(app: App, text: str) -> None:
+    async with with_failures(app, 1) as (client, _):
+        found = await get(client, "/api/tasks/dead-letters/preview", traceId=text, jobKind=text, episodeId=text)
+        assert found["total"] == 0
+        assert (await get(client, "/api/tasks/ops", auditActor=text))["totals"]["failed"] == 1
