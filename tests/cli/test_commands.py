@@ -292,21 +292,25 @@ def test_what_is_paused_is_said_of_the_tasks_it_holds(redrive) -> None:
     made = redrive("enqueue", "A", "--queue", "mail", "--group", "team a", "--json").json["id"]
     late = redrive("enqueue", "A", "--delay", 600, "--json").json["id"]
     free = redrive("enqueue", "B", "--json").json["id"]
-    assert redrive("show", made, "--json").json["held"] == []
+
+    def paused(task_id: str) -> list[dict[str, str]]:
+        return [reason for reason in redrive("show", task_id, "--json").json["why"] if reason["code"] == "paused"]
+
+    assert paused(made) == []
     redrive("pause", "--kind", "A", "--by", "ann", "--reason", "look first")
     redrive("pause", "--group", "team a", "--by", "bob")
     shown = redrive("show", made).out
-    assert "held: kind A paused by ann: look first" in shown and "redrive resume --kind A" in shown
-    assert "held: group team a paused by bob" in shown and "redrive resume --group 'team a'" in shown
-    [first, second] = redrive("show", made, "--json").json["held"]
-    assert (first["target"], first["name"], first["actor"], first["reason"]) == ("kind", "A", "ann", "look first")
-    assert second["target"] == "group"
+    assert "why: kind A was paused by ann: look first; redrive resume --kind A" in shown
+    assert "why: group team a was paused by bob; redrive resume --group 'team a'" in shown
+    [first, second] = paused(made)
+    assert (first["text"], first["fix"]) == ("kind A was paused by ann: look first", "redrive resume --kind A")
+    assert second["fix"] == "redrive resume --group 'team a'"
     rows = {line.split()[0]: line for line in redrive("list").out.splitlines()[1:]}
     assert "held: kind A paused by ann: look first (and 1 more)" in rows[made]
     assert "held: kind A paused by ann" in rows[late] and "more" not in rows[late]
-    assert "held" not in rows[free] + redrive("show", free).out
+    assert "held" not in rows[free] and "paused" not in redrive("show", free).out
     redrive("cancel", made)
-    assert "held" not in redrive("show", made).out, "only what waits is held"
+    assert paused(made) == [], "only what waits is held"
 
 
 def test_looking_in_the_wrong_place_makes_no_database(redrive, here: Path) -> None:

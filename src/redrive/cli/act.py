@@ -1,4 +1,4 @@
-"""``redrive retry`` and ``redrive cancel``."""
+"""``redrive cancel``, and how actions on tasks are reported."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ from redrive.cli.options import AppName, By, Ids, Json, Reason, Url, actor
 from redrive.cli.session import with_store
 from redrive.errors import InvalidTransition, RedriveError, TaskNotFound
 from redrive.ops import actions, inspect
-
-
-def retry(
-    ids: Ids, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
-) -> None:
-    """Run failed or cancelled tasks again, with fresh attempts."""
-    _act(actions.retry, "retried", ids, reason, by, url, app, json)
 
 
 def cancel(

@@ -9,7 +9,29 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from redrive.cli import act, enqueue, hold, listing, migrate, output, show, stats, up, version, work
+from redrive.cli import (
+    act,
+    doctor,
+    drill,
+    enqueue,
+    failed,
+    hold,
+    limits,
+    listing,
+    migrate,
+    output,
+    retry,
+    show,
+    smoke,
+    stats,
+    up,
+    version,
+    work,
+)
+from redrive.cli.audit import audit_cli
+from redrive.cli.bulk import approvals_cli, operations_cli
+from redrive.cli.groups import groups_cli
+from redrive.cli.tokens import tokens_cli
 from redrive.errors import RedriveError, StoreUnavailable
 
 OK, REFUSED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -31,10 +53,14 @@ cli = typer.Typer(
 
 _COMMANDS: dict[str, dict[str, Any]] = {
     "Run": {"up": up.up, "work": work.work, "migrate": migrate.migrate},
-    "Look": {"list": listing.list_tasks, "show": show.show, "stats": stats.stats, "version": version.version},
-    "Act": {"enqueue": enqueue.enqueue, "retry": act.retry, "cancel": act.cancel, "pause": hold.pause,
-            "resume": hold.resume},
+    "Look": {"list": listing.list_tasks, "show": show.show, "failed": failed.failed, "stats": stats.stats,
+             "doctor": doctor.doctor, "smoke": smoke.smoke, "version": version.version},
+    "Act": {"enqueue": enqueue.enqueue, "retry": retry.retry, "replay": retry.replay, "cancel": act.cancel,
+            "forget": retry.forget, "flush": retry.flush, "purge": retry.purge, "pause": hold.pause,
+            "resume": hold.resume, "limits": limits.limits, "drill": drill.drill},
 }  # fmt: skip
+_GROUPS = {"groups": groups_cli, "operations": operations_cli, "approvals": approvals_cli, "audit": audit_cli,
+           "tokens": tokens_cli}  # fmt: skip
 
 EXAMPLES: dict[str, list[str]] = {
     "up": ["redrive up --app reports:app", "redrive up --url sqlite:///try.db --port 0"],
@@ -48,7 +74,25 @@ EXAMPLES: dict[str, list[str]] = {
     "version": ["redrive version --json"],
     "enqueue": ["""redrive enqueue --app reports:app BUILD_REPORT '{"month": "2026-10"}' --key report-2026-10""",
                 "redrive enqueue --url sqlite:///reports.db BUILD_REPORT --payload-file report.json --delay 60"],
-    "retry": ["redrive retry 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'the bucket exists now'"],
+    "failed": ["redrive failed --kind BUILD_REPORT --limit 20", "redrive failed --stats"],
+    "retry": ["redrive retry 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'the bucket exists now'",
+              "redrive retry --kind BUILD_REPORT --code TASK_EXECUTION_FAILED --canary 10 --rate 50 --wait",
+              "redrive retry --all --dry-run"],
+    "replay": ["redrive replay --kind BUILD_REPORT --limit 200 --by ann --reason 'the bucket exists now'"],
+    "forget": ["redrive forget 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'ordered twice'"],
+    "flush": ["redrive flush --reason 'all of the old system'", "redrive flush --dry-run"],
+    "purge": ["redrive purge --queue reports --dry-run"],
+    "doctor": ["redrive doctor", "redrive doctor --queue reports --json"],
+    "smoke": ["redrive smoke http://127.0.0.1:8321"],
+    "drill": ["redrive drill --by ann --out drill.md", "redrive drill --history"],
+    "limits": ["redrive limits", "redrive limits BUILD_REPORT --concurrency 2"],
+    "groups": ["redrive groups", "redrive groups resolve 5f1c… --reason 'deployed the fix'",
+               "redrive groups retry 5f1c… --canary 10"],
+    "operations": ["redrive operations", "redrive operations watch 0197f0c2-…"],
+    "approvals": ["redrive approvals --pending", "redrive approvals approve 0197f0c2-… --by bob"],
+    "audit": ["redrive audit --actor ann", "redrive audit export audit.csv",
+              "redrive audit prune --older-than-days 90 --dry-run"],
+    "tokens": ["redrive tokens create ann --role operator --days 90", "redrive tokens revoke 1a2b3c4d5e6f"],
     "cancel": ["redrive cancel 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --by ann --reason 'ordered twice'"],
     "pause": ["redrive pause --kind BUILD_REPORT --reason 'the printer is on fire'",
               "redrive pause 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"],
@@ -65,6 +109,10 @@ def _epilog(command: str) -> str:
 for _panel, _group in _COMMANDS.items():
     for _name, _function in _group.items():
         cli.command(_name, rich_help_panel=_panel, epilog=_epilog(_name))(_function)
+
+
+for _name, _sub in _GROUPS.items():
+    cli.add_typer(_sub, name=_name, rich_help_panel="Operate", epilog=_epilog(_name))
 
 
 Version = Annotated[bool, typer.Option("--version", help="Show the version, as the command version does.")]

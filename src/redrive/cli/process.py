@@ -13,10 +13,11 @@ from redrive.api import make_api
 from redrive.cli import output
 from redrive.cli.ending import Ending
 from redrive.cli.loading import Loaded, told
-from redrive.cli.serve import LOOPBACK_NAMES, address, bind, make_server
+from redrive.cli.serve import LOOPBACK_NAMES, address, bind, is_loopback, make_server, refuse_open
 from redrive.cli.signals import stopping
 from redrive.cli.work import leave_unknown_kinds, run_worker
 from redrive.errors import ConfigError, RedriveError
+from redrive.ops.access import any_token
 from redrive.settings import DEFAULT_URL, Options
 from redrive.stores import make_store
 from redrive.version import __version__
@@ -28,14 +29,16 @@ BUILT_IN = ("SYSTEM_HEALTH_CHECK", "SYSTEM_FAIL_ALWAYS")
 
 def run(loaded: Loaded, options: Options, host: str, port: int, *, demo: bool, json: bool) -> None:
     with bind(host, port) as listening:
-        asyncio.run(_up(loaded, options, listening, demo, json))
+        asyncio.run(_up(loaded, options, host, listening, demo, json))
 
 
-async def _up(loaded: Loaded, options: Options, listening: socket.socket, demo: bool, json: bool) -> None:
+async def _up(loaded: Loaded, options: Options, host: str, listening: socket.socket, demo: bool, json: bool) -> None:
     app = loaded.app
     migrated = await _migrate(app.url)
     try:
         store = await app.store()
+        if not is_loopback(host) and not await any_token(store):
+            refuse_open(host)
         await leave_unknown_kinds(loaded, store, options.queues)
         worker = app.worker(store, options)
         # Before it says that it is up: whoever reads that may stop it the next moment.
@@ -43,7 +46,7 @@ async def _up(loaded: Loaded, options: Options, listening: socket.socket, demo: 
             if demo:
                 await _demo(loaded)
             _announce(loaded, worker, listening, migrated, json)
-            await _serve(loaded, worker, listening)
+            await _serve(loaded, worker, host, listening)
     finally:
         await app.close()
 
@@ -56,9 +59,11 @@ async def _migrate(url: str) -> list[str]:
         await store.close()
 
 
-async def _serve(loaded: Loaded, worker: Worker, listening: socket.socket) -> None:
+async def _serve(loaded: Loaded, worker: Worker, host: str, listening: socket.socket) -> None:
     """HTTP answers until the worker has ended, so that health can be read while it finishes."""
-    server = make_server(make_api(loaded.app, worker, hosts=LOOPBACK_NAMES))
+    private = is_loopback(host)
+    # Where others can reach it, nobody is let in without a token, also not after the last one was revoked.
+    server = make_server(make_api(loaded.app, worker, hosts=LOOPBACK_NAMES if private else (), open_door=private))
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: worker.stop())
     try:

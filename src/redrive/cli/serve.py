@@ -39,7 +39,6 @@ def make_server(api: FastAPI) -> Server:
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or an error that says which address and what to do."""
-    check_loopback(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -52,18 +51,20 @@ def bind(host: str, port: int) -> socket.socket:
         raise ConfigError(f"{host} port {port} cannot be used: {error.strerror or error}") from None
 
 
-def check_loopback(host: str) -> None:
+def is_loopback(host: str) -> bool:
     if host == "localhost":
-        return
+        return True
     try:
-        loopback = ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        loopback = False
-    if not loopback:
-        raise ConfigError(
-            f"serving on {host} is refused: without access tokens, anyone who reaches it could act on tasks",
-            hint="serve on 127.0.0.1 and reach it through an SSH tunnel or a proxy that checks who calls",
-        )
+        return False
+
+
+def refuse_open(host: str) -> None:
+    raise ConfigError(
+        f"serving on {host} is refused: there are no access tokens, so anyone who reaches it could act on tasks",
+        hint="make one first: redrive tokens create NAME --role admin; or serve on 127.0.0.1",
+    )
 
 
 def address(listening: socket.socket) -> str:

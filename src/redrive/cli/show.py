@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,12 +11,12 @@ from rich.text import Text
 
 from redrive.app import App
 from redrive.cli import output
-from redrive.cli.held import holding, pauses, worded
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import with_store
-from redrive.kernel.store import HoldRow, Store
+from redrive.kernel.store import Store
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.ops import inspect
+from redrive.ops.why import Reason, why
 
 _FIELDS = (
     "group", "scope", "trace_id", "idempotency_key", "timeout", "worker_id", "lease_expires_at", "paused_by",
@@ -36,15 +35,15 @@ def show(
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
     task_id = inspect.parse_id(task)
 
-    async def look(_: App, store: Store) -> tuple[Timeline, list[HoldRow]]:
+    async def look(_: App, store: Store) -> tuple[Timeline, list[Reason]]:
         found = await inspect.show(store, task_id)
-        return found, holding(found.task, await pauses(store, [found.task]))
+        return found, await why(store, found.task)
 
-    found, held = with_store(url, app, look)
+    found, reasons = with_store(url, app, look)
     if json:
-        output.emit(_document(found, held))
+        output.emit(_document(found, reasons))
         return
-    _print_task(found.task, held)
+    _print_task(found.task, reasons)
     _print_timeline(found)
     _print_body("payload", found.task.payload)
     _print_body("result", found.task.result)
@@ -52,22 +51,22 @@ def show(
         _print_stacks(found)
 
 
-def _document(found: Timeline, held: list[HoldRow]) -> dict[str, Any]:
+def _document(found: Timeline, reasons: list[Reason]) -> dict[str, Any]:
     return {
         "task": inspect.as_dict(found.task),
-        "held": [asdict(hold) for hold in held],
+        "why": [asdict(reason) for reason in reasons],
         "attempts": [asdict(attempt) for attempt in found.attempts],
         "dead_letters": [asdict(letter) for letter in found.dead_letters],
         "audit": [asdict(row) for row in found.audit],
     }
 
 
-def _print_task(task: Task, held: list[HoldRow]) -> None:
+def _print_task(task: Task, reasons: list[Reason]) -> None:
     head = Text.assemble((output.clean(task.kind), "bold"), "  ", output.state(task.state), f"  {task.id}")
     output.say(head)
     output.say(f"queue {task.queue}, priority {task.priority}, attempt {task.attempt_count} of {task.max_attempts}")
-    for hold in held:
-        output.say(f"held: {worded(hold)} ({output.relative(hold.at)}); resume it with: {_resume(hold)}")
+    for reason in reasons:
+        output.say(f"why: {reason.text}" + (f"; {reason.fix}" if reason.fix else ""))
     for name in _FIELDS:
         value = getattr(task, name)
         if value not in (None, 0):
@@ -79,10 +78,6 @@ def _label(task: Task, name: str) -> str:
     if name == "error_message" and task.state is State.CANCELLED:
         return "cancelled because"
     return name.replace("_", " ")
-
-
-def _resume(hold: HoldRow) -> str:
-    return f"redrive resume --{hold.target} {shlex.quote(hold.name)}"
 
 
 def _value(name: str, value: Any) -> str:

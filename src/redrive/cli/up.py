@@ -18,7 +18,9 @@ Port = Annotated[
 ]
 Host = Annotated[
     str | None,
-    typer.Option("--host", metavar="ADDRESS", help="A loopback address (else REDRIVE_HOST, else 127.0.0.1)."),
+    typer.Option(
+        "--host", metavar="ADDRESS", help="Else REDRIVE_HOST, else 127.0.0.1; others only where there are tokens."
+    ),
 ]
 Concurrency = Annotated[
     int | None,

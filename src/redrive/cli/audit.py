@@ -1,0 +1,116 @@
+"""``redrive audit``: who did what; exported, pruned."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from redrive.app import App
+from redrive.cli import output
+from redrive.cli.confirm import DryRun, Yes, confirm
+from redrive.cli.options import AppName, By, Json, Url, actor
+from redrive.cli.session import with_store
+from redrive.errors import InvalidInput
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.store import Store
+from redrive.kernel.task import check_text
+from redrive.ops import audit, inspect
+
+audit_cli = typer.Typer(help="Who did what: list, export, prune.", invoke_without_command=True)
+Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
+Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="By this one.")]
+Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this batch or operation.")]
+Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="About tasks of this kind.")]
+Scope = Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="About tasks of this scope.")]
+Trace = Annotated[str | None, typer.Option("--trace", metavar="ID", help="About tasks of this trace.")]
+Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="About this task.")]
+
+
+@audit_cli.callback()
+def list_audit(
+    context: typer.Context, action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None,
+    scope: Scope = None, trace: Trace = None, task: Task = None,
+    page: Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page.")] = 1,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="Rows of a page.")] = 50,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """What operators did, newest first."""
+    if context.invoked_subcommand is not None:
+        return
+    which = _which(action, by_actor, batch, kind, scope, trace, task)
+    found = with_store(url, app, lambda _, store: audit.query(store, which, page=page, page_size=limit))
+    if json:
+        output.emit({"page": page, "more": found.more, "items": [asdict(row) for row in found.rows]})
+        return
+    if not found.rows:
+        output.say("no such audit rows")
+        return
+    rows = [
+        (output.when(row.at), row.actor, row.action, row.task_id or row.target or row.batch_id or "",
+         output.shorten(row.reason or "", 200))
+        for row in found.rows
+    ]  # fmt: skip
+    output.table(["when", "by", "action", "about", "reason"], rows)
+    if found.more:
+        output.say("", f"there is more: --page {page + 1}")
+
+
+@audit_cli.command("export")
+def export(
+    to: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")] = "-",
+    form: Annotated[str | None, typer.Option("--format", metavar="F", help="csv, json, jsonl; else by name.")] = None,
+    action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None, scope: Scope = None,
+    trace: Trace = None, task: Task = None, url: Url = None, app: AppName = None,
+) -> None:  # fmt: skip
+    """All that matches, oldest first, as CSV, JSON or JSON lines; of any size."""
+    which = _which(action, by_actor, batch, kind, scope, trace, task)
+    ending = Path(to).suffix.lstrip(".")
+    chosen = form or (ending if ending in audit.FORMATS else "jsonl" if to == "-" else "csv")
+
+    async def write(_: App, store: Store) -> None:
+        try:
+            out = sys.stdout if to == "-" else Path(to).open("w", encoding="utf-8", newline="")  # noqa: SIM115, ASYNC230
+        except OSError as error:
+            raise InvalidInput(f"{to} cannot be written: {error.strerror}") from None
+        try:
+            async for piece in audit.export(store, which, chosen):
+                out.write(piece)
+        finally:
+            if to != "-":
+                out.close()
+
+    with_store(url, app, write)
+
+
+@audit_cli.command("prune")
+def prune(
+    days: Annotated[float, typer.Option("--older-than-days", metavar="N", help="Rows older than so many days.")],
+    action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None, scope: Scope = None,
+    trace: Trace = None, dry_run: DryRun = False, yes: Yes = False, by: By = None, url: Url = None,
+    app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
+    which = _which(action, by_actor, batch, kind, scope, trace, None)
+    told = with_store(url, app, lambda _, s: audit.prune(s, which, older_than_days=days, actor=actor(by), dry_run=True))
+    if not dry_run and told.matched:
+        confirm(f"remove {told.matched} audit rows older than {days:g} days?", yes)
+        told = with_store(url, app, lambda _, s: audit.prune(s, which, older_than_days=days, actor=actor(by)))
+    if json:
+        output.emit(asdict(told))
+    elif told.dry_run:
+        output.say(f"{told.matched} rows would be removed")
+    else:
+        output.say(f"{told.removed} rows removed")
+
+
+def _which(
+    action: str | None, by_actor: str | None, batch: str | None, kind: str | None, scope: str | None,
+    trace: str | None, task: str | None,
+) -> AuditFilter:  # fmt: skip
+    texts = {"action": action, "actor": by_actor, "batch_id": batch, "kind": kind, "scope": scope, "trace_id": trace}
+    checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
+    return AuditFilter(**checked, task_id=None if task is None else inspect.parse_id(task))

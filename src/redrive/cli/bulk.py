@@ -1,0 +1,209 @@
+"""``redrive operations`` and ``redrive approvals``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from redrive.app import App
+from redrive.cli import output
+from redrive.cli.options import AppName, By, Json, Reason, Url, actor
+from redrive.cli.session import with_store
+from redrive.kernel.operation import FINAL, Operation, Status, facts
+from redrive.kernel.records import Record
+from redrive.kernel.store import Store
+from redrive.ops import approvals, operations
+from redrive.ops.wording import counted
+
+operations_cli = typer.Typer(
+    help="Bulk operations: list, show, watch, pause, resume, cancel.", invoke_without_command=True
+)
+approvals_cli = typer.Typer(
+    help="What waits for a second operator: list, approve, reject.", invoke_without_command=True
+)
+Id = Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")]
+LOOK_EVERY = 0.5
+
+
+def told(operation: Operation, approval: Record | None, json: bool) -> None:
+    """What was begun, and what it waits for."""
+    if json:
+        output.emit({"operation": _document(operation), "approval": None if approval is None else _approval(approval)})
+    elif approval is None:
+        output.say(f"operation {operation.id} has begun: {operation.action} of {counted(operation.total)}",
+                   f"watch it with: redrive operations watch {operation.id}")  # fmt: skip
+    else:
+        output.say(f"operation {operation.id} waits for a second operator, because {approval.body['needed']}",
+                   f"somebody else says: redrive approvals approve {approval.id}")  # fmt: skip
+
+
+def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
+    """To its end, with a bar on a terminal; exit code 1 when it did not end well."""
+    found = with_store(url, app, lambda _, store: _followed(store, operation_id))
+    if json:
+        output.emit(_document(found))
+    else:
+        note = f": {found.note}" if found.note else ""
+        output.say(
+            f"operation {found.id} is {found.status}: {found.done} done, {found.skipped} skipped of {found.total}{note}"
+        )
+    if found.status is not Status.COMPLETED:
+        raise typer.Exit(1)
+
+
+async def _followed(store: Store, operation_id: str) -> Operation:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
+        found = await operations.show(store, operation_id)
+        shown = bar.add_task(found.action, total=found.total)
+        while found.status not in FINAL:
+            state = found.status.value if not found.testing else "canaries run"
+            bar.update(shown, completed=found.done + found.skipped, description=f"{found.action}: {state}")
+            await asyncio.sleep(LOOK_EVERY)
+            found = await operations.show(store, operation_id)
+    return found
+
+
+@operations_cli.callback()
+def list_operations(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Bulk operations, newest first."""
+    if context.invoked_subcommand is not None:
+        return
+    found = with_store(url, app, lambda _, store: operations.list_operations(store, limit=limit))
+    listed = [(Operation.of(record), record) for record in found]
+    if json:
+        output.emit([_document(operation) for operation, _ in listed])
+        return
+    if not listed:
+        output.say("there are no operations")
+        return
+    output.table(
+        ["id", "action", "status", "#done", "#of", "#begun", "by", "note"],
+        [(o.id, o.action, o.status, o.done, o.total, output.ago(r.created_at), o.actor,
+          output.shorten(o.note or "", 80))
+         for o, r in listed],
+    )  # fmt: skip
+
+
+@operations_cli.command("show")
+def show_operation(operation: Id, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """One operation: what it is about, and how far it has come."""
+    _say(with_store(url, app, lambda _, store: operations.show(store, operation)), json)
+
+
+@operations_cli.command("watch")
+def watch(operation: Id, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """Follow an operation to its end. Exit code 1 when it was stopped or cancelled."""
+    follow(operation, url, app, json)
+
+
+@operations_cli.command("pause")
+def pause(
+    operation: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+) -> None:
+    """Let an operation rest; what it has done stays done."""
+    _say(with_store(url, app, lambda _, s: operations.pause(s, operation, actor=actor(by), reason=reason)), json)
+
+
+@operations_cli.command("resume")
+def resume(
+    operation: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+) -> None:
+    """Go on with a paused operation."""
+    _say(with_store(url, app, lambda _, s: operations.resume(s, operation, actor=actor(by), reason=reason)), json)
+
+
+@operations_cli.command("cancel")
+def cancel(
+    operation: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+) -> None:
+    """End an operation; what it has done stays done."""
+    _say(with_store(url, app, lambda _, s: operations.cancel(s, operation, actor=actor(by), reason=reason)), json)
+
+
+@approvals_cli.callback()
+def list_approvals(
+    context: typer.Context, pending: Annotated[bool, typer.Option("--pending", help="Only what waits.")] = False,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """What was asked for, and what became of it."""
+    if context.invoked_subcommand is not None:
+        return
+    states = (approvals.PENDING,) if pending else ()
+
+    async def look(_: App, store: Store) -> tuple[list[Record], Any]:
+        return await approvals.list_approvals(store, states=states), await store.now()
+
+    found, now = with_store(url, app, look)
+    if json:
+        output.emit([_approval(record) for record in found])
+        return
+    if not found:
+        output.say("nothing waits for approval" if pending else "nothing was asked for")
+        return
+    output.table(
+        ["id", "state", "action", "#tasks", "asked by", "#ago", "because", "reason"],
+        [(r.id, "expired" if approvals.expired(r, now) else r.state, r.body["action"], r.body["total"],
+          r.body["requested_by"], output.ago(r.created_at), r.body["needed"], r.body["reason"] or "") for r in found],
+    )  # fmt: skip
+
+
+@approvals_cli.command("approve")
+def approve(
+    approval: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+) -> None:
+    """Agree, as somebody else than who asked; the operation begins at once."""
+    _decided(with_store(url, app, lambda _, s: approvals.approve(s, approval, actor=actor(by), reason=reason)), json)
+
+
+@approvals_cli.command("reject")
+def reject(
+    approval: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+) -> None:
+    """Refuse; the operation is cancelled."""
+    _decided(with_store(url, app, lambda _, s: approvals.reject(s, approval, actor=actor(by), reason=reason)), json)
+
+
+def _decided(record: Record, json: bool) -> None:
+    if json:
+        output.emit(_approval(record))
+    else:
+        output.say(f"{record.state}; operation {record.body['operation']}")
+
+
+def _say(operation: Operation, json: bool) -> None:
+    if json:
+        output.emit(_document(operation))
+        return
+    output.say(f"{operation.action}  {operation.status}  {operation.id}",
+               f"by {operation.actor}" + (f": {operation.reason}" if operation.reason else ""),
+               f"{operation.done} done, {operation.skipped} skipped of {operation.total}")  # fmt: skip
+    for name, value in facts(operation.which).items():
+        output.say(f"{name.replace('_', ' ')}: {output.shorten(value, 200)}")
+    if operation.rate is not None:
+        output.say(f"at most {operation.rate:g} a second")
+    if operation.canary is not None:
+        passed = "passed" if operation.canary.passed else "running" if operation.testing else "to come"
+        output.say(
+            f"canary: the first {operation.canary.first}, of which {operation.canary.percent:g} % must succeed: "
+            f"{passed}"
+        )
+    if operation.note:
+        output.say(operation.note)
+
+
+def _document(operation: Operation) -> dict[str, Any]:
+    return {"id": operation.id, "status": operation.status.value, **operation.body()}
+
+
+def _approval(record: Record) -> dict[str, Any]:
+    return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body}

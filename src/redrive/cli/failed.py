@@ -1,0 +1,71 @@
+"""``redrive failed``: what is failed now, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from redrive.app import App
+from redrive.cli import output
+from redrive.cli.filters import filtered, worded
+from redrive.cli.options import AppName, Json, Url
+from redrive.cli.session import with_store
+from redrive.kernel.failed import Failures
+from redrive.kernel.store import Store
+from redrive.kernel.task import Task
+from redrive.ops import failed as service
+from redrive.ops import inspect
+from redrive.ops.wording import counted
+
+_BY = ("kind", "group", "code", "type", "reason", "fingerprint")
+
+
+@filtered
+def failed(
+    which: Failures,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 50,
+    offset: Annotated[int, typer.Option("--offset", metavar="N", min=0, help="After so many.")] = 0,
+    stats: Annotated[bool, typer.Option("--stats", help="Totals by kind, group, code, type, cause.")] = False,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Tasks that are failed now, the latest first."""
+    if stats:
+        _stats(url, app, json)
+        return
+
+    async def look(_: App, store: Store) -> tuple[list[Task], int]:
+        return await service.list_failed(store, which, limit=limit, offset=offset), await store.count_failed(which)
+
+    found, total = with_store(url, app, look)
+    if json:
+        output.emit({"total": total, "tasks": [inspect.as_dict(task) for task in found]})
+        return
+    if not found:
+        output.say(f"nothing is failed ({worded(which)})" if total == 0 else f"{total} are failed; none after {offset}")
+        return
+    rows = [
+        (task.id, task.kind, output.ago(task.failed_at), f"{task.attempt_count}/{task.max_attempts}", task.error_code,
+         output.shorten(task.error_message or "", 200))
+        for task in found
+    ]  # fmt: skip
+    output.table(["id", "kind", "#failed", "#attempts", "code", "message"], rows)
+    output.say(
+        "",
+        f"{len(found)} of {total} ({worded(which)})",
+        "redrive show ID tells the story of one; redrive retry ID runs it again",
+    )
+
+
+def _stats(url: str | None, app: str | None, json: bool) -> None:
+    found = with_store(url, app, lambda _, store: service.statistics(store))
+    if json:
+        output.emit(asdict(found))
+        return
+    output.say(f"{counted(found.total)} failed")
+    for name in _BY:
+        counts: dict[str, int] = getattr(found, f"by_{name}")
+        if counts:
+            output.say("")
+            output.table(["#failed", name], [(n, value or "(none)") for value, n in counts.items()])

@@ -1,0 +1,206 @@
+"""The runbook: what an operator types, on a file and against real processes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+APP = "redrive.examples.shots:app"
+
+
+def make_failures(redrive, count: int, kind: str = "VIDEO_GEN") -> list[str]:
+    ids = [redrive("enqueue", "--app", APP, kind, "--scope", "e1", "--json").json["id"] for _ in range(count)]
+    redrive("work", "--app", APP, "--stop-when-empty", "--concurrency", 10)
+    return ids
+
+
+def go_on(redrive) -> None:
+    """Workers carry operations out; one that ends when there is nothing to do does so as well."""
+    redrive("work", "--app", APP, "--max-time", 3.2, "--queue", "elsewhere")
+
+
+def test_failed_groups_and_statistics(redrive) -> None:
+    assert redrive("migrate").code == 0
+    assert "nothing is failed" in redrive("failed").out
+    assert "nothing has failed" in redrive("groups").out
+    ids = make_failures(redrive, 3)
+    listed = redrive("failed", "--kind", "VIDEO_GEN", "--json").json
+    assert listed["total"] == 3 and sorted(task["id"] for task in listed["tasks"]) == sorted(ids)
+    assert "3 of 3 (kind VIDEO_GEN)" in redrive("failed", "--kind", "VIDEO_GEN").out
+    assert redrive("failed", "--stats", "--json").json["by_kind"] == {"VIDEO_GEN": 3}
+    [group] = redrive("groups", "--json").json
+    name = group["fingerprint"]
+    assert redrive("groups", "note", name, "the farm is down", "--owner", "bob").code == 0
+    assert redrive("groups", "mute", name, "8h").code == 0
+    shown = redrive("groups", "show", name).out
+    assert "the farm is down" in shown and "owner: bob" in shown and "muted until" in shown
+    assert redrive("groups", "mute", name, "soon").code == 1
+    assert redrive("groups", "resolve", name, "--json").json["status"] == "resolved"
+    assert redrive("groups", "--status", "open", "--json").json == []
+    assert redrive("groups", "show", "nonsense").code == 1
+
+
+def test_retry_in_every_way(redrive) -> None:
+    ids = make_failures(redrive, 4)
+    assert redrive("retry").code == 2
+    assert redrive("retry", ids[0], "--all").code == 2
+    dry = redrive("retry", ids[0], "--dry-run", "--json").json
+    assert dry == {"would": [ids[0]], "skipped": {}, "dry_run": True}
+    assert redrive("retry", ids[0], "--by", "ann").code == 0
+    asked = redrive("retry", "--kind", "VIDEO_GEN")
+    assert asked.code == 1 and "--yes" in asked.err, "nobody is there to ask"
+    assert "3 tasks matching" in redrive("retry", "--scope", "e1", "--dry-run").out
+    begun = redrive("retry", "--scope", "e1", "--yes", "--by", "ann", "--reason", "r", "--json").json
+    assert begun["operation"]["total"] == 3 and begun["approval"] is None
+    go_on(redrive)
+    done = redrive("operations", "show", begun["operation"]["id"], "--json").json
+    assert (done["status"], done["done"]) == ("completed", 3)
+    assert "nothing is failed" in redrive("failed").out
+    assert redrive("operations", "show", "nonsense").code == 1
+
+
+def test_replay(redrive) -> None:
+    make_failures(redrive, 3)
+    assert "2 tasks would be replayed" in redrive("replay", "--limit", 2, "--dry-run").out
+    done = redrive("replay", "--limit", 2, "--yes", "--by", "ann", "--reason", "mended", "--json").json
+    assert (done["matched"], done["retried"], done["skipped"]) == (2, 2, 0)
+    assert redrive("failed", "--json").json["total"] == 1
+    tasks = redrive("list", "--state", "queued", "--json").json["tasks"]
+    assert {(t["replay_count"], t["last_replayed_by"], t["last_replayed_reason"]) for t in tasks} == {
+        (1, "ann", "mended")
+    }
+
+
+def test_forget_flush_and_a_second_person(redrive) -> None:
+    ids = make_failures(redrive, 3)
+    assert redrive("forget", ids[0], "--by", "ann").code == 0
+    again = redrive("forget", ids[0])
+    assert again.code == 1 and "cancelled" in again.err
+    asked = redrive("flush", "--yes", "--by", "ann", "--reason", "old", "--json").json
+    approval = asked["approval"]["id"]
+    assert asked["operation"]["status"] == "waiting"
+    assert "all failures are given up" in redrive("approvals", "--pending").out
+    assert "waits for approval" in redrive("show", ids[1]).out
+    own = redrive("approvals", "approve", approval, "--by", "ann", "--json")
+    assert (own.code, own.error["code"]) == (1, "NOT_ALLOWED")
+    assert redrive("approvals", "approve", approval, "--by", "bob").code == 0
+    go_on(redrive)
+    assert redrive("failed", "--json").json["total"] == 0
+    assert redrive("retry", ids[1]).code == 0, "what was given up can be brought back"
+    assert redrive("purge").code == 2
+    assert "1 task matching (waiting, queue default)" in redrive("purge", "--queue", "default", "--dry-run").out
+
+
+def test_audit_tokens_and_limits(redrive, here: Path) -> None:
+    ids = make_failures(redrive, 2)
+    redrive("retry", *ids, "--by", "ann", "--reason", "=cmd()")
+    assert len(redrive("audit", "--actor", "ann", "--json").json["items"]) == 2
+    assert redrive("audit", "export", "audit.csv", "--action", "TASK_RETRY").code == 0
+    rows = list(csv.DictReader(io.StringIO((here / "audit.csv").read_text())))
+    assert sorted(row["task_id"] for row in rows) == sorted(ids) and rows[0]["reason"] == "'=cmd()"
+    assert len(redrive("audit", "export").out.splitlines()) == 2
+    assert redrive("audit", "export", "nowhere/at/all.csv").code == 1
+    assert "2 rows would be removed" in redrive("audit", "prune", "--older-than-days", 0, "--dry-run").out
+    assert redrive("audit", "prune", "--older-than-days", 0, "--yes", "--json").json["removed"] == 2
+    made = redrive("tokens", "create", "ann", "--role", "viewer", "--json").json
+    assert made["token"].startswith("rdt_")
+    with sqlite3.connect(here / "redrive.db") as db:
+        assert made["token"].split("_", 2)[2] not in "".join(
+            row[0] for row in db.execute("select body from redrive_record")
+        )
+    assert redrive("tokens", "create", "ann").code == 1
+    assert redrive("tokens", "revoke", made["id"]).code == 0
+    assert "revoked" in redrive("tokens").out
+    assert redrive("limits").out.split()[-1] == "configuration"
+    assert redrive("limits", "VIDEO_GEN", "--concurrency", 2, "--by", "ann").code == 0
+    assert "ann" in redrive("limits").out
+    assert redrive("limits", "VIDEO_GEN", "--none").code == 0
+    assert redrive("limits", "--concurrency", 2).code == 2
+
+
+def test_doctor(redrive) -> None:
+    redrive("migrate")
+    make_failures(redrive, 1)
+    redrive("enqueue", "--app", APP, "SYSTEM_HEALTH_CHECK", "--queue", "reports")
+    redrive("pause", "--kind", "SHOT_RENDER", "--force", "--by", "ann")
+    said = redrive("doctor")
+    assert said.code == 1
+    assert "no live worker serves queue reports" in said.out and "redrive work --queue reports" in said.out
+    assert "failed by TASK_PAYLOAD_UNSUPPORTED" in said.out and "kind SHOT_RENDER was paused by ann" in said.out
+    found = redrive("doctor", "--queue", "default", "--json").json
+    assert "reports" not in json.dumps(found)
+    with sqlite3.connect("redrive.db") as db:
+        db.execute("drop index redrive_task_ready")
+    assert "the index redrive_task_ready is missing" in redrive("doctor").out
+
+
+@pytest.mark.timeout(180)
+def test_the_journey_through_real_processes(start, redrive) -> None:
+    facts = start("up", "--app", APP, "--port", 0, "--json").document()
+    start("work", "--app", APP, "--concurrency", 5)
+    http = httpx.Client(base_url=facts["http"], timeout=30)
+    smoke = redrive("smoke", facts["http"], "--json").json["checks"]
+    assert {check["verdict"] for check in smoke} == {"ok"}, smoke
+    drill = redrive("drill", "--by", "ann", "--api", facts["http"], "--out", "drill.md", "--json").json
+    assert drill["passed"], drill
+    assert "conclusion: passed" in Path("drill.md").read_text() and "passed" in redrive("drill", "--history").out
+    ids = [http.post("/api/tasks", json={"kind": "VIDEO_GEN", "scope": "e7"}).json()["id"] for _ in range(7)]
+    path = "/api/tasks/dead-letters"
+    first = _until(
+        lambda: http.get(f"{path}/preview?episodeId=e7&pageSize=4").json(), lambda found: found["total"] == 7
+    )
+    second = http.get(f"{path}/preview?episodeId=e7&pageSize=4&page=2").json()
+    assert sorted(first["taskIds"] + second["taskIds"]) == sorted(ids)
+    done = http.post(f"{path}/retry", json={"taskIds": ids[:3], "reason": "journey", "actor": "ann"}).json()
+    assert done["retried"] == ids[:3]
+    where = {"batchId": done["batchId"]}
+    items = http.get("/api/tasks/audit-logs", params={**where, "auditAction": "TASK_RETRY_BATCH_ITEM"}).json()["items"]
+    assert sorted(row["taskId"] for row in items) == sorted(ids[:3])
+    pages = [
+        http.get("/api/tasks/audit-logs", params={**where, "auditPageSize": 2, "auditPage": n}).json() for n in (1, 2)
+    ]
+    assert len({row["id"] for page in pages for row in page["items"]}) == 4
+    exported = http.get("/api/tasks/audit-logs/export", params={**where, "format": "csv"}).text
+    assert len(exported.splitlines()) == 5
+    pruned = http.post("/api/tasks/audit-logs/prune", json={"olderThanDays": 0, **where}).json()
+    assert pruned["removed"] == 4
+    assert http.get("/api/tasks/audit-logs", params=where).json()["items"] == []
+    ops = http.get("/api/tasks/ops", params={"auditAction": "TASK_AUDIT_PRUNE_SUMMARY"}).json()
+    assert [row["batchId"] for row in ops["recentAuditLogs"]] == [pruned["batchId"]]
+
+
+@pytest.mark.timeout(180)
+def test_an_operation_goes_on_after_every_kill(start, redrive) -> None:
+    make_failures(redrive, 30)
+    begun = redrive("retry", "--kind", "VIDEO_GEN", "--rate", 20, "--yes", "--by", "ann", "--json").json["operation"]
+    for _ in range(3):
+        worker = start("work", "--app", APP, "--queue", "elsewhere")
+        before = _operation(redrive, begun["id"])["done"]
+        _until(lambda: _operation(redrive, begun["id"])["done"], lambda done, least=before: done > least)
+        os.kill(worker.process.pid, signal.SIGKILL)
+    start("work", "--app", APP, "--queue", "elsewhere")
+    watched = redrive("operations", "watch", begun["id"], "--json").json
+    assert (watched["status"], watched["done"], watched["skipped"]) == ("completed", 30, 0)
+    assert len(redrive("audit", "--action", "TASK_RETRY_BATCH_ITEM", "--limit", 100, "--json").json["items"]) == 30
+
+
+def _operation(redrive, operation_id: str) -> Any:
+    return redrive("operations", "show", operation_id, "--json").json
+
+
+def _until(look: Any, enough: Any, seconds: float = 60) -> Any:
+    ends = time.monotonic() + seconds
+    while not enough(found := look()):
+        assert time.monotonic() < ends, f"still {found}"
+        time.sleep(0.1)
+    return found
