@@ -29,7 +29,8 @@ from redrive.kernel.task import (
     check_priority,
 )
 from redrive.observe.logs import TaskLog, choose_style
-from redrive.ops import actions, approvals, audit
+from redrive.ops import actions, approvals, audit, seal
+from redrive.ops.archive import Archive
 from redrive.ops.driving import drive
 from redrive.ops.inspect import parse_id
 from redrive.settings import Options, Settings, load_settings
@@ -272,12 +273,16 @@ class App:
         settings = self.settings
 
         async def retain(store: Store, _: str, stopping: Callable[[], bool]) -> None:
-            await audit.retain(store, settings.audit_ttl_days, settings.audit_prune_batch_size, stopping)
+            archive = None if settings.audit_archive is None else Archive(settings.audit_archive)
+            await audit.retain(store, settings.audit_ttl_days, settings.audit_prune_batch_size, stopping, archive)
+
+        async def chain(store: Store, _: str, stopping: Callable[[], bool]) -> None:
+            await seal.seal(store, stopping)
 
         async def expire(store: Store, _: str, __: Callable[[], bool]) -> None:
             await approvals.expire(store)
 
-        found = {"operations": Errand(1.0, drive), "approvals": Errand(60.0, expire)}
+        found = {"operations": Errand(1.0, drive), "approvals": Errand(60.0, expire), "seal": Errand(10.0, chain)}
         if settings.audit_ttl_days > 0:
             found["audit"] = Errand(settings.audit_prune_interval_ms / 1000, retain)
         return found

@@ -62,6 +62,7 @@ class Settings(BaseSettings):
     audit_ttl_days: float = _env("TASK_AUDIT_LOG_TTL_DAYS", 30.0, ge=0, le=36500)
     audit_prune_interval_ms: int = _env("TASK_AUDIT_PRUNE_INTERVAL_MS", 60_000, ge=1000)
     audit_prune_batch_size: int = _env("TASK_AUDIT_PRUNE_BATCH_SIZE", 500, ge=1, le=10_000)
+    audit_archive: str | None = _env("TASK_AUDIT_ARCHIVE", None)
     approvals: Literal["on", "off"] = _env("REDRIVE_APPROVALS", "on")
     approvals_above: int = _env("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
     mask_fields: list[str] = _env("REDRIVE_MASK_FIELDS", list(MASKED))

@@ -34,6 +34,7 @@ async def _fill(app: App) -> None:
     await app.worker(await app.store(), Options(stop_when_empty=True), log=TaskLog(style="off")).run()
     await app.enqueue("SEND", {"to": "x"})
     await app.enqueue("SEND", {"to": "y"}, delay=3600)
+    await app.close()
 
 
 app = make_app()

@@ -19,7 +19,9 @@ APP = "redrive.examples.shots:app"
 
 
 def make_failures(redrive, count: int, kind: str = "VIDEO_GEN") -> list[str]:
-    ids = [redrive("enqueue", "--app", APP, kind, "--scope", "e1", "--json").json["id"] for _ in range(count)]
+    said = [redrive("enqueue", "--app", APP, kind, "--scope", "e1", "--json") for _ in range(count)]
+    assert not any(one.code for one in said), said[0].err
+    ids = [one.json["id"] for one in said]
     redrive("work", "--app", APP, "--stop-when-empty", "--concurrency", 10)
     return ids
 

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from redrive.api import models as m
-from redrive.api.access import Admin, Opened, Viewer, actor
+from redrive.api.access import Admin, Opened, TheApp, Viewer, actor
 from redrive.api.filters import WhichAudit, make_audit
 from redrive.api.problems import PROBLEMS
 from redrive.ops import audit
+from redrive.ops.archive import Archive
 
 router = APIRouter(prefix="/api/tasks/audit-logs", tags=["audit"], responses=PROBLEMS)
 _TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
@@ -67,13 +68,18 @@ async def export(
 
 
 @router.post("/prune")
-async def prune(body: PruneIn, store: Opened, caller: Admin) -> m.PruneOut:
+async def prune(body: PruneIn, store: Opened, app: TheApp, caller: Admin) -> m.PruneOut:
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
     which = make_audit(
         action=body.audit_action, actor=body.audit_actor, batch_id=body.batch_id, scope=body.episode_id or body.scope,
         kind=body.job_kind or body.kind, trace_id=body.trace_id,
     )  # fmt: skip
     done = await audit.prune(
-        store, which, older_than_days=body.older_than_days, actor=actor(caller, body.actor), dry_run=body.dry_run
+        store,
+        which,
+        older_than_days=body.older_than_days,
+        actor=actor(caller, body.actor),
+        dry_run=body.dry_run,
+        archive=None if app.settings.audit_archive is None else Archive(app.settings.audit_archive),
     )
     return m.PruneOut.model_validate(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -12,21 +13,26 @@ import typer
 from redrive.app import App
 from redrive.cli import output
 from redrive.cli.confirm import DryRun, Yes, confirm
+from redrive.cli.loading import load
 from redrive.cli.options import AppName, By, Json, Url, actor
 from redrive.cli.session import with_store
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
-from redrive.ops import audit, inspect
+from redrive.ops import audit, inspect, seal
+from redrive.ops.archive import Archive
 
-audit_cli = typer.Typer(help="Who did what: list, export, prune.", invoke_without_command=True)
+audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
 Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="By this one.")]
 Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this batch or operation.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="About tasks of this kind.")]
 Scope = Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="About tasks of this scope.")]
 Trace = Annotated[str | None, typer.Option("--trace", metavar="ID", help="About tasks of this trace.")]
+ArchiveFolder = Annotated[
+    str | None, typer.Option("--archive", metavar="FOLDER", help="The archive (else TASK_AUDIT_ARCHIVE).")
+]
 Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="About this task.")]
 
 
@@ -98,13 +104,57 @@ def prune(
     told = with_store(url, app, lambda _, s: audit.prune(s, which, older_than_days=days, actor=actor(by), dry_run=True))
     if not dry_run and told.matched:
         confirm(f"remove {told.matched} audit rows older than {days:g} days?", yes)
-        told = with_store(url, app, lambda _, s: audit.prune(s, which, older_than_days=days, actor=actor(by)))
+
+        async def work(application: App, store: Store) -> audit.Pruned:
+            folder = application.settings.audit_archive
+            archive = None if folder is None else Archive(folder)
+            return await audit.prune(store, which, older_than_days=days, actor=actor(by), archive=archive)
+
+        told = with_store(url, app, work)
     if json:
         output.emit(asdict(told))
     elif told.dry_run:
         output.say(f"{told.matched} rows would be removed")
     else:
         output.say(f"{told.removed} rows removed")
+
+
+@audit_cli.command("verify")
+def verify(
+    archive: ArchiveFolder = None,
+    head: Annotated[str | None, typer.Option("--head", metavar="HASH", help="A head that was written down.")] = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Look for tampering: rows changed, removed or slipped in since they were sealed. Exit code 1 when there is any."""
+
+    async def work(application: App, store: Store) -> seal.Verdict:
+        folder = archive or application.settings.audit_archive
+        return await seal.verify(store, Archive(folder).read() if folder else (), head)
+
+    found = with_store(url, app, work)
+    if json:
+        output.emit(asdict(found))
+    else:
+        output.say(*found.problems)
+        output.say(f"{found.rows} rows in {found.seals} seals, {found.pruned} pruned, {found.unsealed} not sealed yet",
+                   f"head: {found.head}",
+                   "no tampering was found" if not found.problems else f"{len(found.problems)} problems")  # fmt: skip
+    if found.problems:
+        raise typer.Exit(1)
+
+
+@audit_cli.command("search")
+def search(
+    archive: ArchiveFolder = None, action: Action = None, by_actor: Actor = None, batch: Batch = None,
+    kind: Kind = None, scope: Scope = None, trace: Trace = None, task: Task = None, url: Url = None,
+    app: AppName = None,
+) -> None:  # fmt: skip
+    """Rows that were pruned, from the archive, as JSON lines, oldest first."""
+    folder = archive or load(url, app).app.settings.audit_archive
+    if folder is None:
+        raise InvalidInput("no archive is named", hint="--archive FOLDER, or TASK_AUDIT_ARCHIVE")
+    for row in Archive(folder).read(_which(action, by_actor, batch, kind, scope, trace, task)):
+        sys.stdout.write(jsonlib.dumps(audit.values_of(row)) + "\n")
 
 
 def _which(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
@@ -20,7 +22,7 @@ from redrive.ops.actions import check_actor
 from redrive.ops.inspect import plain
 
 LARGEST_PAGE = 500
-PIECE = 1000
+PIECE, PRUNE_PIECE = 1000, 500
 FORMATS = ("json", "csv", "jsonl")
 COLUMNS = ("id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id",
            "before", "after")  # fmt: skip
@@ -73,22 +75,28 @@ async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> 
     while rows := await store.audit(which, limit=PIECE, after=after):
         after = rows[-1].id
         if form == "csv":
-            yield "".join(_csv_line([_cell(value) for value in _values(row).values()]) for row in rows)
+            yield "".join(_csv_line([_cell(value) for value in values_of(row).values()]) for row in rows)
         elif form == "jsonl":
-            yield "".join(json.dumps(_values(row)) + "\n" for row in rows)
+            yield "".join(json.dumps(values_of(row)) + "\n" for row in rows)
         else:
-            yield ("" if first else ",") + ",".join("\n" + json.dumps(_values(row)) for row in rows)
+            yield ("" if first else ",") + ",".join("\n" + json.dumps(values_of(row)) for row in rows)
         first = False
     if form == "json":
         yield "\n]\n"
 
 
+class Keeper(Protocol):
+    """Where rows go before they are removed."""
+
+    def write(self, rows: Sequence[AuditRow]) -> object: ...
+
+
 async def prune(
     store: Store, which: AuditFilter = ANY, *, older_than_days: float, actor: str, dry_run: bool = False,
-    piece: int = PIECE,
+    piece: int = PRUNE_PIECE, archive: Keeper | None = None, stopping: Callable[[], bool] = lambda: False,
 ) -> Pruned:  # fmt: skip
-    """Remove rows older than so many days, with a row that says so. Piece by piece, each with its own summary in the
-    same transaction; a piece that another one was quicker with is not counted twice."""
+    """Remove rows older than so many days: archived first, if there is an archive, then removed together with a row
+    that says so, piece by piece. The summary keeps the hashes of what went, so that the seals can still be checked."""
     who = check_actor(actor)
     if not 0 <= older_than_days <= 36_500:
         raise InvalidInput(f"olderThanDays must be from 0 to 36500, not {older_than_days:g}")
@@ -97,9 +105,16 @@ async def prune(
         return Pruned(await store.count_audit(old), 0, True)
     batch_id, removed = str(new_id()), 0
     facts = {name: plain(value) for name, value in asdict(old).items() if value is not None}
-    while rows := await store.audit(old, limit=piece, after=0):
+    after_id = 0
+    while not stopping() and (rows := await store.audit(old, limit=piece, after=after_id)):
         removed += len(rows)
-        after = {"removed": len(rows), "ids": ranges([row.id for row in rows]), "filter": facts}
+        after_id = rows[-1].id
+        if archive is not None:
+            await asyncio.to_thread(archive.write, rows)
+        after = {
+            "removed": len(rows), "ids": ranges([row.id for row in rows]), "filter": facts,
+            "everything": which == ANY, "hashes": [row_hash(row) for row in rows],
+        }  # fmt: skip
         summary = Audit(who, PRUNE_SUMMARY, None, None, batch_id, None, after)
         await store.apply(Commit(pruned=[row.id for row in rows], audits=[summary]))
         if len(rows) < piece:
@@ -107,11 +122,19 @@ async def prune(
     return Pruned(removed, removed, False, batch_id)
 
 
-async def retain(store: Store, days: float, piece: int, stopping: Callable[[], bool]) -> None:
+async def retain(
+    store: Store, days: float, piece: int, stopping: Callable[[], bool], archive: Keeper | None = None
+) -> None:
     """What is past its keep goes (O7)."""
     old = AuditFilter(older_than=await store.now() - timedelta(days=days))
     if not stopping() and await store.audit(old, limit=1, after=0):
-        await prune(store, older_than_days=days, actor=KEEPER, piece=piece)
+        await prune(store, older_than_days=days, actor=KEEPER, piece=piece, archive=archive, stopping=stopping)
+
+
+def row_hash(row: AuditRow) -> str:
+    """What a row is to the seals: everything in it, in one order."""
+    text = json.dumps(values_of(row), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def ranges(ids: list[int]) -> str:
@@ -125,7 +148,8 @@ def ranges(ids: list[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
-def _values(row: AuditRow) -> dict[str, Any]:
+def values_of(row: AuditRow) -> dict[str, Any]:
+    """A row as it is exported, archived and sealed."""
     return {name: plain(getattr(row, name)) for name in COLUMNS}
 
 

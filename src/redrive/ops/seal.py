@@ -1,0 +1,189 @@
+"""The audit log sealed into a chain of hashes, and the search for what was tampered with.
+
+Rows are sealed a minute after they were written, by maintenance: acting costs nothing more for it. Each seal covers a
+stretch of rows and the seal before it: a row that is changed, removed or slipped in shows, and so does another seal.
+What was pruned on purpose is accounted for by the summary that the prune left, or by its archive. Who can rewrite the
+whole database can rewrite the whole chain: write the head down elsewhere, and compare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from redrive.errors import ChangedMeanwhile
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Commit
+from redrive.kernel.records import Put, Record
+from redrive.kernel.store import Store
+from redrive.kernel.task import AuditRow
+from redrive.ops.audit import ANY, PRUNE_SUMMARY, ranges, row_hash
+
+COLLECTION = "audit-seal"
+STRETCH = 500
+LAG = timedelta(seconds=60)
+BEGINNING = "0" * 64
+
+
+@dataclass(slots=True)
+class Verdict:
+    """``head`` is the hash of the last seal; ``problems`` is empty when all is well."""
+
+    seals: int = 0
+    rows: int = 0
+    pruned: int = 0
+    unsealed: int = 0
+    head: str = BEGINNING
+    problems: list[str] = field(default_factory=list)
+
+
+async def seal(store: Store, stopping: Callable[[], bool] = lambda: False, lag: timedelta = LAG) -> int:
+    """Seal what is old enough; answers how many rows. Two who do so at once cannot both succeed with the same seal."""
+    sealed = 0
+    while not stopping():
+        newest = await store.records(COLLECTION, limit=1)
+        last = newest[0] if newest else None
+        cutoff = await store.now() - lag
+        rows = await store.audit(ANY, limit=STRETCH, after=last.body["last"] if last is not None else 0)
+        # A row with a smaller number may still be on its way: stop at the first that is too young.
+        young = next((nth for nth, row in enumerate(rows) if row.at >= cutoff), len(rows))
+        rows = rows[:young]
+        if not rows:
+            break
+        number = 1 if last is None else int(last.id) + 1
+        body = _body(rows, last.body["hash"] if last is not None else BEGINNING)
+        try:
+            await store.apply(Commit(puts=[Put(COLLECTION, f"{number:012d}", body)]))
+        except ChangedMeanwhile:
+            break
+        sealed += len(rows)
+        if len(rows) < STRETCH:
+            break
+    return sealed
+
+
+async def verify(store: Store, archived: Iterable[AuditRow] = (), head: str | None = None) -> Verdict:
+    """Walk the whole chain. ``archived``: rows of an archive, which prove pruned stretches; ``head``: a hash that was
+    written down earlier, and must still be part of the chain."""
+    verdict = Verdict()
+    gone = _Gone(await _summaries(store), archived)
+    previous, last, heads = BEGINNING, 0, {BEGINNING}
+    for expected, record in enumerate(await _seals(store), 1):
+        if int(record.id) != expected:
+            verdict.problems.append(f"seal {expected} is missing: the next one is {int(record.id)}")
+            break
+        body = record.body
+        if body["prev"] != previous or body["hash"] != _chained(body):
+            verdict.problems.append(
+                f"seal {expected} (rows {body['ids']}) does not fit the one before it: it was rewritten"
+            )
+        await _check_rows(store, record, gone, verdict)
+        previous, last = body["hash"], body["last"]
+        heads.add(previous)
+        verdict.seals += 1
+    verdict.head = previous
+    verdict.unsealed = await _count_after(store, last)
+    if head is not None and head not in heads:
+        verdict.problems.append(
+            "the head that was written down is not part of the chain: its end was cut off or rewritten"
+        )
+    return verdict
+
+
+def _body(rows: Sequence[AuditRow], prev: str) -> dict[str, Any]:
+    body = {
+        "first": rows[0].id, "last": rows[-1].id, "count": len(rows), "ids": ranges([row.id for row in rows]),
+        "digest": _digest([row_hash(row) for row in rows]), "prev": prev,
+    }  # fmt: skip
+    return {**body, "hash": _chained(body)}
+
+
+def _digest(hashes: Iterable[str]) -> str:
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def _chained(body: Mapping[str, Any]) -> str:
+    parts = [body["prev"], body["ids"], str(body["count"]), body["digest"]]
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()
+
+
+async def _check_rows(store: Store, record: Record, gone: _Gone, verdict: Verdict) -> None:
+    body = record.body
+    limit = body["last"] - body["first"] + 2
+    found = await store.audit(ANY, limit=limit, after=body["first"] - 1)
+    rows = {row.id: row for row in found if row.id <= body["last"]}
+    wanted = parse_ranges(body["ids"])
+    extra = sorted(set(rows) - set(wanted))
+    if extra:
+        verdict.problems.append(f"rows {ranges(extra)} were slipped in: they are not part of seal {int(record.id)}")
+    missing = [number for number in wanted if number not in rows]
+    unexplained = [number for number in missing if not gone.explains(number)]
+    if unexplained:
+        verdict.problems.append(f"rows {ranges(unexplained)} are gone, and no prune says so")
+        return
+    hashes = [row_hash(rows[number]) if number in rows else gone.hash_of(number) for number in wanted]
+    verdict.rows += len(wanted) - len(missing)
+    verdict.pruned += len(missing)
+    known = [value for value in hashes if value is not None]
+    # Where a prune's summary is itself long gone, its rows' hashes are too: the seal alone speaks for them.
+    if len(known) == len(hashes) and _digest(known) != body["digest"]:
+        verdict.problems.append(f"rows {body['ids']} are not what was sealed: at least one was changed")
+
+
+async def _seals(store: Store) -> list[Record]:
+    found: list[Record] = []
+    before = None
+    while page := await store.records(COLLECTION, limit=1000, before=before):
+        found += page
+        before = page[-1].seq
+    return found[::-1]
+
+
+async def _summaries(store: Store) -> list[AuditRow]:
+    found: list[AuditRow] = []
+    after = 0
+    while page := await store.audit(AuditFilter(action=PRUNE_SUMMARY), limit=500, after=after):
+        found += page
+        after = page[-1].id
+    return found
+
+
+async def _count_after(store: Store, last: int) -> int:
+    count, after = 0, last
+    while page := await store.audit(ANY, limit=1000, after=after):
+        count += len(page)
+        after = page[-1].id
+    return count
+
+
+def parse_ranges(text: str) -> list[int]:
+    numbers: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        numbers += range(int(low), int(high or low) + 1)
+    return numbers
+
+
+class _Gone:
+    """Rows that were pruned on purpose, with their hashes as far as somebody kept them."""
+
+    def __init__(self, summaries: Iterable[AuditRow], archived: Iterable[AuditRow]) -> None:
+        self._archived = {row.id: row_hash(row) for row in archived}
+        self._hashes: dict[int, str] = {}
+        self._through = 0
+        for row in summaries:
+            told = row.after or {}
+            ids, hashes = parse_ranges(told["ids"]) if told.get("ids") else [], told.get("hashes") or []
+            self._hashes.update(zip(ids, hashes, strict=False))
+            if told.get("everything"):
+                self._through = max(self._through, max(ids, default=0))
+
+    def explains(self, number: int) -> bool:
+        # Retention takes everything up to some row; what it took earlier is gone together with its summaries.
+        return number in self._archived or number in self._hashes or number <= self._through
+
+    def hash_of(self, number: int) -> str | None:
+        return self._archived.get(number) or self._hashes.get(number)

@@ -1,0 +1,178 @@
+"""The audit log's chain: what was tampered with shows, what was pruned on purpose does not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from redrive.errors import ConfigError, StoreError
+from redrive.kernel.audit import Audit, AuditFilter
+from redrive.kernel.commit import Commit
+from redrive.kernel.records import Put
+from redrive.ops import audit, seal
+from redrive.ops.archive import Archive
+from redrive.testing.conformance.harness import Harness
+from tests.conformance.harness_postgres import PostgresHarness
+from tests.conformance.harness_sqlite import SqliteHarness
+
+pytestmark = pytest.mark.anyio
+AT_ONCE = -timedelta(seconds=1)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+    """Databases in which rows are numbered from 1."""
+    made: Harness
+    if request.param == "sqlite":
+        made = SqliteHarness(tmp_path / "redrive.db")
+    else:
+        made = PostgresHarness(request.getfixturevalue("postgres_url"))
+    await made.store.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def timed(tmp_path: Path) -> AsyncIterator[SqliteHarness]:
+    """Where time passes without the rows being touched; on PostgreSQL the tests shift them, which is tampering."""
+    made = SqliteHarness(tmp_path / "redrive.db")
+    await made.store.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seal, "STRETCH", 4)
+
+
+def table(harness: Harness, name: str) -> str:
+    return f"redrive_{name}" if isinstance(harness, SqliteHarness) else f"redrive.{name}"
+
+
+async def write(harness: Harness, count: int, actor: str = "ann") -> None:
+    for number in range(count):
+        row = Audit(actor, "NOTE", f"reason {number}", before={"n": number, "ü": [1.5, None]}, after={"b": 1, "a": 2})
+        await harness.store.apply(Commit(audits=[row]))
+
+
+async def sealed(harness: Harness, count: int = 10) -> None:
+    await write(harness, count)
+    assert await seal.seal(harness.store, lag=AT_ONCE) == count
+
+
+async def problems(harness: Harness, *archived: Archive) -> list[str]:
+    rows = [row for archive in archived for row in archive.read()]
+    return (await seal.verify(harness.store, rows)).problems
+
+
+async def test_all_is_well(harness: Harness) -> None:
+    await sealed(harness, 10)
+    await write(harness, 2)
+    found = await seal.verify(harness.store)
+    assert (found.problems, found.seals, found.rows, found.unsealed) == ([], 3, 10, 2)
+    assert (await seal.verify(harness.store, head=found.head)).problems == []
+    await seal.seal(harness.store, lag=AT_ONCE)
+    assert (await seal.verify(harness.store, head=found.head)).problems == []
+    assert (await seal.verify(harness.store)).head != found.head
+
+
+async def test_young_rows_wait(timed: SqliteHarness) -> None:
+    await write(timed, 3)
+    assert await seal.seal(timed.store) == 0
+    await timed.advance(61)
+    assert await seal.seal(timed.store) == 3
+    assert await seal.seal(timed.store) == 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("update {audit} set reason = 'another' where id = 3", "rows 1-4 are not what was sealed"),
+        ("update {audit} set actor = 'bob' where id = 10", "rows 9-10 are not what was sealed"),
+        ("delete from {audit} where id = 6", "rows 6 are gone, and no prune says so"),
+        ("delete from {audit} where id > 8", "rows 9-10 are gone, and no prune says so"),
+        ("delete from {record} where collection = 'audit-seal' and id like '%2'", "seal 2 is missing"),
+        (
+            "update {record} set id = '000000000007' where collection = 'audit-seal' and id like '%2'",
+            "seal 2 is missing",
+        ),
+    ],
+)
+async def test_tampering_shows(harness: Harness, statement: str, said: str) -> None:
+    await sealed(harness)
+    await harness.sql(statement.format(audit=table(harness, "audit"), record=table(harness, "record")))
+    assert any(problem.startswith(said) for problem in await problems(harness)), await problems(harness)
+
+
+async def test_a_row_slipped_in_and_a_seal_made_to_fit(harness: Harness) -> None:
+    await sealed(harness)
+    await harness.sql(f"delete from {table(harness, 'audit')} where id = 2")
+    (first, *_) = (await harness.store.records(seal.COLLECTION, limit=10))[::-1]
+    rows = [row for row in await harness.audit() if row.id in (1, 3, 4)][::-1]
+    body = seal._body(rows, seal.BEGINNING)
+    await harness.store.apply(Commit(puts=[Put(seal.COLLECTION, first.id, body, first.version)]))
+    assert any("seal 2" in problem and "rewritten" in problem for problem in await problems(harness))
+
+
+async def test_the_end_cut_off_shows_only_by_the_head(harness: Harness) -> None:
+    await sealed(harness)
+    head = (await seal.verify(harness.store)).head
+    await harness.sql(f"delete from {table(harness, 'audit')} where id > 8")
+    await harness.sql(f"delete from {table(harness, 'record')} where collection = 'audit-seal' and id like '%3'")
+    assert await problems(harness) == []
+    assert "its end was cut off" in (await seal.verify(harness.store, head=head)).problems[0]
+
+
+async def test_what_was_pruned_is_no_tampering(timed: SqliteHarness) -> None:
+    await write(timed, 3, "bob")
+    await write(timed, 5)
+    await seal.seal(timed.store, lag=AT_ONCE)
+    await timed.advance(86_400 * 5)
+    await audit.prune(timed.store, AuditFilter(actor="bob"), older_than_days=1, actor="cy", piece=2)
+    found = await seal.verify(timed.store)
+    assert (found.problems, found.pruned, found.rows) == ([], 3, 5)
+    await timed.sql(f"update {table(timed, 'audit')} set reason = 'x' where id = 5")
+    assert await problems(timed) == ["rows 5-8 are not what was sealed: at least one was changed"]
+
+
+async def test_retention_for_a_long_time(timed: SqliteHarness, tmp_path: Path) -> None:
+    """Everything goes in its time, the summaries too; the chain still holds, and the archive proves it."""
+    archive = Archive(tmp_path / "archive")
+    for _ in range(4):
+        await write(timed, 5)
+        await timed.advance(86_400 * 20)
+        await seal.seal(timed.store)
+        await audit.retain(timed.store, 30, 3, lambda: False, archive)
+    found = await seal.verify(timed.store)
+    assert found.problems == [] and found.pruned > 10
+    assert (await seal.verify(timed.store, archive.read())).problems == []
+    notes = list(archive.read(AuditFilter(action="NOTE")))
+    assert len(notes) == 15 and notes == sorted(notes, key=lambda row: row.id)
+    assert [row.reason for row in archive.read(AuditFilter(actor="ann"))][:2] == ["reason 0", "reason 1"]
+
+
+async def test_a_row_changed_before_it_was_archived(timed: SqliteHarness, tmp_path: Path) -> None:
+    await sealed(timed, 8)
+    await timed.sql(f"update {table(timed, 'audit')} set reason = 'x' where id = 2")
+    await timed.advance(86_400 * 40)
+    archive = Archive(tmp_path)
+    await audit.retain(timed.store, 30, 500, lambda: False, archive)
+    assert "rows 1-4 are not what was sealed" in (await problems(timed, archive))[0]
+
+
+async def test_an_archive_that_cannot_be_written_keeps_everything(timed: SqliteHarness, tmp_path: Path) -> None:
+    await write(timed, 3)
+    await timed.advance(86_400 * 40)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="nothing was removed"):
+        await audit.retain(timed.store, 30, 500, lambda: False, Archive(tmp_path / "file" / "below"))
+    assert len(await timed.audit()) == 3
+    with pytest.raises(ConfigError, match="no archive"):
+        list(Archive(tmp_path / "nowhere").read())
+    (tmp_path / "audit-1-2.jsonl.gz").write_bytes(b"garbage")
+    with pytest.raises(StoreError, match="damaged"):
+        list(Archive(tmp_path).read())
