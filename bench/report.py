@@ -65,6 +65,7 @@ def markdown(results: Results, rows: Sequence[Row], plots: Sequence[str]) -> str
         *floor(results),
         *growth(results),
         *horizon(results),
+        *operating(results),
         "## How each was set up",
         setups(results),
         METHOD.read_text(encoding="utf-8").strip(),
@@ -150,6 +151,18 @@ def horizon(results: Results) -> list[str]:
     ]  # fmt: skip
     head = (f"windows of {next(iter(results['horizon'].values()), {}).get('window_s', 0):g} s", "tasks per second")
     return ["## The pinned horizon", table(head, rows)] if rows else []
+
+
+def operating(results: Results) -> list[str]:
+    pages = dig(results, "operating", "pages") or {}
+    rows = [
+        (name, number(page["median_ms"], 1), number(page["worst_ms"], 1), number(page["first_ms"], 1))
+        for name, page in pages.items()
+    ]
+    head = ("through the HTTP API", "median ms", "worst", "first call")
+    failed, history = (dig(results, "operating", name) for name in ("failed", "history"))
+    title = f"## Operating, with {number(failed)} failed and {number(history)} in history"
+    return [title, table(head, rows)] if rows else []
 
 
 def setups(results: Results) -> str:

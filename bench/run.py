@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from bench.environment import version
-from bench.measure import Bench, drain, enqueue, floor, growth, horizon, idle, not_measured, pickup
+from bench.measure import Bench, drain, enqueue, floor, growth, horizon, idle, not_measured, operating, pickup
 from bench.peers import MODULES, NotInstalled, Peer, load
 
 Results = dict[str, Any]
@@ -20,7 +20,14 @@ class Run:
     def __init__(self, bench: Bench, sections: Collection[str], names: Collection[str]) -> None:
         self.bench = bench
         self.sections = sections
-        self.results: Results = {"peers": {}, "floor": {}, "growth": {}, "horizon": {}, "statements": {}}
+        self.results: Results = {
+            "peers": {},
+            "floor": {},
+            "growth": {},
+            "horizon": {},
+            "statements": {},
+            "operating": {},
+        }
         self.adapters: dict[str, type[Peer]] = {}
         for name in MODULES:
             if name in names:
@@ -45,6 +52,7 @@ class Run:
         await self.idles()
         await self.horizons()
         await self.growths()
+        await self.operations()
         others = [name for name in self.adapters if name not in self.results_of("drain")]
         for name in others:
             await self.drains([name], self.bench.plan.processes, 1)
@@ -108,6 +116,11 @@ class Run:
         for name in names if "growth" in self.sections else ():
             if (adapter := self.adapters.get(name)) is not None:
                 self.results["growth"][name] = await growth.measure(self.bench, adapter)
+
+    async def operations(self) -> None:
+        own = self.adapters.get(POSTGRES)
+        if "operating" in self.sections and own is not None:
+            self.results["operating"] = await self._attempt(lambda: operating.measure(self.bench, own), needed=15)
 
     async def horizons(self) -> None:
         names = (POSTGRES, "pgqueuer") if self.bench.plan.deadline is None else (POSTGRES,)

@@ -183,8 +183,18 @@ def cost_rows(results: Results) -> list[Row]:
     ]
 
 
+def operating_rows(results: Results) -> list[Row]:
+    found = dig(results, "operating", "pages") or {}
+    failed, history = dig(results, "operating", "failed"), dig(results, "operating", "history")
+    label = f"An operator's pages with {shown(failed or MANY)} failed and {shown(history or 5 * MANY)} in history"
+    slowest = max(found.items(), key=lambda page: page[1]["median_ms"], default=None)
+    said = "–" if slowest is None else f"slowest: {slowest[0]}"
+    row = at_most(label, said, None if slowest is None else slowest[1]["median_ms"], 100, "ms")
+    return [judged_at(row, failed, MANY)]
+
+
 TABLES: tuple[Callable[[Results], list[Row]], ...] = (
-    drain_rows, horizon_rows, growth_rows, pickup_rows, enqueue_rows, sqlite_rows, cost_rows,
+    drain_rows, horizon_rows, growth_rows, pickup_rows, enqueue_rows, sqlite_rows, cost_rows, operating_rows,
 )  # fmt: skip
 
 
