@@ -18,7 +18,7 @@ from redrive.cli.serve import LOOPBACK_NAMES, address, bind, make_server
 async def served(app: App, worker: Any = None, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
     await app.store()
     with bind("127.0.0.1", 0) as listening:
-        server = make_server(make_api(app, worker, hosts=LOOPBACK_NAMES, **options))
+        server = make_server(make_api(app, worker, hosts=LOOPBACK_NAMES, **{"open_door": True, **options}))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             async with httpx.AsyncClient(base_url=address(listening), timeout=30) as client:

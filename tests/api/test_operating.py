@@ -309,14 +309,48 @@ class TestAccess:
                                  f"/api/tasks/{task['id']}"):  # fmt: skip
                         assert "hunter2" not in (await client.get(path)).text, path
 
-    async def test_guessing_is_slow(self, app: App) -> None:
+    async def test_guessing_is_refused_and_locks_nobody_out(self, app: App) -> None:
         async with served(app) as client:
             good = (await access.create(await app.store(), "ann", Role.ADMIN, actor="root")).secret
+            wrong = {"Authorization": "Bearer rdt_000000000000_x"}
             for _ in range(10):
-                wrong = await client.get("/api/tasks", headers={"Authorization": "Bearer rdt_000000000000_x"})
-                assert wrong.status_code == 401
-            blocked = await client.get("/api/tasks", headers={"Authorization": f"Bearer {good}"})
+                assert (await client.get("/api/tasks", headers=wrong)).status_code == 401
+            blocked = await client.get("/api/tasks", headers=wrong)
             assert (blocked.status_code, blocked.headers["retry-after"]) == (429, "60")
+            assert (await client.get("/api/tasks", headers={"Authorization": f"Bearer {good}"})).status_code == 200
+
+    async def test_the_last_token_revoked_opens_no_door(self, app: App) -> None:
+        async with served(app) as client:
+            store = await app.store()
+            made = await access.create(store, "ann", Role.ADMIN, actor="root")
+            await access.revoke(store, made.record.id, actor="root")
+            assert (await client.get("/api/tasks")).status_code == 401
+
+    async def test_pages_of_other_sites_may_not_act(self, app: App) -> None:
+        async with with_failures(app, 1) as (client, _):
+            for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+                answer = await client.post(
+                    "/api/queues/default/pause", headers={**headers, "Content-Type": "text/plain"}
+                )
+                assert (answer.status_code, answer.json()["code"]) == (403, "NOT_ALLOWED")
+            own = {"Origin": str(client.base_url).rstrip("/"), "Sec-Fetch-Site": "same-origin"}
+            assert (await client.post("/api/queues/default/pause", headers=own)).status_code == 200
+
+    async def test_a_viewer_sees_neither_stacks_nor_quoted_secrets_and_makes_no_plan(self, app: App) -> None:
+        @app.task("LEAK", max_attempts=1)
+        async def leak(ctx: Context, password: str) -> None:
+            raise ValueError(f"cannot log in with {password}")
+
+        async with served(app) as client:
+            task = await app.enqueue("LEAK", {"password": "hunter2"})
+            await work(app)
+            store = await app.store()
+            secret = (await access.create(store, "v", Role.VIEWER, actor="root")).secret
+            client.headers["Authorization"] = f"Bearer {secret}"
+            shown = await client.get(f"/api/tasks/{task.id}")
+            assert "hunter2" not in shown.text and shown.json()["task"]["errorStack"] is None
+            assert (await get(client, "/api/tasks/dead-letters/preview"))["planToken"] is None
+            assert await store.records("plan") == []
 
     async def test_a_door_that_is_not_open(self, app: App) -> None:
         async with served(app, open_door=False) as client:

@@ -131,3 +131,29 @@ async def test_forgotten_tasks_are_no_failures_and_can_be_brought_back(harness: 
         {"state": "failed", "attempt_count": 1},
     )
     assert (await actions.retry(harness.store, [task_id], actor="ann")).done == [task_id]
+
+
+async def test_pages_of_a_plan_stay_what_they_were(harness: Harness) -> None:
+    ids = await fail(harness, 4)
+    first = await failed.preview(harness.store, Failures(), page_size=2, bind="ann")
+    assert first.ids == ids[:2]
+    await actions.retry(harness.store, ids[:1], actor="bob")
+    second = await failed.preview(harness.store, Failures(), page=2, page_size=2, plan=first.plan)
+    assert second.ids == ids[2:] and [task.id for task in second.tasks] == ids[2:]
+
+
+async def test_a_plan_ends_after_a_day_also_when_nobody_prunes(harness: Harness) -> None:
+    await fail(harness)
+    page = await failed.preview(harness.store, Failures(), bind="ann")
+    await harness.advance(86_400)
+    with pytest.raises(PlanUnknown):
+        await failed.retry_matching(harness.store, actor="ann", plan=page.plan)
+
+
+async def test_what_was_forgotten_meanwhile_is_not_revived(harness: Harness) -> None:
+    (task_id,) = await fail(harness)
+    seen = (await harness.task(task_id)).failed_seq
+    await actions.forget(harness.store, [task_id], actor="bob")
+    result = await failed.retry_tasks(harness.store, {task_id: seen}, actor="ann", reason=None)
+    assert result.skipped == {task_id: "it is cancelled, but no longer by the failure that was meant"}
+    assert await harness.state(task_id) is State.CANCELLED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -18,6 +19,7 @@ from redrive.kernel.operation import Action
 from redrive.ops import access, audit, groups, operations
 from redrive.ops.access import Role
 from redrive.ops.why import why
+from redrive.settings import MASKED
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 from tests.ops.making import OTHER, fail, run
 
@@ -130,6 +132,21 @@ class TestAuditLog:
         with pytest.raises(InvalidInput, match="olderThanDays"):
             await audit.prune(harness.store, older_than_days=-1, actor="cy")
 
+    async def test_two_who_prune_at_once_count_each_row_once(self, harness: Harness) -> None:
+        await self.some(harness, 6)
+        await harness.advance(86_400)
+        other = await harness.another()
+        await other.open()
+        done = await asyncio.gather(
+            *(
+                audit.prune(store, older_than_days=0.5, actor=name)
+                for store, name in ((harness.store, "a"), (other, "b"))
+            )
+        )
+        assert sum(one.removed for one in done) == 6
+        rows = await harness.audit(action="TASK_AUDIT_PRUNE_SUMMARY")
+        assert sum(row.after["removed"] for row in rows) == 6
+
     async def test_retention_is_silent_when_there_is_nothing_to_do(self, harness: Harness) -> None:
         await self.some(harness, 3)
         await audit.retain(harness.store, 30, 500, lambda: False)
@@ -184,6 +201,9 @@ class TestTokens:
             "token": access.MASK,
         }
         assert access.masked("text", ["*"]) == access.MASK
+        for name in ("accessToken", "clientSecret", "db_password", "X-Api-Key", "aws_secret_access_key", "Set-Cookie"):
+            assert access.masked({name: "x"}, MASKED) == {name: access.MASK}, name
+        assert access.masked({"to": "x", "monkey": 1}, MASKED) == {"to": "x", "monkey": 1}
 
 
 class TestWhy:

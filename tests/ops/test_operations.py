@@ -259,6 +259,178 @@ async def test_what_makes_no_sense_is_refused(harness: Harness, how: dict[str, A
     assert await operations.list_operations(harness.store) == []
 
 
+async def interrupted(harness: Harness, monkeypatch: pytest.MonkeyPatch, meanwhile: Any) -> None:
+    """The next commit is held up until something else has happened."""
+    apply = harness.store.apply
+
+    async def late(commit: Any) -> Any:
+        monkeypatch.setattr(harness.store, "apply", apply)
+        await meanwhile()
+        return await apply(commit)
+
+    monkeypatch.setattr(harness.store, "apply", late)
+
+
+class TestFoundByReview:
+    async def test_a_purge_leaves_a_fresh_failure_alone(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task_id = await harness.enqueue()
+        operation = await begin(harness.store, Action.PURGE)
+
+        async def meanwhile() -> None:
+            assert await harness.settle(await harness.claim_one(), TERMINAL)
+
+        await interrupted(harness, monkeypatch, meanwhile)
+        await step(harness.store, operation.id, "w1")
+        assert await harness.state(task_id) is State.FAILED
+        (row,) = await harness.audit(action="TASK_PURGE_BATCH_SKIPPED")
+        assert row.reason == "it is failed, not waiting"
+
+    async def test_a_purge_is_about_what_waited_when_it_was_decided(self, harness: Harness) -> None:
+        failures = await fail(harness, 3)
+        waiting = await harness.enqueue()
+        operation = await begin(harness.store, Action.PURGE)
+        await harness.advance(1)
+        await actions.retry(harness.store, failures, actor="bob")
+        ended = await to_the_end(harness.store, operation)
+        assert ended.done == 1 and await harness.state(waiting) is State.CANCELLED
+        assert {await harness.state(task_id) for task_id in failures} == {State.QUEUED}
+
+    async def test_exactly_enough_canaries(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kernel, "PIECE", 50)
+        await fail(harness, 25)
+        operation = await begin(harness.store, canary=Canary(20, 55.0))  # 55 / 100 * 20 is a little more than 11
+        await step(harness.store, operation.id, "w1")
+        claimed = await harness.claim(20)
+        for number, task in enumerate(claimed):
+            await harness.settle(task, Completed() if number < 11 else OTHER)
+        assert (await to_the_end(harness.store, operation)).status is Status.COMPLETED
+
+    async def test_canaries_that_others_dealt_with_are_none(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ids = await fail(harness, 6)
+        operation = await begin(harness.store, canary=Canary(2))
+
+        async def meanwhile() -> None:
+            await actions.forget(harness.store, ids[:2], actor="bob")
+
+        await interrupted(harness, monkeypatch, meanwhile)
+        assert await step(harness.store, operation.id, "w1") == 0.0
+        assert await step(harness.store, operation.id, "w1") == 0.0
+        found = await operations.show(harness.store, operation.id)
+        assert found.canary is not None and found.canary.ids == (ids[2], ids[3]) and found.testing
+        await run(harness)
+        ended = await to_the_end(harness.store, operation)
+        assert (ended.status, ended.done, ended.skipped) == (Status.COMPLETED, 4, 2)
+
+    async def test_canaries_keep_to_the_rate(self, harness: Harness) -> None:
+        await fail(harness, 8)
+        operation = await begin(harness.store, rate=4.0, canary=Canary(5))
+        for done in (2, 4, 5):
+            await step(harness.store, operation.id, "w1")
+            assert (await operations.show(harness.store, operation.id)).done == done
+            await harness.advance(1)
+        assert (await operations.show(harness.store, operation.id)).testing
+
+    async def test_fewer_tasks_than_canaries(self, harness: Harness) -> None:
+        await fail(harness, 2)
+        operation = await begin(harness.store, canary=Canary(10))
+        await step(harness.store, operation.id, "w1")
+        assert await step(harness.store, operation.id, "w1") == 0.0
+        await run(harness)
+        assert (await to_the_end(harness.store, operation)).status is Status.COMPLETED
+        nothing = await begin(harness.store, which=Failures(kind="nobody"), canary=Canary(10))
+        assert (await to_the_end(harness.store, nothing)).status is Status.COMPLETED
+
+    async def test_canaries_that_were_pruned_say_nothing(self, harness: Harness) -> None:
+        await fail(harness, 3)
+        operation = await begin(harness.store, canary=Canary(2))
+        await step(harness.store, operation.id, "w1")
+        await run(harness)
+        history = "redrive_history" if "sqlite" in type(harness).__module__ else "redrive.history"
+        await harness.sql(f"delete from {history}")
+        assert (await to_the_end(harness.store, operation)).status is Status.COMPLETED
+
+    async def test_slow_operations_do_not_keep_others(self, harness: Harness) -> None:
+        await fail(harness, 3)
+        await fail(harness, 1, OTHER, "B")
+        old = await begin(harness.store)
+        for _ in range(25):
+            await begin(harness.store, which=Failures(kind="B"), rate=0.001)
+        driving = asyncio.create_task(drive(harness.store, "w1", lambda: False))
+        while (await operations.show(harness.store, old.id)).status is Status.RUNNING:
+            await asyncio.sleep(0.01)
+        driving.cancel()
+
+    async def test_pausing_what_moves(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        await fail(harness, 12)
+        operation = await begin(harness.store)
+
+        async def meanwhile() -> None:
+            await step(harness.store, operation.id, "w1")
+
+        await interrupted(harness, monkeypatch, meanwhile)
+        paused = await operations.pause(harness.store, operation.id, actor="bob")
+        assert (paused.status, paused.done) == (Status.PAUSED, 4)
+        assert len(await harness.audit(action="OPERATION_PAUSE")) == 1
+
+    async def test_a_return_behind_others(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kernel, "PIECE", 30)
+        await fail(harness, 40)
+        operation = await begin(harness.store, stop_on_return=True)
+        await step(harness.store, operation.id, "w1")
+        claimed = await harness.claim(30)
+        for number, task in enumerate(claimed):
+            await harness.settle(task, TERMINAL if number == 0 else OTHER)
+        assert await step(harness.store, operation.id, "w1") is None
+        assert (await operations.show(harness.store, operation.id)).status is Status.STOPPED
+
+    async def test_the_sum_adds_up(self, harness: Harness) -> None:
+        ids = await fail(harness, 6)
+        operation = await begin(harness.store)
+        await actions.retry(harness.store, ids[:5], actor="bob")
+        await to_the_end(harness.store, operation)
+        (row,) = await harness.audit(action="TASK_RETRY_BATCH_SUMMARY")
+        assert (row.after["matched"], row.after["done"], row.after["skipped"], row.after["gone"]) == (6, 1, 0, 5)
+
+    async def test_an_unreadable_value_keeps_nothing_up(self, harness: Harness) -> None:
+        ids = await fail(harness, 3)
+        deep = "[" * 300 + "]" * 300
+        table = "redrive_task" if "sqlite" in type(harness).__module__ else "redrive.task"
+        await harness.sql(f"update {table} set payload = '{deep}' where id = '{ids[1]}'")
+        (task,) = [task for task in await harness.store.failed(A, limit=10) if task.id == ids[1]]
+        assert "unreadable" in task.payload
+        assert (await to_the_end(harness.store, await begin(harness.store))).done == 3
+
+    async def test_cancelling_and_rejecting_at_once(self, harness: Harness) -> None:
+        await fail(harness, 2)
+        for _ in range(8):
+            operation, approval = await operations.begin(
+                harness.store, Action.FORGET, Failures(), actor="ann", approvals_above=100
+            )
+            assert approval is not None
+            answers = await asyncio.gather(
+                operations.cancel(harness.store, operation.id, actor="ann"),
+                approvals.reject(harness.store, approval.id, actor="bob"),
+                return_exceptions=True,
+            )
+            refused = [answer for answer in answers if isinstance(answer, Exception)]
+            assert len(refused) <= 1 and all(isinstance(e, ChangedMeanwhile | InvalidTransition) for e in refused), (
+                refused
+            )
+            assert (await operations.show(harness.store, operation.id)).status is Status.CANCELLED
+
+    async def test_a_plan_of_everything_needs_a_second_person(self, harness: Harness) -> None:
+        await fail(harness, 2)
+        page = await failed.preview(harness.store, Failures(), bind="ann")
+        _, approval = await operations.begin(
+            harness.store, Action.FORGET, actor="ann", plan=page.plan, approvals_above=100
+        )
+        assert approval is not None
+
+
 class TestApprovals:
     async def ask(self, harness: Harness, action: Action = Action.FORGET, which: Failures = Failures()) -> Any:  # noqa: B008
         return await operations.begin(harness.store, action, which, actor="ann", reason="r", approvals_above=5)

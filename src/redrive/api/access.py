@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Header, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -29,28 +31,32 @@ class TooManyFailures(RedriveError):
 
 
 class Doorkeeper:
-    """Counts wrong tokens by address: after a few, nothing is looked up for a while."""
+    """Counts wrong tokens by address: after a few, further wrong ones are refused as such for a while. A right one is
+    always let in: nobody can lock others out by guessing."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._failures: dict[str, deque[float]] = {}
-
-    def check(self, address: str) -> None:
-        seen = self._recent(address)
-        if len(seen) >= FAILURES:
-            wait = WINDOW - (self._clock() - seen[0])
-            raise TooManyFailures("too many wrong tokens from your address", hint=f"try again in {wait:.0f} s")
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def failed(self, address: str) -> None:
-        if len(self._failures) >= KNOWN_CALLERS:
-            self._failures = {name: seen for name in self._failures if (seen := self._recent(name))}
-        self._failures.setdefault(address, deque(maxlen=FAILURES)).append(self._clock())
+        seen = self._failures.setdefault(_network(address), deque(maxlen=FAILURES))
+        self._failures.move_to_end(_network(address))
+        if len(self._failures) > KNOWN_CALLERS:
+            self._failures.popitem(last=False)
+        now = self._clock()
+        blocked = len(seen) == FAILURES and seen[0] > now - WINDOW
+        seen.append(now)
+        if blocked:
+            raise TooManyFailures("too many wrong tokens from your address", hint=f"wait for {WINDOW:.0f} s")
 
-    def _recent(self, address: str) -> deque[float]:
-        seen = self._failures.get(address, deque())
-        while seen and seen[0] < self._clock() - WINDOW:
-            seen.popleft()
-        return seen
+
+def _network(address: str) -> str:
+    """Whoever has one IPv6 address has very many."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
 
 
 async def the_store(request: Request) -> Store:
@@ -80,14 +86,24 @@ async def who(
     address = request.client.host if request.client is not None else "?"
     if credentials is None:
         if request.app.state.open_door and not await access.any_token(store):
+            _refuse_foreign_pages(request)
             return Caller(x_actor or "api", Role.ADMIN)
         raise Unauthorized("a token is needed", hint="Authorization: Bearer …; redrive tokens create makes one")
-    doorkeeper.check(address)
     caller = await access.check(store, credentials.credentials)
     if caller is None:
         doorkeeper.failed(address)
         raise Unauthorized("the token is not valid", hint="it may be revoked or expired: redrive tokens")
     return caller
+
+
+def _refuse_foreign_pages(request: Request) -> None:
+    """Where nobody needs a token, a page of somebody else's in the operator's browser must not act in his name."""
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    own = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not own or site not in (None, "same-origin", "none"):
+        raise NotAllowed("a page of another site may not act here", hint="use the command line, or a token")
 
 
 def at_least(role: Role) -> Callable[..., Awaitable[Caller]]:

@@ -25,7 +25,7 @@ Errors are RFC 9457 problem documents: `code` is for machines, `detail` and `hin
 (`redrive tokens create`), send `Authorization: Bearer …`; where there are none, `X-Actor` says who acts."""
 
 
-def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (), open_door: bool = True) -> FastAPI:
+def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (), open_door: bool = False) -> FastAPI:
     """The HTTP face of an application, and of the worker in the same process if there is one.
 
     ``hosts`` are the names it answers to. On a loopback address they keep web pages from reaching it by a name

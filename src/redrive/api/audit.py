@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from redrive.api import models as m
 from redrive.api.access import Admin, Opened, TheApp, Viewer, actor
-from redrive.api.filters import WhichAudit, make_audit
+from redrive.api.filters import WhichAudit, make_audit, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.ops import audit
 from redrive.ops.archive import Archive
@@ -71,8 +71,9 @@ async def export(
 async def prune(body: PruneIn, store: Opened, app: TheApp, caller: Admin) -> m.PruneOut:
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
     which = make_audit(
-        action=body.audit_action, actor=body.audit_actor, batch_id=body.batch_id, scope=body.episode_id or body.scope,
-        kind=body.job_kind or body.kind, trace_id=body.trace_id,
+        action=body.audit_action, actor=body.audit_actor, batch_id=body.batch_id,
+        scope=one_of(body.episode_id, body.scope, "episodeId and scope"),
+        kind=one_of(body.job_kind, body.kind, "jobKind and kind"), trace_id=body.trace_id,
     )  # fmt: skip
     done = await audit.prune(
         store,

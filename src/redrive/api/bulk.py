@@ -11,7 +11,7 @@ from pydantic import Field
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import Opened, Operator, TheApp, Viewer, actor
-from redrive.api.filters import make_failures
+from redrive.api.filters import make_failures, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.kernel.operation import COLLECTION, Action, Canary
@@ -125,7 +125,8 @@ async def begin(body: OperationIn, store: Opened, app: TheApp, caller: Operator)
     """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
     and dangerous ones wait for a second operator."""
     which = make_failures(
-        kind=body.job_kind or body.kind, queue=body.queue, group=body.group, scope=body.episode_id or body.scope,
+        kind=one_of(body.job_kind, body.kind, "jobKind and kind"), queue=body.queue, group=body.group,
+        scope=one_of(body.episode_id, body.scope, "episodeId and scope"),
         trace_id=body.trace_id, error_code=body.error_code, error_reason=body.error_reason,
         failure_type=body.failure_type, dead_reason=body.dead_reason, fingerprint=body.fingerprint,
     )  # fmt: skip

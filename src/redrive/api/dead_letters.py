@@ -9,10 +9,12 @@ from fastapi import APIRouter, Query
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import Opened, Operator, TheApp, Viewer, actor
-from redrive.api.filters import Text, WhichFailed, make_failures
+from redrive.api.filters import Text, WhichFailed, make_failures, one_of
 from redrive.api.problems import PROBLEMS
+from redrive.errors import InvalidInput
 from redrive.kernel.store import Query as LetterQuery
 from redrive.ops import failed, inspect
+from redrive.ops.access import Role
 
 router = APIRouter(prefix="/api/tasks", tags=["failures"], responses=PROBLEMS)
 
@@ -46,6 +48,8 @@ async def dead_letters(
     limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
 ) -> m.DeadLetterPage:  # fmt: skip
     """The records of terminal failures, newest first; they stay when the task is retried."""
+    if which.failure_type is not None or which.ids is not None:
+        raise InvalidInput("dead letters are not filtered by failureType or taskIds", hint="/api/tasks/failed is")
     query = LetterQuery(
         (), which.kind, which.queue, which.group, which.scope, which.trace_id, which.error_code, which.error_reason,
         which.fingerprint, limit, None if before is None else inspect.parse_id(before), which.dead_reason,
@@ -61,13 +65,13 @@ async def preview(
     pageSize: Annotated[int, Query(ge=1, le=500)] = 50,
     planToken: Annotated[str | None, Query(description="Pages of an earlier preview.")] = None,
 ) -> m.PreviewOut:  # fmt: skip
-    """What a retry with the same filters would reach, page by page. Changes nothing. The first page brings a plan
-    token: with it, further pages and the retry are about exactly this set, whatever fails meanwhile."""
-    bind = caller.name if planToken is None and page == 1 else None
+    """What a retry with the same filters would reach, page by page. Changes no task. For those who may retry, the first
+    page brings a plan token: with it, further pages and the retry are about exactly this set, whatever fails later."""
+    bind = caller.name if planToken is None and page == 1 and caller.role >= Role.OPERATOR else None
     found = await failed.preview(store, which, page=page, page_size=pageSize, plan=planToken, bind=bind)
     return m.PreviewOut(
         total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,
-        task_ids=[task.id for task in found.tasks], tasks=shown.tasks(found.tasks, caller, app), plan_token=found.plan,
+        task_ids=found.ids, tasks=shown.tasks(found.tasks, caller, app), plan_token=found.plan,
     )  # fmt: skip
 
 
@@ -76,10 +80,10 @@ async def retry(body: RetryIn, store: Opened, caller: Operator) -> m.BatchOut:
     """Retry up to 500 tasks that match, those that failed first. Only failed and cancelled tasks are touched; others
     that were named are answered, and audited, as skipped."""
     which = make_failures(
-        body.task_ids, kind=body.job_kind or body.kind, queue=body.queue, group=body.group,
-        scope=body.episode_id or body.scope, trace_id=body.trace_id, error_code=body.error_code,
-        error_reason=body.error_reason, failure_type=body.failure_type, dead_reason=body.dead_reason,
-        fingerprint=body.fingerprint,
+        body.task_ids, kind=one_of(body.job_kind, body.kind, "jobKind and kind"), queue=body.queue, group=body.group,
+        scope=one_of(body.episode_id, body.scope, "episodeId and scope"), trace_id=body.trace_id,
+        error_code=body.error_code, error_reason=body.error_reason, failure_type=body.failure_type,
+        dead_reason=body.dead_reason, fingerprint=body.fingerprint,
     )  # fmt: skip
     result = await failed.retry_matching(
         store, which, actor=actor(caller, body.actor), reason=body.reason, limit=body.limit, plan=body.plan_token,

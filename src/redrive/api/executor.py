@@ -5,7 +5,6 @@ The lease token that a claim answers is the fence: a report with any other one c
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -76,7 +75,7 @@ async def claim(body: ClaimIn, store: Opened, caller: Operator) -> list[ClaimedO
 @router.post("/{task_id}/heartbeat", status_code=204)
 async def heartbeat(task_id: UUID, body: HeartbeatIn, store: Opened, caller: Operator) -> None:
     """Keep the lease; 409 when it is lost, and the work is to be stopped."""
-    progress = None if body.progress is None else json.dumps(body.progress)
+    progress = None if body.progress is None else executor.stored(body.progress, "progress", 16_384)
     await executor.heartbeat(store, task_id, body.lease_token, body.lease_seconds, progress)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query
 
+from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
 from redrive.kernel.task import check_text
@@ -21,18 +22,27 @@ def failures(
     failureType: Text = None, fingerprint: Text = None,
     taskIds: Annotated[list[str] | None, Query(max_length=500)] = None,
 ) -> Failures:  # fmt: skip
-    """Which failed tasks: ``episodeId`` and ``scope``, ``jobKind`` and ``kind`` are the same."""
+    """Which failed tasks: ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
     return make_failures(
-        kind=jobKind or kind, queue=queue, group=group, scope=episodeId or scope, trace_id=traceId,
-        error_code=errorCode, error_reason=errorReason, failure_type=failureType, dead_reason=deadReason,
-        fingerprint=fingerprint, ids=taskIds,
+        taskIds, kind=one_of(jobKind or None, kind or None, "jobKind and kind"), queue=queue or None,
+        group=group or None, scope=one_of(episodeId or None, scope or None, "episodeId and scope"),
+        trace_id=traceId or None, error_code=errorCode or None, error_reason=errorReason or None,
+        failure_type=failureType or None, dead_reason=deadReason or None, fingerprint=fingerprint or None,
     )  # fmt: skip
 
 
 def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> Failures:
-    checked = {name: check_text(value or None, name) for name, value in texts.items()}
+    """In the body of a request an empty text is a mistake: it must not mean "any"."""
+    checked = {name: check_text(value, name) for name, value in texts.items()}
     split = [part for value in ids for part in value.split(",") if part.strip()] if ids is not None else None
     return Failures(**checked, ids=None if split is None else parse_ids([part.strip() for part in split]))
+
+
+def one_of(first: str | None, second: str | None, names: str) -> str | None:
+    """Two names of one thing; both may be given, if they say the same."""
+    if first is not None and second is not None and first != second:
+        raise InvalidInput(f"{names} are two names of one filter, and differ", hint="give one of them")
+    return second if first is None else first
 
 
 def audits(
@@ -40,14 +50,15 @@ def audits(
     jobKind: Text = None, traceId: Text = None, taskId: Text = None, scope: Text = None, kind: Text = None,
 ) -> AuditFilter:  # fmt: skip
     return make_audit(
-        taskId, action=auditAction, actor=auditActor, batch_id=batchId, scope=episodeId or scope,
-        kind=jobKind or kind, trace_id=traceId,
+        taskId or None, action=auditAction or None, actor=auditActor or None, batch_id=batchId or None,
+        scope=one_of(episodeId or None, scope or None, "episodeId and scope"),
+        kind=one_of(jobKind or None, kind or None, "jobKind and kind"), trace_id=traceId or None,
     )  # fmt: skip
 
 
 def make_audit(task_id: str | None = None, **texts: str | None) -> AuditFilter:
-    checked: dict[str, Any] = {name: check_text(value or None, name) for name, value in texts.items()}
-    return AuditFilter(**checked, task_id=parse_ids([task_id])[0] if task_id else None)
+    checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
+    return AuditFilter(**checked, task_id=None if task_id is None else parse_ids([task_id])[0])
 
 
 WhichFailed = Annotated[Failures, Depends(failures)]

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from redrive.api import models as m
 from redrive.app import App
-from redrive.kernel.operation import Operation, facts
+from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.kernel.store import Overview, WorkerRow
-from redrive.kernel.task import DeadLetter, Task
+from redrive.kernel.task import DeadLetter, Task, Timeline
 from redrive.ops import access, approvals
 from redrive.ops.access import Caller, Role
 from redrive.ops.failed import BatchResult
@@ -20,6 +20,8 @@ from redrive.ops.why import ALIVE
 
 T = TypeVar("T", Task, DeadLetter)
 _COVERED = ("payload", "result", "progress")
+_STACKS = ("error_stack", "stack")
+_MESSAGES = ("error_message", "message")
 
 
 def task(found: Task, caller: Caller, app: App) -> m.TaskOut:
@@ -35,14 +37,25 @@ def letters(found: Sequence[DeadLetter], caller: Caller, app: App) -> list[m.Dea
     return [cover(m.DeadLetterOut.model_validate(one), caller, app) for one in found]
 
 
-def cover(out: Any, caller: Caller, app: App) -> Any:
-    """A viewer sees neither secrets in payloads nor stacks, which may quote them."""
+def cover(out: Any, caller: Caller, app: App, payload: Any = None) -> Any:
+    """A viewer sees no secrets of payloads, neither there nor quoted in a message, and no stacks."""
     if caller.role > Role.VIEWER:
         return out
-    values = {
-        name: access.masked(getattr(out, name), app.settings.mask_fields) for name in _COVERED if hasattr(out, name)
-    }
+    fields = app.settings.mask_fields
+    hidden = access.secrets_in(getattr(out, "payload", payload), fields)
+    values = {name: access.masked(getattr(out, name), fields) for name in _COVERED if hasattr(out, name)}
+    values |= {name: None for name in _STACKS if hasattr(out, name)}
+    for name in _MESSAGES:
+        if (text := getattr(out, name, None)) is not None:
+            for secret in hidden:
+                text = str(text).replace(secret, access.MASK)
+            values[name] = text
     return out.model_copy(update=values)
+
+
+def attempts(found: Timeline, caller: Caller, app: App) -> list[m.AttemptOut]:
+    payload = found.task.payload
+    return [cover(m.AttemptOut.model_validate(attempt), caller, app, payload) for attempt in found.attempts]
 
 
 def batch(result: BatchResult) -> m.BatchOut:
@@ -67,14 +80,19 @@ def group(found: Group) -> m.GroupOut:
 def operation(record: Record) -> m.OperationOut:
     found = Operation.of(record)
     canary = None if found.canary is None else m.CanaryOut.model_validate(found.canary)
-    handled = found.done + found.skipped
     return m.OperationOut(
         id=found.id, action=found.action, status=found.status, filter=facts(found.which), actor=found.actor,
         reason=found.reason, total=found.total, done=found.done, skipped=found.skipped,
-        progress=min(handled / found.total, 1.0) if found.total else 1.0, rate=found.rate, canary=canary,
+        progress=_progress(found), rate=found.rate, canary=canary,
         stop_on_return=found.stop_on_return, plan_token=found.plan, approval_id=found.approval, note=found.note,
         created_at=record.created_at, updated_at=record.updated_at,
     )  # fmt: skip
+
+
+def _progress(operation: Operation) -> float:
+    if operation.status is Status.COMPLETED or not operation.total:
+        return 1.0
+    return min((operation.done + operation.skipped) / operation.total, 1.0)
 
 
 def approval(record: Record) -> m.ApprovalOut:

@@ -84,7 +84,7 @@ def export(
             raise InvalidInput(f"{to} cannot be written: {error.strerror}") from None
         try:
             async for piece in audit.export(store, which, chosen):
-                out.write(piece)
+                out.write(output.clean(piece, lines=True) if out.isatty() else piece)
         finally:
             if to != "-":
                 out.close()

@@ -31,6 +31,8 @@ def failed(
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Tasks that are failed now, the latest first."""
+    if stats and which != Failures():
+        raise typer.BadParameter("--stats is about all failures; leave the filters out")
     if stats:
         _stats(url, app, json)
         return

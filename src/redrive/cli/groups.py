@@ -41,7 +41,7 @@ def list_groups(
         output.emit([_document(group) for group in found])
         return
     if not found:
-        output.say("nothing has failed")
+        output.say("nothing has failed" if status is None else f"no group is {status}")
         return
     rows = [
         (g.row.fingerprint, g.status, g.failed, g.row.count, output.ago(g.row.last_seen), bars(g.trend), g.row.code,

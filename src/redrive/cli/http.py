@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from redrive.errors import RedriveError, StoreUnavailable
 
@@ -20,6 +20,16 @@ class Refused(RedriveError):
         super().__init__(str(body.get("detail", f"HTTP {status}")), hint=body.get("hint"))
         self.status = status
         self.code = str(body.get("code", "REFUSED"))
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A redirect would take the token along to wherever it points."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener = build_opener(_NoRedirects)
 
 
 class Client:
@@ -51,7 +61,7 @@ class Client:
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.base + path, data=data, headers=headers, method=method)  # noqa: S310 - checked above
         try:
-            with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
+            with _opener.open(request, timeout=PATIENCE) as answer:
                 return json.load(answer)
         except HTTPError as error:
             raise Refused(error.code, _problem(error)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
@@ -15,11 +16,12 @@ from redrive.cli.confirm import DryRun, Yes, confirm
 from redrive.cli.filters import filtered, worded
 from redrive.cli.options import AppName, By, Json, Reason, Url, actor
 from redrive.cli.session import with_store
-from redrive.errors import InvalidInput
+from redrive.errors import ApprovalNeeded, InvalidInput
 from redrive.kernel.failed import Failures
-from redrive.kernel.operation import Action, Canary, Operation
+from redrive.kernel.operation import Action, Canary, Operation, facts
 from redrive.kernel.records import Record
 from redrive.kernel.store import Store
+from redrive.kernel.task import State
 from redrive.ops import actions, failed, inspect, operations
 from redrive.ops.wording import counted
 
@@ -66,7 +68,7 @@ def forget(
     if _one_way(ids, which, False, None) == "ids":
         wanted = [inspect.parse_id(value) for value in ids or []]
         if dry_run:
-            _foretell(wanted, "forgotten", url, app, json)
+            _foretell(wanted, "forgotten", (State.FAILED,), url, app, json)
             return
         result = with_store(url, app, lambda _, store: actions.forget(store, wanted, actor=actor(by), reason=reason))
         report(result, "forgotten", json)
@@ -103,10 +105,15 @@ def replay(
 ) -> None:  # fmt: skip
     """Retry failed tasks here and now, the ones that failed first, up to a limit."""
 
-    async def count(_: App, store: Store) -> int:
-        return min(await store.count_failed(which), limit)
+    async def count(application: App, store: Store) -> tuple[int, int | None]:
+        return min(await store.count_failed(which), limit), application.settings.approved_above
 
-    number = with_store(url, app, count)
+    number, above = with_store(url, app, count)
+    if above is not None and number > above and not dry_run:
+        raise ApprovalNeeded(
+            f"{counted(number)} are more than the {above} that one operator may replay alone",
+            hint="as an operation it can be approved: redrive retry, with the same filters",
+        )
     if dry_run or not number:
         _say_batch({"matched": number, "retried": 0, "skipped": 0, "dry_run": dry_run}, which, json)
         return
@@ -126,8 +133,8 @@ async def _replayed(store: Store, which: Failures, limit: int, by: str, reason: 
         if not tasks:
             break
         after = tasks[-1].failed_seq or after
-        ids = tuple(task.id for task in tasks)
-        result = await failed.retry_matching(store, Failures(ids=ids), actor=by, reason=reason)
+        meant = {task.id: task.failed_seq for task in tasks}
+        result = await failed.retry_tasks(store, meant, actor=by, reason=reason, facts=facts(which))
         sums["matched"] += result.matched
         sums["retried"] += len(result.retried)
         sums["skipped"] += len(result.skipped)
@@ -160,22 +167,31 @@ def _by_id(
 ) -> None:
     wanted = [inspect.parse_id(value) for value in ids]
     if dry_run:
-        _foretell(wanted, "retried", url, app, json)
+        _foretell(wanted, "retried", (State.FAILED, State.CANCELLED), url, app, json)
         return
     result = with_store(url, app, lambda _, store: actions.retry(store, wanted, actor=actor(by), reason=reason))
     report(result, "retried", json)
 
 
-def _foretell(wanted: Sequence[Any], verb: str, url: str | None, app: str | None, json: bool) -> None:
-    which = Failures(ids=tuple(wanted))
-    told = with_store(url, app, lambda _, store: failed.retry_matching(store, which, actor="-", dry_run=True))
+def _foretell(
+    wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], url: str | None, app: str | None, json: bool
+) -> None:
+    async def look(_: App, store: Store) -> tuple[list[UUID], dict[UUID, str]]:
+        would, skipped = list[UUID](), dict[UUID, str]()
+        for task_id in dict.fromkeys(wanted):
+            task = await store.get(task_id)
+            if task is not None and task.state in possible:
+                would.append(task_id)
+            else:
+                skipped[task_id] = "not found" if task is None else f"it is {task.state.value}"
+        return would, skipped
+
+    would, skipped = with_store(url, app, look)
     if json:
-        output.emit(
-            {"would": told.retried, "skipped": {str(i): why for i, why in told.skipped.items()}, "dry_run": True}
-        )
+        output.emit({"would": would, "skipped": {str(i): why for i, why in skipped.items()}, "dry_run": True})
         return
-    output.say(*(f"{task_id}  would be {verb}" for task_id in told.retried))
-    output.say(*(f"{task_id}  would be left alone: {why}" for task_id, why in told.skipped.items()))
+    output.say(*(f"{task_id}  would be {verb}" for task_id in would))
+    output.say(*(f"{task_id}  would be left alone: {why}" for task_id, why in skipped.items()))
 
 
 def begin_bulk(

@@ -33,12 +33,15 @@ class Batch:
     action: str  # "TASK_RETRY_BATCH": its rows end in _ITEM, _SKIPPED and _SUMMARY
     reason: str | None = None
     facts: Any = None  # what the summary says besides numbers: the filter that was used
+    means: str = "failed or cancelled"  # the states it is for
     summary: bool = True  # False for one part of many: whoever does the last one adds them up
 
     def audits(self, moved: int, skipped: Mapping[UUID, str | None]) -> list[Audit]:
         """``skipped``: the state each of those is in, None for tasks that do not exist."""
         rows = [
-            Audit(self.actor, f"{self.action}_SKIPPED", skip_reason(state), task_id, self.id, {"state": state})
+            Audit(
+                self.actor, f"{self.action}_SKIPPED", skip_reason(state, self.means), task_id, self.id, {"state": state}
+            )
             for task_id, state in skipped.items()
         ]
         if not self.summary:
@@ -48,13 +51,14 @@ class Batch:
         return [*rows, Audit(self.actor, f"{self.action}_SUMMARY", self.reason, None, self.id, None, facts)]
 
 
-def skip_reason(state: str | None) -> str:
-    match state:
-        case None:
-            return "not found"
-        case "failed" | "cancelled":
-            return f"it is {state}, but no longer by the failure that was meant"
-    return f"it is {state}, not failed or cancelled"
+def skip_reason(state: str | None, means: str = "failed or cancelled") -> str:
+    if state is None:
+        return "not found"
+    return (
+        f"it is {state}, but no longer by the failure that was meant"
+        if state in means
+        else f"it is {state}, not {means}"
+    )
 
 
 @dataclass(slots=True, frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -121,6 +121,8 @@ class Commit:
     puts: Sequence[Put] = ()
     # Audit rows that are past their keep, by their ids.
     pruned: Sequence[int] = ()
+    # Further audit rows, that depend on what became of the rest.
+    conclusion: Callable[[Applied], Sequence[Audit]] | None = None
     # Refuse everything (IdempotencyConflict) if one key already names other work.
     all_or_none: bool = False
     # Set when the same enqueues may already have landed (the answer to an earlier try was lost).
@@ -133,7 +135,7 @@ class Commit:
     def only_enqueues(self) -> bool:
         """Nothing but new tasks that do not depend on each other: they may share a transaction with strangers."""
         others = (self.transitions, self.controls, self.fires, self.postings, self.audits, self.batch, self.puts,
-                  self.pruned)  # fmt: skip
+                  self.pruned, self.conclusion)  # fmt: skip
         return bool(self.enqueues) and not self.all_or_none and not any(others)
 
     def check_conflicts(self, answers: Sequence[Enqueued]) -> None:
@@ -153,3 +155,4 @@ class Applied:
     skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a batch: the states of those that were lost
     fired: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
+    pruned: set[int] = field(default_factory=set)

@@ -136,11 +136,17 @@ class Transition:
     expired: bool = False
     action: str | None = None  # what the audit log calls it, when not by its event
     batch_id: str | None = None
+    sources: tuple[State, ...] | None = None  # fewer than the rule has
     seen: int | None = None  # only if it is still failed by this failure (``Task.failed_seq``)
 
     @property
     def rule(self) -> Rule:
         return TABLE[self.event]
+
+    @property
+    def origins(self) -> tuple[State, ...]:
+        """The states it applies to."""
+        return TABLE[self.event].sources if self.sources is None else self.sources
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ PIECE = 500
 PACE = 0.5  # seconds of work in a piece, when there is a rate
 MOST_CANARIES = 500
 MOST_FINGERPRINTS = 200
+WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
 class Action(StrEnum):
@@ -36,6 +37,11 @@ class Action(StrEnum):
     @property
     def audited(self) -> str:
         return f"TASK_{self.value.upper()}_BATCH"
+
+    @property
+    def means(self) -> str:
+        """The states it is for."""
+        return {"retry": "failed or cancelled", "forget": "failed", "purge": "waiting"}[self.value]
 
 
 class Status(StrEnum):
@@ -57,6 +63,7 @@ class Canary:
     first: int
     percent: float = 100.0
     ids: tuple[UUID, ...] = ()
+    full: bool = False  # all of them are out, or there are no more
     passed: bool = False
 
 
@@ -116,16 +123,20 @@ class Operation:
     # -- what comes next -------------------------------------------------------------------------------------------
 
     @property
+    def filling(self) -> bool:
+        """The next tasks are canaries."""
+        return self.canary is not None and not self.canary.full
+
+    @property
     def testing(self) -> bool:
         """The canaries are out, and the rest waits for what becomes of them."""
-        return self.canary is not None and bool(self.canary.ids) and not self.canary.passed
+        return self.canary is not None and self.canary.full and not self.canary.passed
 
     @property
     def piece(self) -> int:
         """How many tasks to take next."""
-        if self.canary is not None and not self.canary.passed:
-            return self.canary.first
-        return PIECE if self.rate is None else max(1, min(PIECE, math.ceil(self.rate * PACE)))
+        most = PIECE if self.rate is None else max(1, min(PIECE, math.ceil(self.rate * PACE)))
+        return min(most, self.canary.first - len(self.canary.ids)) if self.canary is not None and self.filling else most
 
     @property
     def pause_after_piece(self) -> float:
@@ -133,31 +144,42 @@ class Operation:
         return 0.0 if self.rate is None else self.last_piece / self.rate
 
     def means(self, task: Task) -> bool:
-        """For a purge: it was there when the operator decided."""
-        return task.created_at is not None and moment(task.created_at) <= self.upto
+        """For a purge: it waited when the operator decided. What ran or was retried since has come back later."""
+        since = [task.created_at, task.last_attempt_at, task.last_replayed_at]
+        return all(moment(when) <= self.upto for when in since if when is not None)
 
     def carry_out(self, tasks: Sequence[Task], driver: str) -> Commit:
         """One piece: these tasks, and how far the operation has come with them, in one transaction."""
         after = replace(
             self, cursor=self._place(tasks[-1]), last_piece=len(tasks), fingerprints=self._seen(tasks), driver=driver
         )
-        if self.canary is not None and not self.canary.passed:
-            after = replace(after, canary=replace(self.canary, ids=tuple(task.id for task in tasks)))
 
         def body(applied: Applied) -> Mapping[str, Any]:
-            skipped = len(applied.skipped)
-            return replace(after, done=self.done + len(tasks) - skipped, skipped=self.skipped + skipped).body()
+            moved = [task.id for task in tasks if task.id not in applied.skipped]
+            skipped = len(tasks) - len(moved)
+            done = replace(after, done=self.done + len(moved), skipped=self.skipped + skipped)
+            return replace(done, canary=self._with_canaries(moved)).body()
 
-        batch = Batch(self.id, self.actor, self.action.audited, self.reason, summary=False)
+        batch = Batch(self.id, self.actor, self.action.audited, self.reason, means=self.action.means, summary=False)
         put = Put(COLLECTION, self.id, body, self.version, self.status.value)
         return Commit(transitions=[self._move(task) for task in tasks], batch=batch, puts=[put])
 
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """The last word, with the sum of it."""
-        after = {"matched": self.total, "done": self.done, "skipped": self.skipped, "filter": facts(self.which),
-                 "status": status.value, "note": note}  # fmt: skip
+        after = {"matched": self.total, "done": self.done, "skipped": self.skipped, "gone": self.gone,
+                 "filter": facts(self.which), "status": status.value, "note": note}  # fmt: skip
         row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
         return Commit(puts=[replace(self, status=status, note=note).put()], audits=[row])
+
+    @property
+    def gone(self) -> int:
+        """Those that were meant and that others have dealt with before their turn came; known when it is over."""
+        return max(self.total - self.done - self.skipped, 0)
+
+    def no_more_canaries(self) -> Commit:
+        """There are fewer tasks than canaries were wanted."""
+        assert self.canary is not None
+        return Commit(puts=[replace(self, canary=replace(self.canary, full=True)).put()])
 
     def judged(self, canaries: Iterable[Task]) -> Operation | str | None:
         """What the canaries say: go on (the operation, with its canary passed), stop (why), or None: not yet."""
@@ -167,8 +189,8 @@ class Operation:
         bad = [task for task in found if task.state in (State.FAILED, State.CANCELLED)]
         if self.stop_on_return and (back := self.returned(bad)) is not None:
             return back
-        number = len(self.canary.ids)
-        needed = self.canary.percent / 100 * number
+        number = len(found)  # those that were pruned meanwhile say nothing
+        needed = math.ceil(self.canary.percent * number / 100 - 1e-9)
         if number - len(bad) < needed:
             worst = next((task.error_message for task in bad if task.error_message), None)
             return f"{len(bad)} of the first {number} failed again" + (f": {worst}" if worst else "")
@@ -198,7 +220,14 @@ class Operation:
             task.id, Event.REDRIVE if retry else Event.CANCEL, State.QUEUED if retry else State.CANCELLED,
             actor=self.actor, reason=self.reason, action=f"{self.action.audited}_ITEM", batch_id=self.id,
             seen=None if self.action is Action.PURGE else task.failed_seq,
+            sources=WAITING if self.action is Action.PURGE else None,
         )  # fmt: skip
+
+    def _with_canaries(self, moved: Sequence[UUID]) -> Canary | None:
+        if self.canary is None or self.canary.full:
+            return self.canary
+        ids = (*self.canary.ids, *moved)
+        return replace(self.canary, ids=ids, full=len(ids) >= self.canary.first)
 
 
 def moment(when: datetime) -> int:

@@ -66,6 +66,15 @@ def decode(text: str | bytes | None) -> Any:
     return None if text is None else from_json(text)
 
 
+def readable(text: str | bytes | None) -> Any:
+    """For looking at what is stored: a value that cannot be read (too deeply nested, say, and put there by other means)
+    is said to be so, instead of making everything around it unreadable."""
+    try:
+        return decode(text)
+    except ValueError as error:
+        return {"unreadable": str(error)}
+
+
 def _said(error: Exception) -> str:
     return "it is too deeply nested" if isinstance(error, RecursionError) else str(error)
 

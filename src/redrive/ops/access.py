@@ -24,6 +24,7 @@ COLLECTION = "token"
 ACTIVE, REVOKED = "active", "revoked"
 PREFIX = "rdt"
 MASK = "•••"
+SHORTEST_SECRET = 4
 
 
 class Role(IntEnum):
@@ -99,7 +100,8 @@ async def list_tokens(store: Store) -> list[Record]:
 
 
 async def any_token(store: Store) -> bool:
-    return bool(await store.records(COLLECTION, states=(ACTIVE,), limit=1))
+    """Was there ever one? Revoking the last one must not open the door."""
+    return bool(await store.records(COLLECTION, limit=1))
 
 
 async def check(store: Store, secret: str) -> Caller | None:
@@ -115,18 +117,47 @@ async def check(store: Store, secret: str) -> Caller | None:
 
 
 def masked(value: Any, fields: Sequence[str]) -> Any:
-    """A payload as a viewer sees it: fields by these names, at any depth, are covered."""
-    hidden = {name.lower().replace("-", "_") for name in fields}
+    """A payload as a viewer sees it: fields whose names contain one of these, at any depth, are covered."""
+    hidden = _plain_names(fields)
 
     def cover(part: Any) -> Any:
         if isinstance(part, dict):
-            return {
-                key: MASK if str(key).lower().replace("-", "_") in hidden else cover(inner)
-                for key, inner in part.items()
-            }
+            return {key: MASK if _hidden(key, hidden) else cover(inner) for key, inner in part.items()}
         return [cover(inner) for inner in part] if isinstance(part, list) else part
 
-    return MASK if "*" in hidden and value is not None else cover(value)
+    return MASK if "*" in fields and value is not None else cover(value)
+
+
+def secrets_in(value: Any, fields: Sequence[str]) -> list[str]:
+    """What is covered in a payload and long enough to be found again in a message."""
+    hidden, found = _plain_names(fields), list[str]()
+
+    def look(part: Any, covered: bool) -> None:
+        if isinstance(part, dict):
+            for key, inner in part.items():
+                look(inner, covered or _hidden(key, hidden))
+        elif isinstance(part, list):
+            for inner in part:
+                look(inner, covered)
+        elif covered and len(str(part)) >= SHORTEST_SECRET:
+            found.append(str(part))
+
+    look(value, "*" in fields)
+    return found
+
+
+def _plain_names(fields: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_plain_name(name) for name in fields if name != "*")
+
+
+def _plain_name(name: object) -> str:
+    """``accessToken``, ``access-token`` and ``ACCESS_TOKEN`` are one."""
+    return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def _hidden(key: object, hidden: tuple[str, ...]) -> bool:
+    plain = _plain_name(key)
+    return any(name in plain for name in hidden)
 
 
 def _hash(secret: str) -> str:

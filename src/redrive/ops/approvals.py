@@ -24,7 +24,7 @@ PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN = "pending", "approved", "reject
 
 def reason_for(operation: Operation, above: int) -> str | None:
     """Why this one needs a second person; None when it does not."""
-    everything = operation.which == Failures() and operation.plan is None
+    everything = operation.which == Failures()
     if operation.action is Action.PURGE:
         return "waiting tasks are given up"
     if operation.action is Action.FORGET and everything:

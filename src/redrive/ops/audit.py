@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
-from redrive.kernel.commit import Commit
+from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow, check_int
 from redrive.ops.actions import check_actor
@@ -28,6 +28,7 @@ COLUMNS = ("id", "at", "actor", "action", "reason", "task_id", "batch_id", "targ
            "before", "after")  # fmt: skip
 PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
 KEEPER = "redrive:retention"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 ANY = AuditFilter()
 
 
@@ -105,21 +106,30 @@ async def prune(
         return Pruned(await store.count_audit(old), 0, True)
     batch_id, removed = str(new_id()), 0
     facts = {name: plain(value) for name, value in asdict(old).items() if value is not None}
-    after_id = 0
-    while not stopping() and (rows := await store.audit(old, limit=piece, after=after_id)):
-        removed += len(rows)
-        after_id = rows[-1].id
+    # The oldest first; what was removed is gone from the next look.
+    while not stopping() and (rows := await store.audit(old, limit=piece, after=0)):
+        rows.sort(key=lambda row: row.id)
         if archive is not None:
             await asyncio.to_thread(archive.write, rows)
-        after = {
-            "removed": len(rows), "ids": ranges([row.id for row in rows]), "filter": facts,
-            "everything": which == ANY, "hashes": [row_hash(row) for row in rows],
-        }  # fmt: skip
-        summary = Audit(who, PRUNE_SUMMARY, None, None, batch_id, None, after)
-        await store.apply(Commit(pruned=[row.id for row in rows], audits=[summary]))
+        applied = await store.apply(_removal(rows, who, batch_id, facts, which == ANY))
+        removed += len(applied.pruned)
         if len(rows) < piece:
             break
     return Pruned(removed, removed, False, batch_id)
+
+
+def _removal(rows: list[AuditRow], who: str, batch_id: str, facts: dict[str, Any], everything: bool) -> Commit:
+    """These rows go, and the summary tells of those that this one removed: another may have been quicker with some."""
+
+    def told(applied: Applied) -> list[Audit]:
+        gone = [row for row in rows if row.id in applied.pruned]
+        after = {
+            "removed": len(gone), "ids": ranges([row.id for row in gone]), "filter": facts, "everything": everything,
+            "hashes": [row_hash(row) for row in gone],
+        }  # fmt: skip
+        return [Audit(who, PRUNE_SUMMARY, None, None, batch_id, None, after)] if gone else []
+
+    return Commit(pruned=[row.id for row in rows], conclusion=told)
 
 
 async def retain(
@@ -158,7 +168,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, dict | list) else str(value)
-    return "'" + text if text[:1] in "=+-@\t\r" and not isinstance(value, int | float) else text
+    return "'" + text if text.startswith(_FORMULA) and not isinstance(value, int | float) else text
 
 
 def _csv_line(cells: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -41,7 +42,8 @@ async def examine(store: Store, queue: str | None = None) -> list[Finding]:
 
 
 def _waiting(row: dict[str, int]) -> int:
-    return row[State.QUEUED.value] + row[State.DELAYED.value]
+    """What could run now. Delayed tasks may be due in months."""
+    return row[State.QUEUED.value]
 
 
 def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Finding]:
@@ -95,7 +97,7 @@ def _holds(overview: Overview, queue: str | None) -> list[Finding]:
     return [
         Finding(Level.NOTE, "paused", f"{hold.target} {hold.name} was paused by {hold.actor}"
                 f" {_ago(overview.now, hold.at)} ago" + (f": {hold.reason}" if hold.reason else ""),
-                f"redrive resume --{hold.target} {hold.name}")
+                f"redrive resume --{hold.target} {shlex.quote(hold.name)}")
         for hold in overview.holds if queue is None or hold.target != "queue" or hold.name == queue
     ]  # fmt: skip
 
@@ -140,14 +142,20 @@ async def _bulk(store: Store, now: datetime) -> list[Finding]:
     for record in await operations.list_operations(store, states=(Status.RUNNING, Status.PAUSED), limit=10):
         operation = Operation.of(record)
         quiet = now - record.updated_at
-        stuck = operation.status is Status.RUNNING and quiet > SLOW and not operation.testing
+        stuck = operation.status is Status.RUNNING and quiet > SLOW + timedelta(seconds=operation.pause_after_piece)
         found.append(Finding(
             Level.WARNING if stuck else Level.NOTE, "operation",
             f"operation {operation.id} is {operation.status}: {operation.done} of {operation.total}"
             + (f", without a step for {_ago(now, record.updated_at)}" if stuck else ""),
-            "start a worker: they carry it out" if stuck else f"redrive operations show {operation.id}",
+            _unstick(operation) if stuck else f"redrive operations show {operation.id}",
         ))  # fmt: skip
     return found
+
+
+def _unstick(operation: Operation) -> str:
+    if operation.testing:
+        return "its canaries have not ended: redrive show one of them says why"
+    return "start a worker: they carry it out; or read its log"
 
 
 def worst(findings: Sequence[Finding]) -> Level:

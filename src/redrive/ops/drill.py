@@ -88,7 +88,7 @@ async def run(
 
     async def audited() -> str:
         rows = await store.audit(AuditFilter(task_id=_id(drill), action="TASK_RETRY"), limit=10)
-        if [row.actor for row in rows] != [drill.operator]:
+        if [(row.actor, row.reason) for row in rows] != [(drill.operator, f"drill {drill.id}")]:
             raise RedriveError(f"the audit log has {len(rows)} retries of it by {[row.actor for row in rows]}")
         return f"one TASK_RETRY by {drill.operator}, with its reason"
 

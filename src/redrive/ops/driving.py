@@ -8,25 +8,35 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from redrive.errors import ChangedMeanwhile
+from redrive.errors import ChangedMeanwhile, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import Failures
-from redrive.kernel.operation import COLLECTION, Action, Operation, Status
+from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Status
 from redrive.kernel.store import Query, Store
-from redrive.kernel.task import State, Task
+from redrive.kernel.task import Task
 
 logger = logging.getLogger("redrive.operations")
-AT_ONCE = 20
+AT_ONCE = 1000
 STRETCH = 60.0  # seconds that one call of the duty may take
 GONE_AFTER = 3.0  # another driver that has not moved for so long is gone, or waits for its rate
 LOOK_AT_CANARIES_EVERY = 1.0
-WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
 async def drive(store: Store, driver: str, stopping: Callable[[], bool]) -> None:
     """Each of them for a while, at its rate."""
     running = await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE)
-    await asyncio.gather(*(_drive(store, driver, stopping, record.id) for record in running))
+    await asyncio.gather(*(_carefully(store, driver, stopping, record.id) for record in running))
+
+
+async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
+    """What is wrong with one must not keep the others."""
+    try:
+        await _drive(store, driver, stopping, operation_id)
+    except (StoreUnavailable, StoreUnusable):
+        pass  # the beat meets the same trouble, and says so
+    except Exception:
+        logger.exception("operation %s cannot go on", operation_id,
+                         extra={"event": "operation.failed", "operation_id": operation_id})  # fmt: skip
 
 
 async def _drive(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
@@ -59,6 +69,9 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
         await _end(store, operation, Status.STOPPED, why)
         return None
     tasks = await _next(store, operation)
+    if not tasks and operation.filling and operation.canary is not None and operation.canary.ids:
+        await store.apply(operation.no_more_canaries())
+        return 0.0
     if not tasks:
         await _end(store, operation, Status.COMPLETED)
         return None
@@ -109,5 +122,8 @@ async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
 
 async def _came_back(store: Store, operation: Operation) -> str | None:
     """Tasks of this operation that are failed again, by a cause that it has redriven."""
-    back = await store.failed(Failures(batch=operation.id), limit=20, after=operation.upto, newest=True)
-    return operation.returned(back)
+    for fingerprint in operation.fingerprints:
+        which = Failures(batch=operation.id, fingerprint=fingerprint)
+        if back := await store.failed(which, limit=1, after=operation.upto):
+            return operation.returned(back)
+    return None

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import ErrorCode, LeaseLost
+from redrive.errors import ErrorCode, LeaseLost, PayloadInvalid
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.machine import Held, Policy, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Outcome, Released, Retry
-from redrive.kernel.payload import encode
+from redrive.kernel.payload import decode, encode
 from redrive.kernel.store import Store, Want
-from redrive.kernel.task import Claimed, Task
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed, Task
 
 
 async def claim(
@@ -29,13 +29,23 @@ async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, prog
         raise LeaseLost(f"the lease of task {task_id} is lost", hint="stop working on it: somebody else may be at it")
 
 
+def stored(value: Any, what: str, limit: int = MAX_PAYLOAD_BYTES) -> str:
+    """As JSON text that can also be read again."""
+    text = encode(value, what, limit)
+    try:
+        decode(text)
+    except ValueError as error:
+        raise PayloadInvalid(f"{what} cannot be stored: {error}", hint="nest it less deeply") from None
+    return text
+
+
 def outcome(
     name: str, result: Any = None, code: str | None = None, message: str | None = None, after: float | None = None
 ) -> Outcome:
     """What an executor reports, as the state machine knows it."""
     match name:
         case "completed":
-            return Completed(None if result is None else encode(result))
+            return Completed(None if result is None else stored(result, "result"))
         case "cancelled":
             return Cancel(message or "the executor cancelled it")
         case "released":

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
-from redrive.errors import InvalidInput
+from redrive.errors import InvalidInput, StoreUnavailable
 from redrive.ids import new_id
 from redrive.kernel.audit import Batch, skip_reason
 from redrive.kernel.commit import Commit
@@ -34,6 +35,12 @@ class Page:
     page: int
     page_size: int
     plan: str | None = None
+    planned: list[UUID] | None = None
+
+    @property
+    def ids(self) -> list[UUID]:
+        """Of a plan also those that have been dealt with since."""
+        return [task.id for task in self.tasks] if self.planned is None else self.planned
 
     @property
     def pages(self) -> int:
@@ -70,6 +77,9 @@ async def list_failed(
     """Newest first."""
     check_int(limit, "limit", 1, 1000)
     check_int(offset, "offset", 0, 10_000_000)
+    # Where totals say that there are none, no index has to be walked to find out.
+    if await store.count_failed(which) <= offset:
+        return []
     return await store.failed(which, limit=limit, offset=offset, newest=True)
 
 
@@ -83,14 +93,25 @@ async def preview(
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     offset = (page - 1) * page_size
     if plan is not None:
-        bound = await plans.load(store, plan)
-    elif bind is not None:
-        bound = await plans.make(store, which, bind)
-    else:
-        found = await store.failed(which, limit=page_size, offset=offset)
-        return Page(found, await store.count_failed(which), page, page_size)
-    found = await store.failed(bound.which, limit=page_size, offset=offset, upto=bound.upto)
-    return Page(found, bound.count, page, page_size, bound.token)
+        return await _page_of(store, await plans.load(store, plan), page, page_size)
+    if bind is not None:
+        try:
+            return await _page_of(store, await plans.make(store, which, bind), page, page_size)
+        except StoreUnavailable:
+            pass  # too busy for an exact moment: a preview is still worth having
+    total = await store.count_failed(which)
+    found = await store.failed(which, limit=page_size, offset=offset) if total > offset else []
+    return Page(found, total, page, page_size)
+
+
+async def _page_of(store: Store, plan: plans.Plan, page: int, page_size: int) -> Page:
+    offset = (page - 1) * page_size
+    if plan.listed is None:
+        found = await store.failed(plan.which, limit=page_size, offset=offset, upto=plan.upto)
+        return Page(found, plan.count, page, page_size, plan.token)
+    ids = list(plan.listed)[offset : offset + page_size]
+    found = await store.failed(Failures(ids=tuple(ids)), limit=page_size, upto=plan.upto) if ids else []
+    return Page(found, plan.count, page, page_size, plan.token, ids)
 
 
 async def retry_matching(
@@ -101,20 +122,29 @@ async def retry_matching(
     named, by id or by the plan, and in no state to be retried are answered, and audited, as skipped."""
     who, why = check_actor(actor), check_text(reason, "reason")
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
-    result = BatchResult(str(new_id()), len(chosen), dry_run=dry_run)
     if dry_run:
-        return await _foretold(store, chosen, result)
+        return await _foretold(store, chosen, BatchResult(str(new_id()), len(chosen), dry_run=True))
+    return await retry_tasks(
+        store, chosen, actor=who, reason=why, facts=facts(which) if plan is None else {"plan": plan}
+    )
+
+
+async def retry_tasks(
+    store: Store, chosen: Mapping[UUID, int | None], *, actor: str, reason: str | None, facts: Any = None
+) -> BatchResult:
+    """These tasks, each only if it is still failed by the failure that is meant (its ``failed_seq``; None: by any)."""
+    result = BatchResult(str(new_id()), len(chosen))
     if not chosen:
         return result
     name = Action.RETRY.audited
     moves = [
         Transition(
-            task_id, Event.REDRIVE, State.QUEUED, actor=who, reason=why, action=f"{name}_ITEM",
+            task_id, Event.REDRIVE, State.QUEUED, actor=actor, reason=reason, action=f"{name}_ITEM",
             batch_id=result.batch_id, seen=seen,
         )
         for task_id, seen in chosen.items()
     ]  # fmt: skip
-    batch = Batch(result.batch_id, who, name, why, facts(which) if plan is None else {"plan": plan})
+    batch = Batch(result.batch_id, actor, name, reason, facts)
     applied = await store.apply(Commit(transitions=moves, batch=batch))
     result.retried = [task_id for task_id in chosen if task_id not in applied.skipped]
     result.skipped = {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}

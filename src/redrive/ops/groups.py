@@ -37,9 +37,11 @@ class Group:
     @property
     def status(self) -> str:
         """Resolved until it comes back: then it is open again, and says so."""
-        if self.resolved_at is not None:
-            return "resolved" if self.row.last_seen <= self.resolved_at else "reopened"
-        return "muted" if self.muted_until is not None and self.muted_until > self.now else "open"
+        if self.resolved_at is not None and self.row.last_seen <= self.resolved_at:
+            return "resolved"
+        if self.muted_until is not None and self.muted_until > self.now:
+            return "muted"
+        return "open" if self.resolved_at is None else "reopened"
 
 
 async def list_groups(store: Store, *, limit: int = 50, status: str | None = None) -> list[Group]:
@@ -47,8 +49,9 @@ async def list_groups(store: Store, *, limit: int = 50, status: str | None = Non
     check_int(limit, "limit", 1, 500)
     if status is not None and status not in ("open", "resolved", "reopened", "muted"):
         raise InvalidInput(f"{status!r} is no status of a group", hint="open, resolved, reopened or muted")
-    groups = await _dressed(store, await store.groups(limit))
-    return [group for group in groups if status in (None, group.status)]
+    # What people said decides about the status: more are looked at than are asked for.
+    groups = await _dressed(store, await store.groups(limit if status is None else 500))
+    return [group for group in groups if status in (None, group.status)][:limit]
 
 
 async def show(store: Store, fingerprint: str) -> Group:

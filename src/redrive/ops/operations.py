@@ -5,20 +5,31 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from redrive.errors import InvalidInput, InvalidTransition, OperationUnknown
+from redrive.errors import ChangedMeanwhile, InvalidInput, InvalidTransition, OperationUnknown
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import Failures
-from redrive.kernel.operation import COLLECTION, FINAL, MOST_CANARIES, Action, Canary, Operation, Status, facts, moment
+from redrive.kernel.operation import (
+    COLLECTION,
+    FINAL,
+    MOST_CANARIES,
+    WAITING,
+    Action,
+    Canary,
+    Operation,
+    Status,
+    facts,
+    moment,
+)
 from redrive.kernel.records import Record
 from redrive.kernel.store import Store
-from redrive.kernel.task import State, check_int, check_text
+from redrive.kernel.task import check_int, check_text
 from redrive.ops import approvals, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.failed import EVERYTHING
 
-WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
+TRIES = 50
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
@@ -81,10 +92,23 @@ async def _turn(
     reason: str | None,
 ) -> Operation:  # fmt: skip
     who, why = check_actor(actor), check_text(reason, "reason")
-    operation = await show(store, operation_id)
+    for _ in range(TRIES):
+        try:
+            await _turned(store, await show(store, operation_id), sources, to, action, who, why)
+            break
+        except ChangedMeanwhile:
+            continue  # it has just made a step
+    else:
+        raise ChangedMeanwhile(f"operation {operation_id} moves too fast", hint="try again, or stop the workers first")
+    return await show(store, operation_id)
+
+
+async def _turned(
+    store: Store, operation: Operation, sources: tuple[Status, ...], to: Status, action: str, who: str, why: str | None
+) -> None:
     if operation.status not in sources:
         raise InvalidTransition(
-            f"operation {operation_id} is {operation.status}", hint=f"only {' or '.join(sources)} ones can be {to}"
+            f"operation {operation.id} is {operation.status}", hint=f"only {' or '.join(sources)} ones can be {to}"
         )
     row = _note(operation, who, action, why, {"status": operation.status.value}, {"status": to.value})
     if to in FINAL:
@@ -93,7 +117,6 @@ async def _turn(
         await store.apply(Commit(puts=puts, audits=[*ended.audits, row]))
     else:
         await store.apply(Commit(puts=[replace(operation, status=to).put()], audits=[row]))
-    return await show(store, operation_id)
 
 
 def _note(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
 
 from redrive.errors import PlanUnknown
@@ -46,7 +47,7 @@ async def make(store: Store, which: Failures, actor: str) -> Plan:
 
 async def load(store: Store, token: str) -> Plan:
     record = await store.record(COLLECTION, token)
-    if record is None:
+    if record is None or record.created_at + timedelta(seconds=KEPT) <= await store.now():
         raise PlanUnknown("there is no such plan", hint="a plan is kept for a day; make a new preview")
     body = record.body
     listed = body["listed"]

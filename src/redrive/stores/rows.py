@@ -7,7 +7,7 @@ from typing import Any
 
 from redrive.kernel.failed import FailedCount
 from redrive.kernel.machine import Event
-from redrive.kernel.payload import decode
+from redrive.kernel.payload import readable
 from redrive.kernel.records import Record
 from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
@@ -30,7 +30,7 @@ def task(row: Row) -> Task:
         kind=row["kind"],
         queue=row["queue"],
         state=State(row["state_name"]),
-        payload=decode(row["payload"]),
+        payload=readable(row["payload"]),
         priority=row["priority"],
         attempt_count=row["attempt_count"],
         max_attempts=row["max_attempts"],
@@ -48,8 +48,8 @@ def task(row: Row) -> Task:
         worker_id=row["worker_id"],
         cancel_requested_at=get("cancel_requested_at"),
         paused_by=get("paused_by"),
-        progress=decode(get("progress")),
-        memo=decode(get("memo")),
+        progress=readable(get("progress")),
+        memo=readable(get("memo")),
         error_code=get("error_code"),
         error_reason=get("error_reason"),
         failure_type=get("failure_type"),
@@ -66,7 +66,7 @@ def task(row: Row) -> Task:
         last_replayed_batch=get("last_replayed_batch"),
         finished_at=get("finished_at"),
         execution_ms=get("execution_ms"),
-        result=decode(get("result")),
+        result=readable(get("result")),
     )
 
 
@@ -81,7 +81,7 @@ def dead_letter(row: Row) -> DeadLetter:
     return DeadLetter(
         id=row["id"], task_id=row["task_id"], dead_at=row["dead_at"], reason=row["reason"], kind=row["kind"],
         queue=row["queue"], group=row["task_group"], scope=row["scope"], trace_id=row["trace_id"],
-        payload=decode(row["payload"]), attempt_count=row["attempt_count"], max_attempts=row["max_attempts"],
+        payload=readable(row["payload"]), attempt_count=row["attempt_count"], max_attempts=row["max_attempts"],
         replay_count=row["replay_count"], error_code=row["error_code"], error_reason=row["error_reason"],
         failure_type=row["failure_type"], error_message=row["error_message"],
         error_fingerprint=row["error_fingerprint"],
@@ -91,7 +91,7 @@ def dead_letter(row: Row) -> DeadLetter:
 def audit(row: Row) -> AuditRow:
     return AuditRow(
         row["id"], row["at"], row["actor"], row["action"], row["reason"], row["task_id"], row["batch_id"],
-        row["target"], decode(row["before"]), decode(row["after"]), row["kind"], row["scope"], row["trace_id"],
+        row["target"], readable(row["before"]), readable(row["after"]), row["kind"], row["scope"], row["trace_id"],
     )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def failed_count(row: Row) -> FailedCount:
 
 def record(row: Row) -> Record:
     return Record(
-        row["collection"], row["id"], row["state"], row["version"], decode(row["body"]), row["created_at"],
+        row["collection"], row["id"], row["state"], row["version"], readable(row["body"]), row["created_at"],
         row["updated_at"], row["seq"],
     )  # fmt: skip
 

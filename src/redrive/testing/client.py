@@ -41,7 +41,7 @@ class ApiClient:
 
     def __init__(self, app: App, portal: Portal) -> None:
         self._app = app
-        self._api = make_api(app)
+        self._api = make_api(app, open_door=True)
         self._portal = portal
         self.headers: dict[str, str] = {}
 

@@ -1,17 +1,18 @@
 -- now: the server's clock
 select clock_timestamp();
 
--- oldest: since when the first runnable task of each queue waits; one step in the index for each queue
-with recursive queues as (
-  (select t.queue from redrive.task t where t.state = 'queued' order by t.queue limit 1)
+-- oldest: since when the first runnable task of each queue waits; one step in the index for each lane
+with recursive lanes as (
+  (select t.queue, t.lane from redrive.task t where t.state = 'queued' order by t.queue, t.lane limit 1)
   union all
-  select (select t.queue from redrive.task t where t.state = 'queued' and t.queue > q.queue order by t.queue limit 1)
-  from queues q where q.queue is not null
+  select n.queue, n.lane from lanes l cross join lateral (
+    select t.queue, t.lane from redrive.task t where t.state = 'queued' and (t.queue, t.lane) > (l.queue, l.lane)
+    order by t.queue, t.lane limit 1) n
 )
-select q.queue, (
-  select coalesce(t.run_at, t.last_attempt_at, t.created_at) from redrive.task t
-  where t.state = 'queued' and t.queue = q.queue order by t.lane, t.priority, t.position limit 1) as since
-from queues q where q.queue is not null;
+select l.queue, min(f.since) as since from lanes l cross join lateral (
+  select greatest(t.created_at, t.run_at, t.last_attempt_at, t.last_replayed_at) as since from redrive.task t
+  where t.state = 'queued' and t.queue = l.queue and t.lane = l.lane order by t.priority, t.position limit 1) f
+group by l.queue;
 
 -- expired: leases that ran out and that nobody has recovered
 select count(*) as n, min(x.lease_expires_at) as oldest from (

@@ -91,15 +91,22 @@ class Reads:
 
     async def failed_end(self, which: Failures) -> tuple[int, int]:
         name, where = filters.count_failed(which)
+        by_rows = name == "count_failed"
 
-        # All moves share this lock: whoever has it alone sees every failure that has its number.
+        # All moves share this lock: whoever has it alone sees every failure that has its number. Everybody waits
+        # meanwhile, so it is not waited for long, and nothing is done under it that takes time.
         async def look(connection: Any) -> tuple[int, int]:
+            await connection.execute(SQL["briefly"])
             await connection.execute(SQL["stop_moves"])
             end = await connection.fetchval(SQL["failed_end"])
-            return end, await connection.fetchval(SQL[name] + where.sql, *where.args)
+            return end, 0 if by_rows else await connection.fetchval(SQL[name] + where.sql, *where.args)
 
-        found: tuple[int, int] = await self.pool.run(look, atomic=True)
-        return found
+        end, count = await self.pool.run(look, atomic=True)
+        if by_rows:
+            where.add(" and failed_seq <= {}", end)
+            text = SQL[name] + where.sql
+            count = await self.pool.run(lambda connection: connection.fetchval(text, *where.args))
+        return end, count
 
     async def groups(self, limit: int, fingerprint: str | None = None) -> list[GroupRow]:
         return [rows.group(row) for row in await self._rows("groups", limit, fingerprint)]
@@ -116,9 +123,11 @@ class Reads:
         where = filters.audit(which)
         if before is not None:
             where.add(" and id < {}", before)
-        if after is not None:
+        if after:
             where.add(" and id > {}", after)
-        where.add(f" order by id {'desc' if after is None else ''} limit {{}} offset {{}}", limit, offset)
+        # What is past its keep is found by its age; all else by its number.
+        oldest = "at, id" if which.older_than is not None else "id"
+        where.add(f" order by {'id desc' if after is None else oldest} limit {{}} offset {{}}", limit, offset)
         return [rows.audit(row) for row in await self._where("audit_log", where)]
 
     async def count_audit(self, which: AuditFilter) -> int:

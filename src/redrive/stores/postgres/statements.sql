@@ -85,7 +85,7 @@ where r.collection = $1 and ($2::text[] is null or r.state = any ($2)) and ($3::
 order by r.seq desc limit $5;
 
 -- forget_audit: rows past their keep
-delete from redrive.audit where id = any ($1);
+delete from redrive.audit where id = any ($1) returning id;
 
 -- trends: failures per hour of some groups
 select fingerprint, hour, n from redrive.failure_hour where fingerprint = any ($1) and hour >= $2 order by hour;
@@ -145,6 +145,9 @@ select count(*) from redrive.audit where true
 
 -- failed_counts: tasks that are failed now, by everything they are filtered by
 select * from redrive.v_failed_counts order by n desc;
+
+-- briefly: whoever waits for a lock of all keeps all others waiting
+set local lock_timeout = '1s';
 
 -- stop_moves: for the rest of this transaction nothing fails, and nothing is retried
 select pg_advisory_xact_lock(72617, 1);

@@ -341,10 +341,12 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
             applied.repeated.add(posting.key)
     if commit.audits:
         await connection.execute(SQL["audit"], arguments.audits(commit.audits))
-    for put in commit.puts:
+    for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks
         await _put(connection, put, applied)
     if commit.pruned:
-        await connection.execute(SQL["forget_audit"], list(commit.pruned))
+        applied.pruned = {row["id"] for row in await connection.fetch(SQL["forget_audit"], list(commit.pruned))}
+    if commit.conclusion is not None and (rows := commit.conclusion(applied)):
+        await connection.execute(SQL["audit"], arguments.audits(rows))
     return applied
 
 

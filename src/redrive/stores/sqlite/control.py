@@ -52,7 +52,9 @@ def apply(session: Session, commit: Commit) -> Applied:
     for put in commit.puts:
         _put(session, put, applied)
     if commit.pruned:
-        session.run(SQL["forget_audit"], dumps(list(commit.pruned)))
+        applied.pruned = {row[0] for row in session.rows(SQL["forget_audit"], dumps(list(commit.pruned)))}
+    if commit.conclusion is not None:
+        add_audits(session, [_audit(audit) for audit in commit.conclusion(applied)])
     return applied
 
 

@@ -79,4 +79,4 @@ update redrive_record set state = ?, updated_at = ?, expires_at = ?, body = ?, v
 where collection = ? and id = ? and version = ?
 
 -- forget_audit: rows past their keep
-delete from redrive_audit where id in (select value from json_each(?))
+delete from redrive_audit where id in (select value from json_each(?)) returning id

@@ -1,14 +1,15 @@
--- oldest: since when the first runnable task of each queue waits; one step in the index for each queue
-with recursive queues(queue) as (
-  select min(queue) from redrive_task where state = 'queued'
+-- oldest: since when the first runnable task of each queue waits; one step in the index for each lane
+with recursive lanes(first) as (
+  select (select rowid from redrive_task where state = 'queued' order by queue, lane, priority, position limit 1)
   union all
-  select (select min(t.queue) from redrive_task t where t.state = 'queued' and t.queue > q.queue)
-  from queues q where q.queue is not null
+  select (
+    select t.rowid from redrive_task t, redrive_task o
+    where o.rowid = l.first and t.state = 'queued' and (t.queue, t.lane) > (o.queue, o.lane)
+    order by t.queue, t.lane, t.priority, t.position limit 1)
+  from lanes l where l.first is not null
 )
-select q.queue, (
-  select coalesce(t.run_at, t.last_attempt_at, t.created_at) from redrive_task t
-  where t.state = 'queued' and t.queue = q.queue order by t.lane, t.priority, t.position limit 1)
-from queues q where q.queue is not null
+select t.queue, min(max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0)))
+from lanes l join redrive_task t on t.rowid = l.first group by t.queue
 
 -- expired: leases that ran out and that nobody has recovered
 select count(*), min(x.lease_expires_at) from (

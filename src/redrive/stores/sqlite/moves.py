@@ -75,7 +75,7 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
 
 def _applies(t: Transition, row: Live, now: int) -> bool:
     rule = t.rule
-    if row.state not in rule.sources or (rule.fenced and (t.token is None or row.token != str(t.token))):
+    if row.state not in t.origins or (rule.fenced and (t.token is None or row.token != str(t.token))):
         return False
     if t.seen is not None and row.failed_seq != t.seen:
         return False

@@ -96,11 +96,13 @@ class Reads:
         self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None
     ) -> list[AuditRow]:
         sql, args = filters.audit(which)
-        for bound, sign in ((before, "<"), (after, ">")):
+        for bound, sign in ((before, "<"), (after or None, ">")):
             if bound is not None:
                 sql += f" and id {sign} ?"
                 args.append(bound)
-        sql += f" order by id {'desc' if after is None else ''} limit ? offset ?"
+        # What is past its keep is found by its age; all else by its number.
+        oldest = "at, id" if which.older_than is not None else "id"
+        sql += f" order by {'id desc' if after is None else oldest} limit ? offset ?"
         found = await self.read(lambda session: _rows(session, SQL["audit_log"] + sql, [*args, limit, offset]))
         return [rows.audit(row) for row in found]
 

@@ -68,6 +68,8 @@ create index task_failed_kind on redrive.task (kind, failed_seq) where state = '
 create index task_failed_code on redrive.task (error_code, failed_seq) where state = 'failed';
 create index task_failed_fingerprint on redrive.task (error_fingerprint, failed_seq) where state = 'failed';
 create index task_failed_scope on redrive.task (scope, failed_seq) where state = 'failed' and scope is not null;
+create index task_failed_queue on redrive.task (queue, failed_seq) where state = 'failed';
+create index task_failed_group on redrive.task (task_group, failed_seq) where state = 'failed' and task_group is not null;
 create index task_failed_batch on redrive.task (last_replayed_batch, failed_seq)
   where state = 'failed' and last_replayed_batch is not null;
 create index task_paused_group on redrive.task (task_group, id) where state = 'paused';

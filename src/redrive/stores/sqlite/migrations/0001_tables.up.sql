@@ -73,6 +73,8 @@ create index redrive_task_failed_kind on redrive_task (kind, failed_seq) where s
 create index redrive_task_failed_code on redrive_task (error_code, failed_seq) where state = 'failed';
 create index redrive_task_failed_fingerprint on redrive_task (error_fingerprint, failed_seq) where state = 'failed';
 create index redrive_task_failed_scope on redrive_task (scope, failed_seq) where state = 'failed' and scope is not null;
+create index redrive_task_failed_queue on redrive_task (queue, failed_seq) where state = 'failed';
+create index redrive_task_failed_group on redrive_task (task_group, failed_seq) where state = 'failed' and task_group is not null;
 create index redrive_task_failed_batch on redrive_task (last_replayed_batch, failed_seq)
   where state = 'failed' and last_replayed_batch is not null;
 create index redrive_task_paused_group on redrive_task (task_group, id) where state = 'paused';
