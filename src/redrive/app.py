@@ -33,6 +33,9 @@ from redrive.ops import actions, approvals, audit, seal
 from redrive.ops.archive import Archive
 from redrive.ops.driving import drive
 from redrive.ops.inspect import parse_id
+from redrive.ops.service import FailedTasks
+from redrive.ops.why import Reason
+from redrive.ops.why import why as explain
 from redrive.settings import Options, Settings, load_settings
 from redrive.stores import make_store
 from redrive.sync import Portal, SyncApp
@@ -254,6 +257,16 @@ class App:
         wanted = parse_id(str(task_id))
         result = await actions.retry(await self.store(), [wanted], actor=actor, reason=reason)
         actions.insist(result, "retried")
+
+    @property
+    def failed(self) -> FailedTasks:
+        """Tasks that are failed now: ``await app.failed.list(kind="SEND")``, ``retry_many``, ``statistics``."""
+        return FailedTasks(self.store)
+
+    async def why(self, task_id: UUID | str) -> list[Reason]:
+        """Why a task does not run; empty when it does, or is done."""
+        store = await self.store()
+        return await explain(store, await actions.require(store, parse_id(str(task_id))))
 
     # -- running ---------------------------------------------------------------------------------------------------
 

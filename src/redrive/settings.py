@@ -29,6 +29,16 @@ def _env(name: str, default: Any = ..., **limits: Any) -> Any:
     return Field(default, validation_alias=AliasChoices(name, name.lower()), **limits)
 
 
+class Triage(BaseModel):
+    """What to look at when a queue is in trouble, written by those who know it; shown by ``redrive doctor``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    look: str | None = None
+    problems: list[str] = []
+    tables: list[str] = []
+
+
 class Settings(BaseSettings):
     """What can be configured. Durations keep the unit of their name."""
 
@@ -65,6 +75,7 @@ class Settings(BaseSettings):
     audit_archive: str | None = _env("TASK_AUDIT_ARCHIVE", None)
     approvals: Literal["on", "off"] = _env("REDRIVE_APPROVALS", "on")
     approvals_above: int = _env("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
+    triage: dict[str, Triage] = _env("REDRIVE_TRIAGE", {})
     mask_fields: list[str] = _env("REDRIVE_MASK_FIELDS", list(MASKED))
 
     @field_validator("kind_concurrency", "kind_rate_limit_ms")

@@ -146,6 +146,20 @@ def test_doctor(redrive) -> None:
     assert "the index redrive_task_ready is missing" in redrive("doctor").out
 
 
+def test_doctor_shows_the_notes_of_those_who_know(redrive, here: Path) -> None:
+    redrive("migrate")
+    notes = (
+        '[redrive_triage.default]\nlook = "is the farm up?"\nproblems = ["the licence ran out"]\ntables = ["shot"]\n'
+    )
+    (here / "redrive.toml").write_text(notes)
+    make_failures(redrive, 1)
+    said = redrive("doctor").out
+    assert "is the farm up?" in said and "typical: the licence ran out" in said and "business tables: shot" in said
+    assert redrive("doctor", "--queue", "other", "--json").json["triage"] == {}
+    (here / "redrive.toml").write_text("[redrive_triage.default]\nlok = 1\n")
+    assert redrive("doctor").code == 1
+
+
 @pytest.mark.timeout(180)
 def test_the_journey_through_real_processes(start, redrive) -> None:
     facts = start("up", "--app", APP, "--port", 0, "--json").document()

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from redrive import App, Context, Fail, State
+from redrive.errors import InvalidTransition
 from redrive.testing import TestKit, using, using_sync
 
 
@@ -216,3 +217,23 @@ async def test_the_api_without_a_network() -> None:
             kit.api.get(f"/api/tasks/{uuid4()}").ok()
         text = kit.api.get("/api/tasks/audit-logs/export", format="csv").text
         assert text.count("\r\n") == 3
+
+
+@pytest.mark.anyio
+async def test_failed_tasks_from_the_applications_own_code() -> None:
+    app = make_app()
+    async with using(app) as kit:
+        task, other = await app.enqueue("REFUSE"), await app.enqueue("TICK", delay=60)
+        await kit.drain()
+        [failed] = await app.failed.list(kind="REFUSE")
+        assert failed.failed and failed.error is not None
+        assert (failed.error.code, failed.error.message) == ("NOT_TODAY", "closed")
+        assert await app.failed.count() == 1 and await app.failed.list(kind="SEND") == []
+        assert (await app.failed.statistics()).by_code == {"NOT_TODAY": 1}
+        assert [reason.code for reason in await app.why(task.id)] == ["failed"]
+        assert [reason.code for reason in await app.why(other.id)] == ["run_at"]
+        done = await app.failed.retry_many([task.id, str(other.id)], actor="ann")
+        assert done.retried == [task.id] and "delayed" in done.skipped[other.id]
+        with pytest.raises(InvalidTransition):
+            await app.failed.retry(task.id)
+        assert (await app.get(task.id)).error is None  # type: ignore[union-attr]

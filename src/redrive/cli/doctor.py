@@ -15,6 +15,7 @@ from redrive.cli.session import with_store
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.store import Store
 from redrive.ops import doctor as service
+from redrive.settings import Triage
 
 _STYLE = {Level.CRITICAL: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan", Level.OK: "green"}
 _EXIT = {Level.CRITICAL: 1, Level.WARNING: 1}
@@ -27,16 +28,28 @@ def doctor(
     """Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it. Exit code 1
     when there is something to do."""
 
-    async def look(_: App, store: Store) -> list[Finding]:
-        return await service.examine(store, queue)
+    async def look(application: App, store: Store) -> tuple[list[Finding], dict[str, Triage]]:
+        found = await service.examine(store, queue)
+        notes = application.settings.triage
+        return found, {name: note for name, note in notes.items() if queue in (None, name)}
 
-    found = with_store(url, app, look)
+    found, notes = with_store(url, app, look)
     level = service.worst(found)
     if json:
-        output.emit({"worst": level.value, "findings": [asdict(finding) for finding in found]})
+        told = {name: note.model_dump() for name, note in notes.items()}
+        output.emit({"worst": level.value, "findings": [asdict(finding) for finding in found], "triage": told})
     else:
         for finding in found:
             output.say(Text.assemble((f"{finding.level.value:<9}", _STYLE[finding.level]), output.clean(finding.text)))
             if finding.fix:
                 output.say(f"         → {finding.fix}")
+        for name, note in notes.items() if queue is not None or level in _EXIT else ():
+            _say_triage(name, note)
     raise typer.Exit(_EXIT.get(level, 0))
+
+
+def _say_triage(queue: str, note: Triage) -> None:
+    output.say("", Text(f"queue {output.clean(queue)}", style="bold"), *([note.look] if note.look else []))
+    output.say(*(f"  typical: {problem}" for problem in note.problems))
+    if note.tables:
+        output.say(f"  business tables: {', '.join(note.tables)}")

@@ -93,6 +93,23 @@ class Task:
     def finished(self) -> bool:
         return self.state in HISTORY
 
+    @property
+    def error(self) -> TaskError | None:
+        """Why it failed, or failed last; None when it did not."""
+        if self.error_code is None:
+            return None
+        return TaskError(self.error_code, self.error_message or "", self.error_stack, self.failed_at)
+
+
+@dataclass(slots=True, frozen=True)
+class TaskError:
+    """What is known about a failure: its code, message and stack, and when the task failed for good."""
+
+    code: str
+    message: str
+    stack: str | None
+    at: datetime | None
+
 
 @dataclass(slots=True)
 class NewTask:

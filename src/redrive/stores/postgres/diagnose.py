@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +15,8 @@ SQL = statements("redrive.stores.postgres", "diagnose.sql")
 LONG = timedelta(minutes=5)
 SKEW = timedelta(seconds=5)
 MANY_DEAD = 100_000
+CHANNEL = "redrive_doctor"
+HEARD_WITHIN = 2.0
 
 
 async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
@@ -32,7 +36,38 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
         return found
 
     answer: Diagnosis = await pool.run(look)
+    answer.findings += await _hints(pool)
     return answer
+
+
+async def _hints(pool: Pool) -> list[Finding]:
+    """Does a notification arrive? Something in between may swallow it without a word."""
+    if pool.pooled:
+        return []
+    heard = asyncio.Event()
+
+    async def try_it(connection: Any) -> None:
+        def hear(*_: Any) -> None:
+            heard.set()
+
+        await connection.add_listener(CHANNEL, hear)
+        try:
+            await connection.execute(SQL["hint"], CHANNEL)
+            async with asyncio.timeout(HEARD_WITHIN):
+                await heard.wait()
+        finally:
+            await connection.remove_listener(CHANNEL, hear)
+
+    with contextlib.suppress(TimeoutError):
+        await pool.run(try_it)
+    if heard.is_set():
+        return []
+    text = "notifications do not arrive: workers find new work by polling only"
+    return [
+        Finding(
+            Level.WARNING, "silent_listener", text, "is a pooler in between? say so: add ?pgbouncer=true to the URL"
+        )
+    ]
 
 
 def _skew(now: datetime, before: datetime, after: datetime) -> list[Finding]:

@@ -35,3 +35,6 @@ join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'redrive' and c.
 -- connections: used, and how many there may be
 select (select count(*) from pg_stat_activity where backend_type = 'client backend') as used,
   current_setting('max_connections')::integer as most;
+
+-- hint: to ourselves
+select pg_notify($1, '');

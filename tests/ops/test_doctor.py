@@ -1,0 +1,129 @@
+"""What doctor says about work that does not move, and about the store itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from redrive.kernel.commit import Target
+from redrive.kernel.diagnosis import Level
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action, Canary
+from redrive.ops import actions, operations
+from redrive.ops.doctor import examine, worst
+from redrive.ops.driving import step
+from redrive.stores.postgres import diagnose
+from redrive.testing.conformance.harness import Harness
+from tests.conformance.harness_postgres import PostgresHarness
+from tests.conformance.harness_sqlite import SqliteHarness
+from tests.ops.making import fail
+
+pytestmark = pytest.mark.anyio
+
+
+async def codes(harness: Harness, queue: str | None = None) -> dict[str, Level]:
+    return {finding.code: finding.level for finding in await examine(harness.store, queue)}
+
+
+async def test_nothing_is_wrong(harness: Harness) -> None:
+    await harness.tick("w1")
+    found = await examine(harness.store)
+    assert worst(found) is Level.OK, found
+
+
+async def test_nobody_serves_the_queue(harness: Harness) -> None:
+    assert await codes(harness) == {"no_worker": Level.WARNING}
+    await harness.enqueue(queue="reports")
+    await harness.tick("w1")
+    assert (await codes(harness))["no_worker"] is Level.CRITICAL
+    assert "no_worker" not in await codes(harness, "default")
+    await harness.advance(60)
+    assert (await codes(harness))["silent_worker"] is Level.WARNING
+
+
+async def test_work_that_is_due_in_months_needs_no_worker(harness: Harness) -> None:
+    await harness.tick("w1")
+    await harness.enqueue(queue="reports", delay=90 * 86_400)
+    assert "no_worker" not in await codes(harness)
+
+
+async def test_a_backlog_is_as_old_as_its_wait(harness: Harness) -> None:
+    (failed,) = await fail(harness)
+    await harness.advance(3 * 86_400)
+    await actions.retry(harness.store, [failed], actor="ann")
+    await harness.tick("w1")
+    assert "backlog" not in await codes(harness), "it waits since a moment ago"
+    await harness.advance(600)
+    await harness.tick("w1")
+    assert (await codes(harness))["backlog"] is Level.WARNING
+    await harness.hold(Target.QUEUE, "default")
+    found = await codes(harness)
+    assert "backlog" not in found and found["paused"] is Level.NOTE
+
+
+async def test_an_old_task_in_a_lane_of_its_own_is_seen(harness: Harness) -> None:
+    await harness.limit("A", concurrency=1)
+    await harness.enqueue("A")
+    await harness.advance(86_400)
+    await harness.enqueue("B")
+    await harness.tick("w1")
+    assert "backlog" in await codes(harness)
+
+
+async def test_leases_that_nobody_recovers(harness: Harness) -> None:
+    await harness.running()
+    await harness.advance(120)
+    await harness.tick("w1")
+    assert (await codes(harness))["stale_leases"] is Level.CRITICAL
+
+
+async def test_failures_quota_approvals_and_operations(harness: Harness) -> None:
+    await harness.tick("w1")
+    await fail(harness, 2)
+    await harness.limit("A", concurrency=1)
+    await harness.enqueue_many(2)
+    await harness.claim_one()
+    await operations.begin(harness.store, Action.RETRY, Failures(), actor="ann", approvals_above=0)
+    begun, _ = await operations.begin(harness.store, Action.RETRY, Failures(kind="A"), actor="ann", canary=Canary(1))
+    assert {"failures", "quota", "approval", "operation"} <= set(await codes(harness))
+    await step(harness.store, begun.id, "w1")
+    await harness.advance(600)
+    await harness.tick("w1")
+    (stuck,) = [f for f in await examine(harness.store) if f.code == "operation"]
+    assert stuck.level is Level.WARNING and stuck.fix is not None and "canaries" in stuck.fix
+
+
+async def test_a_fix_can_be_pasted_into_a_shell(harness: Harness) -> None:
+    await harness.tick("w1")
+    await harness.hold(Target.GROUP, "x; touch /tmp/pwned #")
+    (found,) = [f for f in await examine(harness.store) if f.code == "paused"]
+    assert found.fix == "redrive resume --group 'x; touch /tmp/pwned #'"
+
+
+async def test_all_indexes_that_are_looked_for_exist(harness: Harness) -> None:
+    await harness.tick("w1")
+    assert "missing_index" not in await codes(harness)
+
+
+async def test_an_index_is_missing(tmp_path: Path, postgres_url: str) -> None:
+    for made, name in (
+        (SqliteHarness(tmp_path / "redrive.db"), "redrive_task_lease"),
+        (PostgresHarness(postgres_url), "redrive.task_lease"),
+    ):
+        await made.store.open()
+        await made.sql(f"drop index {name}")
+        assert (await codes(made))["missing_index"] is Level.CRITICAL
+        await made.close()
+
+
+async def test_a_long_transaction(emptied_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnose, "LONG", timedelta(seconds=-1))
+    harness = PostgresHarness(emptied_postgres_url)
+    other = await harness.another()
+    async with other.pool.transaction(isolation="repeatable_read") as held:  # type: ignore[attr-defined]
+        await held.fetch("select 1 from redrive.task")
+        found = [f for f in (await harness.store.diagnose()).findings if f.code == "long_transaction"]
+    assert found and "pg_terminate_backend" in (found[0].fix or "")
+    await harness.close()
