@@ -60,7 +60,14 @@ async def query(
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     offset = 0 if before is not None else (page - 1) * page_size
     found = await store.audit(which, limit=page_size + 1, offset=offset, before=before)
-    return Page(found[:page_size], page, page_size, len(found) > page_size)
+    return Page([_slim(row) for row in found[:page_size]], page, page_size, len(found) > page_size)
+
+
+def _slim(row: AuditRow) -> AuditRow:
+    """The hashes in a prune's summary are for the seals; nobody reads them in a list."""
+    if row.action != PRUNE_SUMMARY or not isinstance(row.after, dict):
+        return row
+    return replace(row, after={name: value for name, value in row.after.items() if name != "hashes"})
 
 
 async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> AsyncIterator[str]:
