@@ -61,12 +61,23 @@ async def _followed(store: Store, operation_id: str) -> Operation:
     with Progress(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
         found = await operations.show(store, operation_id)
         shown = bar.add_task(found.action, total=found.total)
+        said = None
         while found.status not in FINAL:
+            if found.status is not Status.RUNNING and said is not found.status:
+                said = found.status
+                typer.echo(_held_up(found), err=True)
             state = found.status.value if not found.testing else "canaries run"
             bar.update(shown, completed=found.done + found.skipped, description=f"{found.action}: {state}")
             await asyncio.sleep(LOOK_EVERY)
             found = await operations.show(store, operation_id)
     return found
+
+
+def _held_up(operation: Operation) -> str:
+    """Nothing happens until somebody does something: whoever watches should know."""
+    if operation.status is Status.WAITING:
+        return f"it waits for a second operator: redrive approvals approve {operation.approval}"
+    return f"it is paused: redrive operations resume {operation.id}"
 
 
 @operations_cli.callback()
