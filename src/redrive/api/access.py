@@ -6,14 +6,15 @@ import ipaddress
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Header, Request
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from redrive.app import App
-from redrive.errors import NotAllowed, RedriveError
+from redrive.errors import InvalidInput, NotAllowed, RedriveError
 from redrive.kernel.store import Store
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
@@ -78,10 +79,28 @@ TheApp = Annotated[App, Depends(the_app)]
 _bearer = HTTPBearer(auto_error=False, description="A token of `redrive tokens create`, where there are any.")
 
 
+def _refuse_unknown_filters(request: Request) -> None:
+    """A misspelt filter that is ignored would widen what is asked for."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return
+    known = _query_names(route.dependant)
+    unknown = sorted(set(request.query_params) - known)
+    if unknown:
+        listed = ", ".join(sorted(known)) or "none"
+        raise InvalidInput(f"unknown parameters: {', '.join(unknown)[:200]}", hint=f"known ones: {listed}")
+
+
+def _query_names(dependant: Any) -> set[str]:
+    names = {field.alias for field in dependant.query_params}
+    return names.union(*(_query_names(inner) for inner in dependant.dependencies))
+
+
 async def who(
     request: Request, store: Opened, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     x_actor: Annotated[str | None, Header(description="Who acts, where there are no tokens.")] = None,
 ) -> Caller:  # fmt: skip
+    _refuse_unknown_filters(request)
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     address = request.client.host if request.client is not None else "?"
     if credentials is None:

@@ -77,14 +77,16 @@ async def preview(
 
 @router.post("/dead-letters/retry")
 async def retry(body: RetryIn, store: Opened, caller: Operator) -> m.BatchOut:
-    """Retry up to 500 tasks that match, those that failed first. Only failed and cancelled tasks are touched; others
-    that were named are answered, and audited, as skipped."""
+    """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
+    cancelled tasks are touched; others that were named are answered, and audited, as skipped."""
     which = make_failures(
         body.task_ids, kind=one_of(body.job_kind, body.kind, "jobKind and kind"), queue=body.queue, group=body.group,
         scope=one_of(body.episode_id, body.scope, "episodeId and scope"), trace_id=body.trace_id,
         error_code=body.error_code, error_reason=body.error_reason, failure_type=body.failure_type,
         dead_reason=body.dead_reason, fingerprint=body.fingerprint,
     )  # fmt: skip
+    if which == failed.EVERYTHING and body.plan_token is None:
+        raise InvalidInput("say which tasks", hint="a filter, taskIds or a planToken; everything is a bulk operation")
     result = await failed.retry_matching(
         store, which, actor=actor(caller, body.actor), reason=body.reason, limit=body.limit, plan=body.plan_token,
         dry_run=body.dry_run,

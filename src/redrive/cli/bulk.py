@@ -39,7 +39,7 @@ def told(operation: Operation, approval: Record | None, json: bool) -> None:
                    f"watch it with: redrive operations watch {operation.id}")  # fmt: skip
     else:
         output.say(f"operation {operation.id} waits for a second operator, because {approval.body['needed']}",
-                   f"somebody else says: redrive approvals approve {approval.id}")  # fmt: skip
+                   f"somebody else says: redrive approvals approve {approval.id} --by NAME")  # fmt: skip
 
 
 def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:

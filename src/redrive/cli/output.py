@@ -68,9 +68,15 @@ def _jsonable(value: Any) -> Any:
     return simple if simple is not value else str(value)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader has seen enough (``| head``): no failure of ours."""
+        raise BrokenPipeError
+
+
 def console(at_least: int = 0) -> Console:
     """Plain and as wide as needed when piped; colours and the terminal's width otherwise."""
-    out = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    out = _Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
     out.width = max(out.width, at_least) if sys.stdout.isatty() else WIDE
     return out
 

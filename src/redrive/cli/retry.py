@@ -216,8 +216,9 @@ def begin_bulk(
         )  # fmt: skip
 
     operation, approval = with_store(url, app, begin)
-    told(operation, approval, json)
-    if wait and approval is None:
+    if not (wait and json):  # stdout is one document
+        told(operation, approval, json)
+    if wait:
         follow(operation.id, url, app, json)
 
 

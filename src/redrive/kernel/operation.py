@@ -166,7 +166,8 @@ class Operation:
 
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """The last word, with the sum of it."""
-        after = {"matched": self.total, "done": self.done, "skipped": self.skipped, "gone": self.gone,
+        after = {"matched": self.total, "done": self.done, "skipped": self.skipped,
+                 "gone": self.gone if status is Status.COMPLETED else 0,
                  "filter": facts(self.which), "status": status.value, "note": note}  # fmt: skip
         row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
         return Commit(puts=[replace(self, status=status, note=note).put()], audits=[row])

@@ -93,6 +93,8 @@ def _changes(said: dict[str, Any], actor: str, now: datetime) -> dict[str, Any]:
     if "resolved" in said:
         on = bool(said["resolved"])
         changes |= {"resolved_at": now.isoformat() if on else None, "resolved_by": actor if on else None}
+        if not on:
+            changes["muted_until"] = None  # open means open
     return changes
 
 

@@ -40,8 +40,9 @@ async def why(store: Store, task: Task) -> list[Reason]:
 
 
 def _failed(task: Task) -> Reason:
-    cause = "it is not worth retrying" if task.dead_reason == "non_retryable" else "its attempts are used up"
-    return Reason("failed", f"failed: {task.error_code}; {cause}", f"redrive retry {task.id}")
+    cause = "not retried by itself" if task.dead_reason == "non_retryable" else "its attempts are used up"
+    said = f"failed with {task.error_code} ({cause}): {task.error_message}; once that is mended it can be retried"
+    return Reason("failed", said, f"redrive retry {task.id}")
 
 
 async def _operations(store: Store, task: Task) -> list[Reason]:
