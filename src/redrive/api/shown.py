@@ -16,12 +16,12 @@ from redrive.ops import access, approvals
 from redrive.ops.access import Caller, Role
 from redrive.ops.failed import BatchResult
 from redrive.ops.groups import Group
-from redrive.ops.why import ALIVE
+from redrive.ops.why import ALIVE, Reason
 
 T = TypeVar("T", Task, DeadLetter)
 _COVERED = ("payload", "result", "progress")
 _STACKS = ("error_stack", "stack")
-_MESSAGES = ("error_message", "message")
+_MESSAGES = ("error_message", "message", "text")
 
 
 def task(found: Task, caller: Caller, app: App) -> m.TaskOut:
@@ -51,6 +51,10 @@ def cover(out: Any, caller: Caller, app: App, payload: Any = None) -> Any:
                 text = str(text).replace(secret, access.MASK)
             values[name] = text
     return out.model_copy(update=values)
+
+
+def reasons(found: Sequence[Reason], task: Task, caller: Caller, app: App) -> list[m.ReasonOut]:
+    return [cover(m.ReasonOut.model_validate(reason), caller, app, task.payload) for reason in found]
 
 
 def attempts(found: Timeline, caller: Caller, app: App) -> list[m.AttemptOut]:

@@ -81,7 +81,7 @@ async def show(task_id: UUID, store: Opened, app: TheApp, caller: Viewer) -> m.T
     found = await inspect.show(store, task_id)
     return m.TimelineOut(
         task=shown.task(found.task, caller, app),
-        why=[m.ReasonOut.model_validate(reason) for reason in await why(store, found.task)],
+        why=shown.reasons(await why(store, found.task), found.task, caller, app),
         attempts=shown.attempts(found, caller, app),
         dead_letters=shown.letters(found.dead_letters, caller, app),
         audit=[m.AuditOut.model_validate(row) for row in found.audit],
