@@ -30,7 +30,7 @@ from redrive.kernel.task import (
 )
 from redrive.observe.logs import TaskLog, choose_style
 from redrive.ops import actions, approvals, audit, seal
-from redrive.ops.archive import Archive
+from redrive.ops.archive import archive_at
 from redrive.ops.driving import drive
 from redrive.ops.inspect import parse_id
 from redrive.ops.service import FailedTasks
@@ -284,9 +284,9 @@ class App:
     def _errands(self) -> dict[str, Errand]:
         """What operators leave to the workers."""
         settings = self.settings
+        archive = archive_at(settings.audit_archive)
 
         async def retain(store: Store, _: str, stopping: Callable[[], bool]) -> None:
-            archive = None if settings.audit_archive is None else Archive(settings.audit_archive)
             await audit.retain(store, settings.audit_ttl_days, settings.audit_prune_batch_size, stopping, archive)
 
         async def chain(store: Store, _: str, stopping: Callable[[], bool]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.errors import ConfigError, StoreError
+from redrive.errors import StoreError
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put
@@ -141,7 +141,7 @@ async def test_what_was_pruned_is_no_tampering(timed: SqliteHarness) -> None:
 
 async def test_retention_for_a_long_time(timed: SqliteHarness, tmp_path: Path) -> None:
     """Everything goes in its time, the summaries too; the chain still holds, and the archive proves it."""
-    archive = Archive(tmp_path / "archive")
+    archive = Archive(str(tmp_path / "archive"))
     for _ in range(4):
         await write(timed, 5)
         await timed.advance(86_400 * 20)
@@ -159,7 +159,7 @@ async def test_a_row_changed_before_it_was_archived(timed: SqliteHarness, tmp_pa
     await sealed(timed, 8)
     await timed.sql(f"update {table(timed, 'audit')} set reason = 'x' where id = 2")
     await timed.advance(86_400 * 40)
-    archive = Archive(tmp_path)
+    archive = Archive(str(tmp_path))
     await audit.retain(timed.store, 30, 500, lambda: False, archive)
     assert "rows 1-4 are not what was sealed" in (await problems(timed, archive))[0]
 
@@ -169,10 +169,5 @@ async def test_an_archive_that_cannot_be_written_keeps_everything(timed: SqliteH
     await timed.advance(86_400 * 40)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="nothing was removed"):
-        await audit.retain(timed.store, 30, 500, lambda: False, Archive(tmp_path / "file" / "below"))
+        await audit.retain(timed.store, 30, 500, lambda: False, Archive(str(tmp_path / "file" / "below")))
     assert len(await timed.audit()) == 3
-    with pytest.raises(ConfigError, match="no archive"):
-        list(Archive(tmp_path / "nowhere").read())
-    (tmp_path / "audit-1-2.jsonl.gz").write_bytes(b"garbage")
-    with pytest.raises(StoreError, match="damaged"):
-        list(Archive(tmp_path).read())

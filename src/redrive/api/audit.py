@@ -12,7 +12,7 @@ from redrive.api.access import Admin, Opened, TheApp, Viewer, actor
 from redrive.api.filters import WhichAudit, make_audit, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.ops import audit
-from redrive.ops.archive import Archive
+from redrive.ops.archive import archive_at
 
 router = APIRouter(prefix="/api/tasks/audit-logs", tags=["audit"], responses=PROBLEMS)
 _TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
@@ -81,6 +81,6 @@ async def prune(body: PruneIn, store: Opened, app: TheApp, caller: Admin) -> m.P
         older_than_days=body.older_than_days,
         actor=actor(caller, body.actor),
         dry_run=body.dry_run,
-        archive=None if app.settings.audit_archive is None else Archive(app.settings.audit_archive),
+        archive=archive_at(app.settings.audit_archive),
     )
     return m.PruneOut.model_validate(done)

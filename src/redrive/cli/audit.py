@@ -21,7 +21,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
 from redrive.ops import audit, inspect, seal
-from redrive.ops.archive import Archive
+from redrive.ops.archive import archive_at
 
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
 Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
@@ -31,7 +31,8 @@ Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="About 
 Scope = Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="About tasks of this scope.")]
 Trace = Annotated[str | None, typer.Option("--trace", metavar="ID", help="About tasks of this trace.")]
 ArchiveFolder = Annotated[
-    str | None, typer.Option("--archive", metavar="FOLDER", help="The archive (else TASK_AUDIT_ARCHIVE).")
+    str | None,
+    typer.Option("--archive", metavar="PLACE", help="A folder or s3://bucket/prefix (else TASK_AUDIT_ARCHIVE)."),
 ]
 Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="About this task.")]
 
@@ -106,8 +107,7 @@ def prune(
         confirm(f"remove {told.matched} audit rows older than {days:g} days?", yes)
 
         async def work(application: App, store: Store) -> audit.Pruned:
-            folder = application.settings.audit_archive
-            archive = None if folder is None else Archive(folder)
+            archive = archive_at(application.settings.audit_archive)
             return await audit.prune(store, which, older_than_days=days, actor=actor(by), archive=archive)
 
         told = with_store(url, app, work)
@@ -128,8 +128,8 @@ def verify(
     """Look for tampering: rows changed, removed or slipped in since they were sealed. Exit code 1 when there is any."""
 
     async def work(application: App, store: Store) -> seal.Verdict:
-        folder = archive or application.settings.audit_archive
-        return await seal.verify(store, Archive(folder).read() if folder else (), head)
+        found = archive_at(archive or application.settings.audit_archive)
+        return await seal.verify(store, () if found is None else found.read(), head)
 
     found = with_store(url, app, work)
     if json:
@@ -150,10 +150,10 @@ def search(
     app: AppName = None,
 ) -> None:  # fmt: skip
     """Rows that were pruned, from the archive, as JSON lines, oldest first."""
-    folder = archive or load(url, app).app.settings.audit_archive
-    if folder is None:
-        raise InvalidInput("no archive is named", hint="--archive FOLDER, or TASK_AUDIT_ARCHIVE")
-    for row in Archive(folder).read(_which(action, by_actor, batch, kind, scope, trace, task)):
+    found = archive_at(archive or load(url, app).app.settings.audit_archive)
+    if found is None:
+        raise InvalidInput("no archive is named", hint="--archive FOLDER or s3://bucket/prefix, or TASK_AUDIT_ARCHIVE")
+    for row in found.read(_which(action, by_actor, batch, kind, scope, trace, task)):
         sys.stdout.write(jsonlib.dumps(audit.values_of(row)) + "\n")
 
 

@@ -66,8 +66,8 @@ async def seal(store: Store, stopping: Callable[[], bool] = lambda: False, lag: 
 
 
 async def verify(store: Store, archived: Iterable[AuditRow] = (), head: str | None = None) -> Verdict:
-    """Walk the whole chain. ``archived``: rows of an archive, which prove pruned stretches; ``head``: a hash that was
-    written down earlier, and must still be part of the chain."""
+    """Walk the whole chain. ``archived``: rows of an archive, oldest first, which prove pruned stretches; ``head``: a
+    hash that was written down earlier, and must still be part of the chain."""
     verdict = Verdict()
     gone = _Gone(await _summaries(store), archived)
     previous, last, heads = BEGINNING, 0, {BEGINNING}
@@ -80,6 +80,7 @@ async def verify(store: Store, archived: Iterable[AuditRow] = (), head: str | No
             verdict.problems.append(
                 f"seal {expected} (rows {body['ids']}) does not fit the one before it: it was rewritten"
             )
+        gone.reach(body["last"])
         await _check_rows(store, record, gone, verdict)
         previous, last = body["hash"], body["last"]
         heads.add(previous)
@@ -168,10 +169,13 @@ def parse_ranges(text: str) -> list[int]:
 
 
 class _Gone:
-    """Rows that were pruned on purpose, with their hashes as far as somebody kept them."""
+    """Rows that were pruned on purpose, with their hashes as far as somebody kept them. The archive is walked along
+    with the chain: it may be larger than memory."""
 
     def __init__(self, summaries: Iterable[AuditRow], archived: Iterable[AuditRow]) -> None:
-        self._archived = {row.id: row_hash(row) for row in archived}
+        self._rest = iter(archived)
+        self._next = next(self._rest, None)
+        self._archived: dict[int, str] = {}
         self._hashes: dict[int, str] = {}
         self._through = 0
         for row in summaries:
@@ -180,6 +184,13 @@ class _Gone:
             self._hashes.update(zip(ids, hashes, strict=False))
             if told.get("everything"):
                 self._through = max(self._through, max(ids, default=0))
+
+    def reach(self, last: int) -> None:
+        """What the archive has up to this row; what came before was asked for already."""
+        self._archived.clear()
+        while self._next is not None and self._next.id <= last:
+            self._archived[self._next.id] = row_hash(self._next)
+            self._next = next(self._rest, None)
 
     def explains(self, number: int) -> bool:
         # Retention takes everything up to some row; what it took earlier is gone together with its summaries.

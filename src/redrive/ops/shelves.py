@@ -1,0 +1,139 @@
+"""Where an archive keeps its pieces: a folder, or a bucket of S3-compatible object storage."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+from redrive.errors import ConfigError, StoreError
+
+_KEPT = "nothing was removed; mend it, or correct TASK_AUDIT_ARCHIVE"
+_LOOK = "look at AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and the bucket"
+_CODE = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
+
+
+class Shelf(Protocol):
+    """Named bytes. What was put is there as a whole, and stays there, or it is not there."""
+
+    def names(self) -> list[str]: ...
+
+    def get(self, name: str) -> bytes: ...
+
+    def put(self, name: str, data: bytes) -> None: ...
+
+
+def shelf_at(address: str) -> Shelf:
+    scheme, found, rest = address.partition("://")
+    if not found:
+        return Folder(Path(address))
+    if scheme != "s3":
+        raise ConfigError(f"{address!r} is no place for an archive", hint="a folder, or s3://bucket/prefix")
+    bucket, _, prefix = rest.partition("/")
+    if not bucket:
+        raise ConfigError(f"{address!r} names no bucket", hint="s3://bucket/prefix")
+    return Bucket(bucket, prefix.strip("/"))
+
+
+class Folder:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def names(self) -> list[str]:
+        if not self._path.is_dir():
+            raise ConfigError(f"there is no archive at {self}", hint="name it with --archive, or TASK_AUDIT_ARCHIVE")
+        return [path.name for path in self._path.iterdir()]
+
+    def get(self, name: str) -> bytes:
+        try:
+            return (self._path / name).read_bytes()
+        except OSError as error:
+            raise StoreError(f"{self._path / name} cannot be read: {error.strerror or error}") from None
+
+    def put(self, name: str, data: bytes) -> None:
+        draft = self._path / f".{name}.{os.getpid()}"
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            with draft.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self._path / name)
+            _sync(self._path)
+        except OSError as error:
+            raise StoreError(
+                f"the audit archive {self} cannot be written: {error.strerror or error}", hint=_KEPT
+            ) from None
+
+
+class Bucket:
+    """Keys, region and endpoint are said as everywhere: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
+    ``AWS_REGION``, ``AWS_ENDPOINT_URL``, or by the role of the machine."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        try:
+            from obstore.store import S3Store
+        except ImportError:
+            raise ConfigError(
+                f"an archive in s3://{bucket} needs the package obstore", hint="pip install 'redrive[s3]'"
+            ) from None
+        self._address = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
+        plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+        with self._saying("is not set up"):
+            self._store = S3Store(
+                bucket, prefix=prefix or None,
+                client_options={"allow_http": plain, "timeout": timedelta(seconds=30)},
+                retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=30)},
+            )  # fmt: skip
+
+    def __str__(self) -> str:
+        return self._address
+
+    def names(self) -> list[str]:
+        with self._saying("cannot be listed"):
+            return [str(found["path"]) for page in self._store.list() for found in page]
+
+    def get(self, name: str) -> bytes:
+        with self._saying(f"cannot be read ({name})"):
+            return bytes(self._store.get(name).bytes())
+
+    def put(self, name: str, data: bytes) -> None:
+        with self._saying("cannot be written", _KEPT):
+            self._store.put(name, data)
+
+    @contextmanager
+    def _saying(self, what: str, hint: str = _LOOK) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, OSError, ValueError) as error:
+            raise StoreError(f"the audit archive {self} {what}: {_told(error)}", hint=hint) from None
+
+
+def _told(error: Exception) -> str:
+    """What the server said, without the client's own debugging."""
+    text = str(error).partition("\n\nDebug source")[0]
+    said = _CODE.search(text)
+    return ": ".join(said.groups()) if said else text.strip()
+
+
+def _sync(folder: Path) -> None:
+    """So that the name survives a power cut as well; where folders cannot be synced, it does by itself."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

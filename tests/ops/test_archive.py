@@ -1,0 +1,136 @@
+"""The audit archive: in a folder and in a bucket, whole, found again, and never the reason that a row is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive.errors import ConfigError, StoreError
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.task import AuditRow
+from redrive.ops import audit, seal
+from redrive.ops.archive import Archive
+from tests.conformance.harness_sqlite import SqliteHarness
+from tests.objects import Objects, serving
+from tests.ops.test_seal import AT_ONCE, write
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+def row(number: int, actor: str = "ann") -> AuditRow:
+    return AuditRow(
+        number, NOW + timedelta(seconds=number), actor, "NOTE", f"reason {number}", None, None, None, "A", None, None,
+        {"n": number}, {"ü": "\u2028"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
+    with serving(tmp_path_factory.mktemp("objects")) as found:
+        yield found
+
+
+@pytest.fixture
+def bucket(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a new bucket."""
+    for name, value in objects.environment.items():
+        monkeypatch.setenv(name, value)
+    return objects.bucket()
+
+
+@pytest.fixture(params=["folder", "bucket", "below"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "folder":
+        return str(tmp_path / "archive")
+    return str(request.getfixturevalue("bucket")) + ("/audit/2026" if request.param == "below" else "")
+
+
+def test_written_and_found_again(address: str) -> None:
+    archive = Archive(address)
+    archive.write([row(1), row(2), row(3, "bob")])
+    archive.write([row(4), row(5)])
+    assert list(Archive(address).read()) == [row(1), row(2), row(3, "bob"), row(4), row(5)]
+    assert [found.id for found in archive.read(AuditFilter(actor="bob"))] == [3]
+    assert [found.id for found in archive.read(AuditFilter(older_than=row(3).at))] == [1, 2]
+
+
+def test_pieces_whose_stretches_overlap(address: str) -> None:
+    """Prunes by filter leave holes that later prunes fill; and two at once may have some rows in common."""
+    archive = Archive(address)
+    archive.write([row(1), row(5), row(10)])
+    archive.write([row(1), row(7), row(10)])
+    archive.write([row(n) for n in (2, 3, 4, 6, 8, 9)])
+    archive.write([row(n) for n in (2, 3, 4, 6, 8, 9)])
+    assert [found.id for found in archive.read()] == list(range(1, 11))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sets(st.integers(1, 40), min_size=1), max_size=8))
+def test_any_pieces(tmp_path_factory: pytest.TempPathFactory, pieces: list[set[int]]) -> None:
+    archive = Archive(str(tmp_path_factory.mktemp("archive")))
+    for piece in pieces:
+        archive.write([row(number) for number in sorted(piece)])
+    assert [found.id for found in archive.read()] == sorted(set().union(*pieces))
+
+
+async def test_a_log_that_went_into_a_bucket(address: str, tmp_path: Path) -> None:
+    harness = SqliteHarness(tmp_path / "redrive.db")
+    await harness.store.open()
+    archive = Archive(address)
+    await write(harness, 4, "bob")
+    await write(harness, 6)
+    await write(harness, 2, "bob")
+    await seal.seal(harness.store, lag=AT_ONCE)
+    await harness.advance(86_400 * 40)
+    await audit.prune(harness.store, AuditFilter(actor="bob"), older_than_days=30, actor="cy", piece=5, archive=archive)
+    await audit.retain(harness.store, 30, 5, lambda: False, archive)
+    assert len([found for found in archive.read() if found.action == "NOTE"]) == 12
+    verdict = await seal.verify(harness.store, archive.read())
+    assert (verdict.problems, verdict.pruned) == ([], 12)
+    await harness.close()
+
+
+async def test_nothing_is_removed_when_the_storage_is_gone(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = SqliteHarness(tmp_path / "redrive.db")
+    await harness.store.open()
+    await write(harness, 3)
+    await harness.advance(86_400 * 40)
+    with pytest.raises(StoreError, match="cannot be written: NoSuchBucket: ") as nowhere:
+        await audit.retain(harness.store, 30, 500, lambda: False, Archive("s3://not-there"))
+    assert "nothing was removed" in str(nowhere.value.hint)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(StoreError, match="SignatureDoesNotMatch"):
+        await audit.retain(harness.store, 30, 500, lambda: False, Archive(bucket))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(StoreError, match="cannot be written"):
+        await audit.retain(harness.store, 30, 500, lambda: False, Archive(bucket))
+    assert len(await harness.audit()) == 3
+    await harness.close()
+
+
+def test_a_damaged_piece_is_named(tmp_path: Path) -> None:
+    name = Archive(str(tmp_path)).write([row(1)])
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-3])
+    with pytest.raises(StoreError, match=f"{name}.*is damaged"):
+        list(Archive(str(tmp_path)).read())
+
+
+def test_places_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="no archive"):
+        list(Archive(str(tmp_path / "nowhere")).read())
+    with pytest.raises(ConfigError, match="no place"):
+        Archive("gs://bucket")
+    with pytest.raises(ConfigError, match="no bucket"):
+        Archive("s3://")
+    monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+    with pytest.raises(ConfigError, match="needs the package obstore") as missing:
+        Archive("s3://bucket")
+    assert "redrive[s3]" in str(missing.value.hint)
