@@ -75,7 +75,7 @@ async def test_the_dead_letter_journey(app: App) -> None:
         assert sorted(seen) == sorted(ids) and len(set(seen)) == 5
         assert len((await get(client, base, errorCode="TASK_PRECONDITION_FAILED"))["deadLetters"]) == 5
         dry = await post(client, f"{base}/retry", {"taskIds": ids[:2], "dryRun": True})
-        assert dry["retried"] == ids[:2] and dry["dryRun"]
+        assert (dry["wouldRetry"], dry["retried"], dry["batchId"]) == (ids[:2], [], None) and dry["dryRun"]
         app.mended = True  # type: ignore[attr-defined]
         done = await post(client, f"{base}/retry", {"taskIds": ids[:2], "reason": "mended", "actor": "ann"})
         assert done["retried"] == ids[:2] and done["skipped"] == []

@@ -38,8 +38,9 @@ async def test_a_plan_is_about_the_tasks_that_were_previewed(harness: Harness) -
     assert [task.id for task in rest.tasks] == ids[2:]
     foretold = await failed.retry_matching(harness.store, actor="ann", plan=page.plan, dry_run=True)
     result = await failed.retry_matching(harness.store, actor="ann", plan=page.plan)
+    assert (foretold.would_retry, foretold.retried, foretold.batch_id) == (ids[2:], [], None)
+    assert (result.would_retry, result.retried) == ([], ids[2:])
     for told in (foretold, result):
-        assert told.retried == ids[2:]
         again = "it is failed, but no longer by the failure that was meant"
         assert told.skipped == {ids[0]: again, ids[1]: again}
     assert await harness.store.count_failed(Failures()) == 5
@@ -72,6 +73,32 @@ async def test_tasks_named_by_id(harness: Harness) -> None:
     assert (task.replay_count, task.last_replayed_by, task.last_replayed_reason) == (1, "ann", "mended")
     assert (task.attempt_count, task.error_code, task.failed_at) == (0, None, None)
     assert await harness.store.count_failed(Failures()) == 1
+
+
+async def test_tasks_named_by_id_that_other_filters_leave_out(harness: Harness) -> None:
+    """They were named: each of them is answered, and audited, with what became of it."""
+    [mine, given_up], [other] = await fail(harness, 2, scope="e1"), await fail(harness, kind="B", scope="e1")
+    [elsewhere] = await fail(harness)
+    queued = await harness.enqueue(scope="e1")
+    await actions.cancel(harness.store, [given_up], actor="bob")
+    named = (mine, given_up, other, elsewhere, queued)
+    which = Failures(kind="A", scope="e1", ids=named)
+    told = await failed.retry_matching(harness.store, which, actor="ann", dry_run=True)
+    done = await failed.retry_matching(harness.store, which, actor="ann")
+    assert told.would_retry == done.retried == [mine, given_up]
+    assert (
+        told.skipped
+        == done.skipped
+        == {
+            other: "its kind is B, not A",
+            elsewhere: "its scope is none, not e1",
+            queued: "it is queued, not failed or cancelled",
+        }
+    )
+    rows = await harness.audit(action="TASK_RETRY_BATCH_SKIPPED")
+    assert {row.task_id: row.reason for row in rows} == done.skipped
+    [summary] = await harness.audit(action="TASK_RETRY_BATCH_SUMMARY")
+    assert (summary.after["matched"], summary.after["done"], summary.after["skipped"]) == (3, 2, 3)
 
 
 async def test_the_first_failures_come_first_and_the_limit_holds(harness: Harness) -> None:
@@ -154,6 +181,6 @@ async def test_what_was_forgotten_meanwhile_is_not_revived(harness: Harness) -> 
     (task_id,) = await fail(harness)
     seen = (await harness.task(task_id)).failed_seq
     await actions.forget(harness.store, [task_id], actor="bob")
-    result = await failed.retry_tasks(harness.store, {task_id: seen}, actor="ann", reason=None)
+    result = await failed.retry_tasks(harness.store, failed.Chosen({task_id: seen}), actor="ann", reason=None)
     assert result.skipped == {task_id: "it is cancelled, but no longer by the failure that was meant"}
     assert await harness.state(task_id) is State.CANCELLED

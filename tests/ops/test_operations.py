@@ -234,6 +234,31 @@ async def test_a_plan_as_an_operation(harness: Harness) -> None:
     assert {(await harness.task(task_id)).replay_count for task_id in late} == {0}
 
 
+async def test_a_plan_as_an_operation_says_of_each_task_what_became_of_it(harness: Harness) -> None:
+    ids = await fail(harness, 6)
+    page = await failed.preview(harness.store, A, bind="ann")
+    await actions.retry(harness.store, ids[1:3], actor="bob")  # one waits, one is failed by another failure
+    await harness.settle((await harness.claim(1))[0], OTHER)
+    operation = await begin(harness.store, which=Failures(), plan=page.plan)
+    ended = await to_the_end(harness.store, operation)
+    assert (ended.status, ended.done, ended.skipped, ended.gone) == (Status.COMPLETED, 4, 2, 0)
+    rows = await harness.audit(batch_id=operation.id, action="TASK_RETRY_BATCH_SKIPPED")
+    assert {row.task_id: row.reason for row in rows} == {
+        ids[1]: "it is failed, but no longer by the failure that was meant",
+        ids[2]: "it is queued, not failed or cancelled",
+    }
+
+
+async def test_a_plan_that_is_no_longer_kept(harness: Harness) -> None:
+    """Its operation waited for approval for long: the filter and the boundary are in the operation."""
+    ids = await fail(harness, 6)
+    page = await failed.preview(harness.store, A, bind="ann")
+    operation = await begin(harness.store, which=Failures(), plan=page.plan)
+    await harness.advance(86_400 + 1)
+    await harness.store.upkeep("prune", {"history_days": 30.0, "key_days": 30.0})
+    assert (await to_the_end(harness.store, operation)).done == len(ids)
+
+
 async def test_one_call_of_the_duty_does_it_all(harness: Harness) -> None:
     await fail(harness, 10)
     first, second = await begin(harness.store), await begin(harness.store, which=Failures(kind="B"))
@@ -482,14 +507,16 @@ class TestApprovals:
         assert (ended.status, ended.note) == (Status.CANCELLED, "rejected by ann: changed my mind")
         assert await harness.store.count_failed(Failures()) == 6
 
-    async def test_nobody_decides(self, harness: Harness) -> None:
+    async def test_nobody_decides(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         await fail(harness, 6)
-        operation, approval = await self.ask(harness)
+        for _ in range(2):
+            operation, approval = await self.ask(harness)
+        monkeypatch.setattr(approvals, "PIECE", 1)
         assert await approvals.expire(harness.store) == 0
         await harness.advance(24 * 3600 + 1)
         with pytest.raises(InvalidTransition, match="has expired"):
             await approvals.approve(harness.store, approval.id, actor="bob")
-        assert await approvals.expire(harness.store) == 1
+        assert await approvals.expire(harness.store) == 2
         assert (await approvals.show(harness.store, approval.id)).state == "expired"
         assert (await operations.show(harness.store, operation.id)).status is Status.CANCELLED
 

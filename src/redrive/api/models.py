@@ -175,9 +175,13 @@ class SkippedOut(Out):
 
 
 class BatchOut(Out):
-    batch_id: str
+    """``matched`` are the tasks that are meant. Of a dry run ``wouldRetry`` says which of them could be retried now;
+    it has no batch, and retried none."""
+
+    batch_id: str | None
     matched: int
     retried: list[UUID]
+    would_retry: list[UUID]
     skipped: list[SkippedOut]
     dry_run: bool
 

@@ -65,7 +65,8 @@ def attempts(found: Timeline, caller: Caller, app: App) -> list[m.AttemptOut]:
 def batch(result: BatchResult) -> m.BatchOut:
     skipped = [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in result.skipped.items()]
     return m.BatchOut(
-        batch_id=result.batch_id, matched=result.matched, retried=result.retried, skipped=skipped,
+        batch_id=result.batch_id, matched=result.matched, retried=result.retried, would_retry=result.would_retry,
+        skipped=skipped,
         dry_run=result.dry_run,
     )  # fmt: skip
 

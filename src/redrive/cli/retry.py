@@ -133,7 +133,7 @@ async def _replayed(store: Store, which: Failures, limit: int, by: str, reason: 
         if not tasks:
             break
         after = tasks[-1].failed_seq or after
-        meant = {task.id: task.failed_seq for task in tasks}
+        meant = failed.Chosen({task.id: task.failed_seq for task in tasks})
         result = await failed.retry_tasks(store, meant, actor=by, reason=reason, facts=facts(which))
         sums["matched"] += result.matched
         sums["retried"] += len(result.retried)

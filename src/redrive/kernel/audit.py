@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,7 @@ class Batch:
     facts: Any = None  # what the summary says besides numbers: the filter that was used
     means: str = "failed or cancelled"  # the states it is for
     summary: bool = True  # False for one part of many: whoever does the last one adds them up
+    excluded: Mapping[UUID, str] = field(default_factory=dict)  # tasks that were named, and why they are not meant
 
     def audits(self, moved: int, skipped: Mapping[UUID, str | None]) -> list[Audit]:
         """``skipped``: the state each of those is in, None for tasks that do not exist."""
@@ -43,10 +44,12 @@ class Batch:
                 self.actor, f"{self.action}_SKIPPED", skip_reason(state, self.means), task_id, self.id, {"state": state}
             )
             for task_id, state in skipped.items()
+        ] + [
+            Audit(self.actor, f"{self.action}_SKIPPED", why, task_id, self.id) for task_id, why in self.excluded.items()
         ]
         if not self.summary:
             return rows
-        numbers = {"matched": moved + len(skipped), "done": moved, "skipped": len(skipped)}
+        numbers = {"matched": moved + len(skipped), "done": moved, "skipped": len(skipped) + len(self.excluded)}
         facts = numbers if self.facts is None else {**numbers, "filter": self.facts}
         return [*rows, Audit(self.actor, f"{self.action}_SUMMARY", self.reason, None, self.id, None, facts)]
 

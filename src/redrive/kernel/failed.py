@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
+
+from redrive.kernel.task import Task
+
+_COLUMNS = {"fingerprint": "error_fingerprint", "batch": "last_replayed_batch"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -22,6 +26,14 @@ class Failures:
     fingerprint: str | None = None
     batch: str | None = None  # the bulk operation that retried them last
     ids: tuple[UUID, ...] | None = None
+
+    def unlike(self, task: Task) -> str | None:
+        """Why a task is not meant, whatever its state; None when it is."""
+        for name, wanted in asdict(self).items():
+            found = getattr(task, _COLUMNS.get(name, name), None)
+            if name != "ids" and wanted is not None and found != wanted:
+                return f"its {name.replace('_', ' ')} is {found or 'none'}, not {wanted}"
+        return None
 
 
 @dataclass(slots=True, frozen=True)

@@ -57,6 +57,15 @@ FINAL = (Status.COMPLETED, Status.STOPPED, Status.CANCELLED)
 
 
 @dataclass(slots=True, frozen=True)
+class Meant:
+    """A task of an operation, and the failure by which it is part of it. It may be gone by now."""
+
+    id: UUID
+    failed_seq: int | None
+    error_fingerprint: str | None
+
+
+@dataclass(slots=True, frozen=True)
 class Canary:
     """The first tasks go ahead; the others follow if enough of them succeed."""
 
@@ -148,7 +157,7 @@ class Operation:
         since = [task.created_at, task.last_attempt_at, task.last_replayed_at]
         return all(moment(when) <= self.upto for when in since if when is not None)
 
-    def carry_out(self, tasks: Sequence[Task], driver: str) -> Commit:
+    def carry_out(self, tasks: Sequence[Meant], driver: str) -> Commit:
         """One piece: these tasks, and how far the operation has come with them, in one transaction."""
         after = replace(
             self, cursor=self._place(tasks[-1]), last_piece=len(tasks), fingerprints=self._seen(tasks), driver=driver
@@ -206,16 +215,16 @@ class Operation:
                 return f"the same failure is back: task {task.id}, {task.error_code}: {task.error_message}"
         return None
 
-    def _place(self, task: Task) -> int | str:
+    def _place(self, task: Meant) -> int | str:
         return str(task.id) if self.action is Action.PURGE else task.failed_seq or 0
 
-    def _seen(self, tasks: Sequence[Task]) -> tuple[str, ...]:
+    def _seen(self, tasks: Sequence[Meant]) -> tuple[str, ...]:
         if not self.stop_on_return:
             return ()
         found = dict.fromkeys([*self.fingerprints, *(task.error_fingerprint or "" for task in tasks)])
         return tuple(found)[:MOST_FINGERPRINTS]
 
-    def _move(self, task: Task) -> Transition:
+    def _move(self, task: Meant) -> Transition:
         retry = self.action is Action.RETRY
         return Transition(
             task.id, Event.REDRIVE if retry else Event.CANCEL, State.QUEUED if retry else State.CANCELLED,

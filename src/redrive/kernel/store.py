@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -244,6 +244,9 @@ class Store(Protocol):
         """One bounded piece of a store's own housekeeping; answers how many rows it touched."""
 
     async def get(self, task_id: UUID) -> Task | None: ...
+    async def get_many(self, task_ids: Collection[UUID]) -> dict[UUID, Task]:
+        """Those that there are, in the order asked for."""
+
     async def find(self, query: Query) -> list[Task]: ...
     async def timeline(self, task_id: UUID) -> Timeline | None: ...
     async def dead_letters(self, query: Query) -> list[DeadLetter]: ...

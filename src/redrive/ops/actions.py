@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -60,8 +60,9 @@ async def forget(store: Store, ids: Sequence[UUID], *, actor: str, reason: str |
     """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
     who, why = check_actor(actor), check_text(reason, "reason")
     result, moves = Result(), list[Transition]()
+    found = await store.get_many(list(dict.fromkeys(ids)))
     for task_id in dict.fromkeys(ids):
-        task = await store.get(task_id)
+        task = found.get(task_id)
         if task is None or task.state is not State.FAILED:
             result.skipped[task_id] = "not found" if task is None else f"it is {task.state.value}, not failed"
         else:
@@ -70,11 +71,8 @@ async def forget(store: Store, ids: Sequence[UUID], *, actor: str, reason: str |
                 seen=task.failed_seq,
             ))  # fmt: skip
     lost = (await store.apply(Commit(transitions=moves))).lost if moves else set()
-    for move in moves:
-        if move.task_id in lost:
-            result.skipped[move.task_id] = await _why_not(store, move.task_id, Event.REDRIVE)
-        else:
-            result.done.append(move.task_id)
+    result.done = [move.task_id for move in moves if move.task_id not in lost]
+    result.skipped |= await _why_not(store, lost, Event.REDRIVE)
     return result
 
 
@@ -124,18 +122,17 @@ async def _move(store: Store, ids: Sequence[UUID], event: Event, actor: str, rea
         return Result()
     applied = await store.apply(Commit(transitions=transitions))
     result = Result(done=[task_id for task_id in unique if task_id not in applied.lost])
-    for task_id in unique:
-        if task_id in applied.lost:
-            result.skipped[task_id] = await _why_not(store, task_id, event)
+    result.skipped = await _why_not(store, [task_id for task_id in unique if task_id in applied.lost], event)
     return result
 
 
-async def _why_not(store: Store, task_id: UUID, event: Event) -> str:
-    task = await store.get(task_id)
-    if task is None:
-        return "not found"
+async def _why_not(store: Store, task_ids: Collection[UUID], event: Event) -> dict[UUID, str]:
+    found = await store.get_many(task_ids) if task_ids else {}
     wanted = " or ".join(state.value for state in TABLE[event].sources)
-    return f"it is {task.state.value}, not {wanted}"
+    return {
+        task_id: f"it is {found[task_id].state.value}, not {wanted}" if task_id in found else "not found"
+        for task_id in task_ids
+    }
 
 
 def check_actor(actor: str) -> str:

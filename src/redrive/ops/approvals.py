@@ -18,6 +18,7 @@ from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor
 
 COLLECTION = "approval"
+PIECE = 500
 VALID = timedelta(hours=24)
 PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN = "pending", "approved", "rejected", "expired", "withdrawn"
 
@@ -74,11 +75,15 @@ async def reject(store: Store, approval_id: str, *, actor: str, reason: str | No
 
 async def expire(store: Store) -> int:
     """Requests that nobody decided in time are closed, with their operations."""
-    now = await store.now()
-    late = [r for r in await store.records(COLLECTION, states=(PENDING,), limit=500) if expired(r, now)]
-    for record in late:
-        await _close(store, record, "redrive", "nobody decided in time", EXPIRED, Status.CANCELLED)
-    return len(late)
+    now, closed, before = await store.now(), 0, None
+    # All of them: the latest come first, and only the first ones are late.
+    while page := await store.records(COLLECTION, states=(PENDING,), limit=PIECE, before=before):
+        before = page[-1].seq
+        for record in page:
+            if expired(record, now):
+                await _close(store, record, "redrive", "nobody decided in time", EXPIRED, Status.CANCELLED)
+                closed += 1
+    return closed
 
 
 def expires_at(record: Record) -> datetime:

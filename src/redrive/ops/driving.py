@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from redrive.errors import ChangedMeanwhile, StoreUnavailable, StoreUnusable
+from redrive.errors import ChangedMeanwhile, PlanUnknown, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import Failures
-from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Status
+from redrive.kernel.operation import COLLECTION, WAITING, Action, Meant, Operation, Status
 from redrive.kernel.store import Query, Store
 from redrive.kernel.task import Task
+from redrive.ops import plans
 
 logger = logging.getLogger("redrive.operations")
 AT_ONCE = 1000
@@ -89,11 +90,39 @@ async def _end(store: Store, operation: Operation, status: Status, why: str | No
     )  # fmt: skip
 
 
-async def _next(store: Store, operation: Operation) -> list[Task]:
-    if operation.action is not Action.PURGE:
-        return await store.failed(
-            operation.which, limit=operation.piece, after=int(operation.cursor), upto=operation.upto
-        )
+async def _next(store: Store, operation: Operation) -> list[Meant]:
+    if operation.action is Action.PURGE:
+        return [_meant(task) for task in await _waiting(store, operation)]
+    after = int(operation.cursor)
+    listed = None if operation.plan is None else await _listed(store, operation.plan)
+    if listed is not None:
+        return await _planned(store, {id: seq for id, seq in listed.items() if seq > after}, operation.piece)
+    tasks = await store.failed(operation.which, limit=operation.piece, after=after, upto=operation.upto)
+    return [_meant(task) for task in tasks]
+
+
+async def _listed(store: Store, token: str) -> dict[UUID, int] | None:
+    try:
+        return (await plans.load(store, token)).listed
+    except PlanUnknown:
+        return None  # older than plans are kept: its filter and its boundary are part of the operation
+
+
+async def _planned(store: Store, ahead: dict[UUID, int], piece: int) -> list[Meant]:
+    """Each task that the plan lists, also those that somebody else has dealt with: they are answered as skipped."""
+    wanted = dict(list(ahead.items())[:piece])
+    found = await store.get_many(wanted)
+    return [
+        Meant(task_id, seq, found[task_id].error_fingerprint if task_id in found else None)
+        for task_id, seq in wanted.items()
+    ]
+
+
+def _meant(task: Task) -> Meant:
+    return Meant(task.id, task.failed_seq, task.error_fingerprint)
+
+
+async def _waiting(store: Store, operation: Operation) -> list[Task]:
     which, cursor = operation.which, UUID(str(operation.cursor))
     while True:
         query = Query(
@@ -109,8 +138,7 @@ async def _next(store: Store, operation: Operation) -> list[Task]:
 
 async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
     assert operation.canary is not None
-    found = [await store.get(task_id) for task_id in operation.canary.ids]
-    verdict = operation.judged([task for task in found if task is not None])
+    verdict = operation.judged((await store.get_many(operation.canary.ids)).values())
     if verdict is None:
         return LOOK_AT_CANARIES_EVERY
     if isinstance(verdict, str):

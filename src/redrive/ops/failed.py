@@ -24,6 +24,7 @@ MOST_AT_ONCE = 500
 USUAL_LIMIT = 50
 LARGEST_PAGE = 500
 EVERYTHING = Failures()
+RETRIED = (State.FAILED, State.CANCELLED)
 
 
 @dataclass(slots=True)
@@ -49,13 +50,23 @@ class Page:
 
 @dataclass(slots=True)
 class BatchResult:
-    """What a retry of many did, or with ``dry_run`` would have done."""
+    """What a retry of many did, or with ``dry_run`` would do; that has no batch, and retried none."""
 
-    batch_id: str
+    batch_id: str | None
     matched: int
     retried: list[UUID] = field(default_factory=list)
+    would_retry: list[UUID] = field(default_factory=list)
     skipped: dict[UUID, str] = field(default_factory=dict)
     dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The tasks that are meant, each with the failure that is (its ``failed_seq``; None: any), and those that were
+    named but are not what the other filters ask for."""
+
+    meant: Mapping[UUID, int | None]
+    excluded: Mapping[UUID, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -123,31 +134,31 @@ async def retry_matching(
     who, why = check_actor(actor), check_text(reason, "reason")
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
     if dry_run:
-        return await _foretold(store, chosen, BatchResult(str(new_id()), len(chosen), dry_run=True))
+        return await _foretold(store, chosen)
     return await retry_tasks(
         store, chosen, actor=who, reason=why, facts=facts(which) if plan is None else {"plan": plan}
     )
 
 
 async def retry_tasks(
-    store: Store, chosen: Mapping[UUID, int | None], *, actor: str, reason: str | None, facts: Any = None
+    store: Store, chosen: Chosen, *, actor: str, reason: str | None, facts: Any = None
 ) -> BatchResult:
-    """These tasks, each only if it is still failed by the failure that is meant (its ``failed_seq``; None: by any)."""
-    result = BatchResult(str(new_id()), len(chosen))
-    if not chosen:
+    """These tasks, each only if it is still failed by the failure that is meant."""
+    batch_id, name = str(new_id()), Action.RETRY.audited
+    result = BatchResult(batch_id, len(chosen.meant), skipped=dict(chosen.excluded))
+    if not chosen.meant and not chosen.excluded:
         return result
-    name = Action.RETRY.audited
     moves = [
         Transition(
             task_id, Event.REDRIVE, State.QUEUED, actor=actor, reason=reason, action=f"{name}_ITEM",
-            batch_id=result.batch_id, seen=seen,
+            batch_id=batch_id, seen=seen,
         )
-        for task_id, seen in chosen.items()
+        for task_id, seen in chosen.meant.items()
     ]  # fmt: skip
-    batch = Batch(result.batch_id, actor, name, reason, facts)
+    batch = Batch(batch_id, actor, name, reason, facts, excluded=chosen.excluded)
     applied = await store.apply(Commit(transitions=moves, batch=batch))
-    result.retried = [task_id for task_id in chosen if task_id not in applied.skipped]
-    result.skipped = {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}
+    result.retried = [task_id for task_id in chosen.meant if task_id not in applied.skipped]
+    result.skipped |= {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}
     return result
 
 
@@ -166,20 +177,30 @@ async def statistics(store: Store) -> FailureStats:
     )  # fmt: skip
 
 
-def only_ids(which: Failures) -> bool:
-    return which.ids is not None and which == Failures(ids=which.ids)
-
-
-async def _chosen(store: Store, which: Failures, limit: int | None) -> dict[UUID, int | None]:
-    """Tasks named by id are taken as they are named: what cannot be retried is answered as skipped. If there are other
-    filters as well, they narrow the list."""
+async def _chosen(store: Store, which: Failures, limit: int | None) -> Chosen:
     most = _limited(which, limit)
-    if which.ids is not None and only_ids(which):
-        return dict.fromkeys(list(dict.fromkeys(which.ids))[:most])
-    return {task.id: task.failed_seq for task in await store.failed(which, limit=most)} if most else {}
+    if which.ids is not None:
+        return await _named(store, which, list(dict.fromkeys(which.ids))[:most])
+    return Chosen({task.id: task.failed_seq for task in await store.failed(which, limit=most)})
 
 
-async def _planned(store: Store, token: str, which: Failures, limit: int | None) -> Mapping[UUID, int | None]:
+async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
+    """Tasks are taken as they are named: what cannot be retried is answered as skipped. If there are other filters as
+    well, they narrow the list, and what they leave out is answered as skipped, too."""
+    if which == Failures(ids=which.ids):
+        return Chosen(dict.fromkeys(ids))
+    found = await store.get_many(ids)
+    excluded = {
+        task.id: why for task in found.values() if task.state in RETRIED and (why := which.unlike(task)) is not None
+    }
+    meant = {
+        task_id: found[task_id].failed_seq if task_id in found and found[task_id].state is State.FAILED else None
+        for task_id in ids if task_id not in excluded
+    }  # fmt: skip
+    return Chosen(meant, excluded)
+
+
+async def _planned(store: Store, token: str, which: Failures, limit: int | None) -> Chosen:
     if which != EVERYTHING or limit is not None:
         raise InvalidInput("a plan says what is retried", hint="leave the filters and the limit out")
     plan = await plans.load(store, token)
@@ -188,7 +209,7 @@ async def _planned(store: Store, token: str, which: Failures, limit: int | None)
             f"the plan's {plan.count} tasks are more than the {MOST_AT_ONCE} of one call",
             hint="retry them as a bulk operation with the same plan",
         )
-    return dict(plan.listed)
+    return Chosen(plan.listed)
 
 
 def _limited(which: Failures, limit: int | None) -> int:
@@ -203,12 +224,13 @@ def _limited(which: Failures, limit: int | None) -> int:
     return wanted
 
 
-async def _foretold(store: Store, chosen: Mapping[UUID, int | None], result: BatchResult) -> BatchResult:
-    for task_id, seen in chosen.items():
-        task = await store.get(task_id)
-        fits = task is not None and task.state in (State.FAILED, State.CANCELLED)
-        if task is not None and fits and seen in (None, task.failed_seq):
-            result.retried.append(task_id)
+async def _foretold(store: Store, chosen: Chosen) -> BatchResult:
+    result = BatchResult(None, len(chosen.meant), skipped=dict(chosen.excluded), dry_run=True)
+    found = await store.get_many(chosen.meant)
+    for task_id, seen in chosen.meant.items():
+        task = found.get(task_id)
+        if task is not None and task.state in RETRIED and seen in (None, task.failed_seq):
+            result.would_retry.append(task_id)
         else:
             result.skipped[task_id] = skip_reason(None if task is None else task.state.value)
     return result

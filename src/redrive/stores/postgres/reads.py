@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -27,15 +27,24 @@ class Reads:
     pool: Pool
 
     async def get(self, task_id: UUID) -> Task | None:
-        async def look(connection: Any) -> Any:
-            row = await connection.fetchrow(SQL["get_live"], task_id)
-            row = row or await connection.fetchrow(SQL["get_history"], task_id, time_of(task_id))
-            # The id's time is the producer's clock, which may be ahead of ours: before saying no, look everywhere.
-            return row or await connection.fetchrow(SQL["get_history"], task_id, None)
+        return (await self.get_many([task_id])).get(task_id)
+
+    async def get_many(self, task_ids: Collection[UUID]) -> dict[UUID, Task]:
+        async def look(connection: Any) -> dict[UUID, Any]:
+            found = {row["id"]: row for row in await connection.fetch(SQL["get_live"], list(task_ids))}
+            # The time in an id is the producer's clock, which may be ahead of ours: before saying no, look everywhere.
+            for everywhere in (False, True):
+                missing = [task_id for task_id in task_ids if task_id not in found]
+                times = [time_of(task_id) for task_id in missing]
+                since = None if everywhere or None in times else min((time for time in times if time), default=None)
+                if missing:
+                    rest = await connection.fetch(SQL["get_history"], missing, since)
+                    found |= {row["id"]: row for row in rest}
+            return found
 
         # One snapshot: a task on its way from the live table to history is seen in one of them.
-        row = await self._snapshot(look)
-        return None if row is None else rows.task(row)
+        found = await self._snapshot(look)
+        return {task_id: rows.task(found[task_id]) for task_id in task_ids if task_id in found}
 
     async def find(self, query: Query) -> list[Task]:
         parts = [("find_live", filters.live(query)), ("find_history", filters.history(query))]

@@ -93,12 +93,12 @@ select fingerprint, hour, n from redrive.failure_hour where fingerprint = any ($
 -- due_schedules: schedules whose time has come
 select clock_timestamp() as now, s.* from redrive.schedule s where s.next_at <= clock_timestamp() order by s.next_at;
 
--- get_live: a task of the live table
-select t.*, t.state::text as state_name from redrive.task t where t.id = $1;
+-- get_live: tasks of the live table
+select t.*, t.state::text as state_name from redrive.task t where t.id = any ($1);
 
--- get_history: a finished task; $2 (the time in its id) leaves out partitions of earlier days
+-- get_history: finished tasks; $2 (the earliest time in their ids) leaves out partitions of earlier days
 select h.*, h.state::text as state_name from redrive.history h
-where h.id = $1 and ($2::timestamptz is null or h.finished_at >= $2) order by h.finished_at desc limit 1;
+where h.id = any ($1) and ($2::timestamptz is null or h.finished_at >= $2) order by h.finished_at;
 
 -- states: where these tasks are
 select t.id, t.state::text from redrive.task t where t.id = any ($1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -30,7 +30,10 @@ class Reads:
         raise NotImplementedError
 
     async def get(self, task_id: UUID) -> Task | None:
-        return await self.read(lambda session: _get(session, task_id))
+        return (await self.get_many([task_id])).get(task_id)
+
+    async def get_many(self, task_ids: Collection[UUID]) -> dict[UUID, Task]:
+        return await self.read(lambda session: _get(session, task_ids))
 
     async def find(self, query: Query) -> list[Task]:
         return await self.read(lambda session: _find(session, query))
@@ -159,10 +162,11 @@ def _rows(session: Session, sql: str, args: Sequence[Any] = ()) -> list[sqlite3.
     return cursor.execute(sql, args).fetchall()
 
 
-def _get(session: Session, task_id: UUID) -> Task | None:
-    args = [str(task_id)]
-    found = _rows(session, SQL["get_live"], args) or _rows(session, SQL["get_history"], args)
-    return rows.task(found[0]) if found else None
+def _get(session: Session, task_ids: Collection[UUID]) -> dict[UUID, Task]:
+    args = [dumps([str(task_id) for task_id in task_ids])]
+    found = [*_rows(session, SQL["get_history"], args), *_rows(session, SQL["get_live"], args)]
+    by_id = {row["id"]: row for row in found}
+    return {task_id: rows.task(by_id[str(task_id)]) for task_id in task_ids if str(task_id) in by_id}
 
 
 def _find(session: Session, query: Query) -> list[Task]:
@@ -176,7 +180,7 @@ def _find(session: Session, query: Query) -> list[Task]:
 
 
 def _timeline(session: Session, task_id: UUID) -> Timeline | None:
-    task = _get(session, task_id)
+    task = _get(session, [task_id]).get(task_id)
     if task is None:
         return None
     args = [str(task_id)]

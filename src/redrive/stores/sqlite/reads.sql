@@ -1,8 +1,8 @@
--- get_live: a task of the live table
-select * from redrive_task where id = ?
+-- get_live: tasks of the live table
+select * from redrive_task where id in (select value from json_each(?))
 
--- get_history: a finished task
-select * from redrive_history where id = ? order by finished_at desc limit 1
+-- get_history: finished tasks
+select * from redrive_history where id in (select value from json_each(?)) order by finished_at
 
 -- find_live: live tasks; filters and order follow
 select * from redrive_task where true

@@ -48,6 +48,14 @@ class TestReads:
         for task in await harness.store.find(Query()):
             assert await harness.store.get(task.id) == task
 
+    async def test_many_at_once(self, harness: Harness) -> None:
+        made = list((await one_of_each(harness)).values())
+        asked = [made[3], new_id(), *made[::-1], UUID(int=7)]
+        found = await harness.store.get_many(asked)
+        assert list(found) == list(dict.fromkeys(id for id in asked if id in made))
+        assert list(found.values()) == [await harness.store.get(task_id) for task_id in found]
+        assert await harness.store.get_many([]) == {}
+
     @pytest.mark.parametrize("live", [True, False], ids=["live", "history"])
     async def test_filters(self, harness: Harness, live: bool) -> None:
         fields: dict[str, Any] = {"queue": "mail", "group": "g", "scope": "s", "trace_id": "t"}
