@@ -76,6 +76,7 @@ class Settings(BaseSettings):
     approvals: Literal["on", "off"] = _env("REDRIVE_APPROVALS", "on")
     approvals_above: int = _env("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
     triage: dict[str, Triage] = _env("REDRIVE_TRIAGE", {})
+    internal_worker_secret: str | None = _env("INTERNAL_WORKER_SECRET", None, min_length=16, repr=False)
     mask_fields: list[str] = _env("REDRIVE_MASK_FIELDS", list(MASKED))
 
     @field_validator("kind_concurrency", "kind_rate_limit_ms")

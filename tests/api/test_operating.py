@@ -388,3 +388,71 @@ async def test_hostile_filters_stay_data(app: App, text: str) -> None:
         found = await get(client, "/api/tasks/dead-letters/preview", traceId=text, jobKind=text, episodeId=text)
         assert found["total"] == 0
         assert (await get(client, "/api/tasks/ops", auditActor=text))["totals"]["failed"] == 1
+
+
+class TestWokenByHttp:
+    """``POST /api/worker/run`` does what is due, for whoever has the secret."""
+
+    SECRET = "a-secret-of-this-test"
+
+    async def run(self, client: httpx.AsyncClient, secret: str = SECRET, status: int = 200, **body: Any) -> Any:
+        return await post(client, "/api/worker/run", body, status, authorization=f"Bearer {secret}")
+
+    @pytest.fixture
+    def app(self, app: App) -> App:
+        app.settings.internal_worker_secret = self.SECRET
+        app.mended = True  # type: ignore[attr-defined]
+        return app
+
+    async def test_what_is_due_is_done(self, app: App) -> None:
+        async with served(app) as client:
+            await app.enqueue_many([("SEND", {"to": str(n)}) for n in range(5)])
+            some = await self.run(client, maxJobs=2)
+            assert (some["completed"], some["drained"]) == (2, False)
+            rest = await self.run(client)
+            assert (rest["claimed"], rest["completed"], rest["drained"]) == (3, 3, True)
+            assert rest["workerId"] != some["workerId"]
+            assert (await self.run(client))["claimed"] == 0
+
+    async def test_bulk_operations_go_on(self, app: App) -> None:
+        app.mended = False  # type: ignore[attr-defined]
+        async with with_failures(app, 7) as (client, _):
+            app.mended = True  # type: ignore[attr-defined]
+            begun = await post(client, "/api/operations", {"jobKind": "SEND", "canary": {"first": 2}}, 202)
+            await asyncio.sleep(1)  # the worker before this one had the duty a moment ago
+            done = await self.run(client)
+            assert (done["completed"], done["drained"]) == (7, True)
+            operation = await get(client, f"/api/operations/{begun['operation']['id']}")
+            assert (operation["status"], operation["done"]) == ("completed", 7)
+
+    async def test_only_with_the_secret(self, app: App) -> None:
+        async with served(app) as client:
+            token = (await access.create(await app.store(), "ann", Role.ADMIN, actor="cli")).secret
+            for wrong in ("x", token, self.SECRET[:-1]):
+                assert (await self.run(client, wrong, 401))["code"] == "UNAUTHORIZED"
+            assert (await client.post("/api/worker/run")).status_code == 401
+            assert (
+                await client.get("/api/tasks", headers={"authorization": f"Bearer {self.SECRET}"})
+            ).status_code == 401
+            for _ in range(6):
+                answer = await client.post("/api/worker/run", headers={"authorization": "Bearer guess"})
+            assert answer.status_code == 429
+            assert (await self.run(client))["drained"]
+            app.settings.internal_worker_secret = None
+            assert "INTERNAL_WORKER_SECRET" in (await self.run(client, status=403))["hint"]
+
+    async def test_one_run_at_a_time(self, app: App) -> None:
+        begun, gate = asyncio.Event(), asyncio.Event()
+
+        @app.task("SLOW")
+        async def slow(ctx: Context) -> None:
+            begun.set()
+            await gate.wait()
+
+        async with served(app) as client:
+            await app.enqueue("SLOW")
+            first = asyncio.create_task(self.run(client))
+            await begun.wait()
+            assert "under way" in (await self.run(client, status=409))["detail"]
+            gate.set()
+            assert (await first)["completed"] == 1

@@ -6,13 +6,14 @@ import ipaddress
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Header, Request
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from redrive.api.models import ReasonIn
 from redrive.app import App
 from redrive.errors import InvalidInput, NotAllowed, RedriveError
 from redrive.kernel.store import Store
@@ -39,7 +40,8 @@ class Doorkeeper:
         self._clock = clock
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
-    def failed(self, address: str) -> None:
+    def failed(self, request: Request) -> None:
+        address = request.client.host if request.client is not None else "?"
         seen = self._failures.setdefault(_network(address), deque(maxlen=FAILURES))
         self._failures.move_to_end(_network(address))
         if len(self._failures) > KNOWN_CALLERS:
@@ -76,10 +78,16 @@ def the_app(request: Request) -> App:
 TheApp = Annotated[App, Depends(the_app)]
 
 
-_bearer = HTTPBearer(auto_error=False, description="A token of `redrive tokens create`, where there are any.")
+_scheme = HTTPBearer(auto_error=False, description="A token of `redrive tokens create`, where there are any.")
+Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_scheme)]
 
 
-def _refuse_unknown_filters(request: Request) -> None:
+def doorkeeper(request: Request) -> Doorkeeper:
+    found: Doorkeeper = request.app.state.doorkeeper
+    return found
+
+
+def refuse_unknown_filters(request: Request) -> None:
     """A misspelt filter that is ignored would widen what is asked for."""
     route = request.scope.get("route")
     if not isinstance(route, APIRoute):
@@ -97,12 +105,10 @@ def _query_names(dependant: Any) -> set[str]:
 
 
 async def who(
-    request: Request, store: Opened, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    request: Request, store: Opened, credentials: Bearer,
     x_actor: Annotated[str | None, Header(description="Who acts, where there are no tokens.")] = None,
 ) -> Caller:  # fmt: skip
-    _refuse_unknown_filters(request)
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    address = request.client.host if request.client is not None else "?"
+    refuse_unknown_filters(request)
     if credentials is None:
         if request.app.state.open_door and not await access.any_token(store):
             _refuse_foreign_pages(request)
@@ -110,7 +116,7 @@ async def who(
         raise Unauthorized("a token is needed", hint="Authorization: Bearer …; redrive tokens create makes one")
     caller = await access.check(store, credentials.credentials)
     if caller is None:
-        doorkeeper.failed(address)
+        doorkeeper(request).failed(request)
         raise Unauthorized("the token is not valid", hint="it may be revoked or expired: redrive tokens")
     return caller
 
@@ -137,6 +143,21 @@ def at_least(role: Role) -> Callable[..., Awaitable[Caller]]:
 Viewer = Annotated[Caller, Depends(at_least(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(at_least(Role.OPERATOR))]
 Admin = Annotated[Caller, Depends(at_least(Role.ADMIN))]
+
+
+class Said(TypedDict):
+    """Who acts, and why: what ``ops`` asks of every action."""
+
+    actor: str
+    reason: str | None
+
+
+async def said(caller: Operator, words: ReasonIn | None = None) -> Said:
+    given = words or ReasonIn()
+    return {"actor": actor(caller, given.actor), "reason": given.reason}
+
+
+By = Annotated[Said, Depends(said)]
 
 
 def actor(caller: Caller, said: str | None = None) -> str:

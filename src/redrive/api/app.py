@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from redrive.api import audit, bulk, control, dead_letters, executor, health, overview, problems, tasks
+from redrive.api import audit, bulk, control, dead_letters, executor, health, overview, problems, tasks, trigger
 from redrive.api.access import Doorkeeper
 from redrive.api.limits import BodyLimit
 from redrive.app import App
@@ -37,6 +38,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.state.worker = worker
     api.state.open_door = open_door
     api.state.doorkeeper = Doorkeeper()
+    api.state.triggered = asyncio.Lock()
     api.add_middleware(BodyLimit)
     if hosts:
         api.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
@@ -45,7 +47,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.add_exception_handler(HTTPException, problems.on_http)
     # Names before ids: /api/tasks/ops is not the task "ops".
     for part in (tasks.router, overview.router, dead_letters.router, audit.router, executor.router, tasks.single,
-                 control.router, bulk.router):  # fmt: skip
+                 control.router, bulk.router, trigger.router):  # fmt: skip
         api.include_router(part)
     _add_health(api, app, worker)
     return api

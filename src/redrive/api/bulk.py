@@ -10,10 +10,11 @@ from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api import shown
-from redrive.api.access import Opened, Operator, TheApp, Viewer, actor
-from redrive.api.filters import make_failures, one_of
+from redrive.api.access import By, Opened, Operator, TheApp, Viewer, actor
+from redrive.api.filters import FilterIn
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput, NotAllowed
+from redrive.kernel.failed import Failures
 from redrive.kernel.operation import COLLECTION, Action, Canary
 from redrive.kernel.store import Store
 from redrive.ops import approvals, groups, operations
@@ -41,21 +42,9 @@ class BulkIn(m.In):
     actor: str | None = None
 
 
-class OperationIn(BulkIn):
+class OperationIn(FilterIn, BulkIn):
     action: Action = Action.RETRY
     plan_token: str | None = None
-    episode_id: str | None = None
-    scope: str | None = None
-    job_kind: str | None = None
-    kind: str | None = None
-    queue: str | None = None
-    group: str | None = None
-    trace_id: str | None = None
-    dead_reason: str | None = None
-    error_code: str | None = None
-    error_reason: str | None = None
-    failure_type: str | None = None
-    fingerprint: str | None = None
     dry_run: bool = False
 
 
@@ -106,7 +95,7 @@ async def annotate_group(fingerprint: str, body: GroupIn, store: Opened, caller:
 async def retry_group(fingerprint: str, body: BulkIn, store: Opened, app: TheApp, caller: Operator) -> Begun:
     """Retry everything that is failed by this cause, as a bulk operation."""
     await groups.show(store, fingerprint)
-    return await _begin(Action.RETRY, make_failures(fingerprint=fingerprint), body, store, app, caller)
+    return await _begin(Action.RETRY, Failures(fingerprint=fingerprint), body, store, app, caller)
 
 
 @router.get("/operations")
@@ -124,12 +113,7 @@ async def list_operations(
 async def begin(body: OperationIn, store: Opened, app: TheApp, caller: Operator) -> Begun:
     """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
     and dangerous ones wait for a second operator."""
-    which = make_failures(
-        kind=one_of(body.job_kind, body.kind, "jobKind and kind"), queue=body.queue, group=body.group,
-        scope=one_of(body.episode_id, body.scope, "episodeId and scope"),
-        trace_id=body.trace_id, error_code=body.error_code, error_reason=body.error_reason,
-        failure_type=body.failure_type, dead_reason=body.dead_reason, fingerprint=body.fingerprint,
-    )  # fmt: skip
+    which = body.failures()
     if body.action is Action.PURGE and caller.role < Role.ADMIN:
         raise NotAllowed(f"{caller.name} is {caller.role.label}; a purge needs admin")
     if body.dry_run:
@@ -144,24 +128,21 @@ async def show_operation(operation_id: str, store: Opened, caller: Viewer) -> m.
 
 
 @router.post("/operations/{operation_id}/pause")
-async def pause(operation_id: str, store: Opened, caller: Operator, said: m.ReasonIn | None = None) -> m.OperationOut:
-    given = said or m.ReasonIn()
-    await operations.pause(store, operation_id, actor=actor(caller, given.actor), reason=given.reason)
+async def pause(operation_id: str, store: Opened, by: By) -> m.OperationOut:
+    await operations.pause(store, operation_id, **by)
     return await _operation(store, operation_id)
 
 
 @router.post("/operations/{operation_id}/resume")
-async def resume(operation_id: str, store: Opened, caller: Operator, said: m.ReasonIn | None = None) -> m.OperationOut:
-    given = said or m.ReasonIn()
-    await operations.resume(store, operation_id, actor=actor(caller, given.actor), reason=given.reason)
+async def resume(operation_id: str, store: Opened, by: By) -> m.OperationOut:
+    await operations.resume(store, operation_id, **by)
     return await _operation(store, operation_id)
 
 
 @router.post("/operations/{operation_id}/cancel")
-async def cancel(operation_id: str, store: Opened, caller: Operator, said: m.ReasonIn | None = None) -> m.OperationOut:
+async def cancel(operation_id: str, store: Opened, by: By) -> m.OperationOut:
     """What it has done so far stays done."""
-    given = said or m.ReasonIn()
-    await operations.cancel(store, operation_id, actor=actor(caller, given.actor), reason=given.reason)
+    await operations.cancel(store, operation_id, **by)
     return await _operation(store, operation_id)
 
 
@@ -173,24 +154,18 @@ async def list_approvals(store: Opened, caller: Viewer, state: States = (), limi
 
 
 @router.post("/approvals/{approval_id}/approve")
-async def approve(approval_id: str, store: Opened, caller: Operator, said: m.ReasonIn | None = None) -> m.ApprovalOut:
+async def approve(approval_id: str, store: Opened, by: By) -> m.ApprovalOut:
     """By somebody else than who asked; the operation begins at once."""
-    given = said or m.ReasonIn()
-    return shown.approval(
-        await approvals.approve(store, approval_id, actor=actor(caller, given.actor), reason=given.reason)
-    )
+    return shown.approval(await approvals.approve(store, approval_id, **by))
 
 
 @router.post("/approvals/{approval_id}/reject")
-async def reject(approval_id: str, store: Opened, caller: Operator, said: m.ReasonIn | None = None) -> m.ApprovalOut:
-    given = said or m.ReasonIn()
-    return shown.approval(
-        await approvals.reject(store, approval_id, actor=actor(caller, given.actor), reason=given.reason)
-    )
+async def reject(approval_id: str, store: Opened, by: By) -> m.ApprovalOut:
+    return shown.approval(await approvals.reject(store, approval_id, **by))
 
 
 async def _begin(
-    action: Action, which: Any, body: BulkIn, store: Store, app: TheApp, caller: Caller, plan: str | None = None
+    action: Action, which: Failures, body: BulkIn, store: Store, app: TheApp, caller: Caller, plan: str | None = None
 ) -> Begun:
     canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent)
     operation, approval = await operations.begin(

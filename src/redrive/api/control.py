@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 
 from redrive.api import models as m
 from redrive.api import shown
-from redrive.api.access import Admin, Opened, Operator, TheApp, Viewer, actor
+from redrive.api.access import Admin, By, Opened, Said, TheApp, Viewer, actor
 from redrive.api.problems import PROBLEMS
-from redrive.kernel.store import Overview
+from redrive.kernel.store import Overview, Store
 from redrive.kernel.task import State
 from redrive.ops import actions, inspect
 
@@ -55,47 +53,39 @@ async def limits(name: str, body: m.LimitsIn, store: Opened, app: TheApp, caller
 
 
 @router.post("/queues/{name}/pause")
-async def pause_queue(
-    name: str, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
-) -> m.HoldChange:
+async def pause_queue(name: str, store: Opened, app: TheApp, by: By) -> m.HoldChange:
     """Nothing of it is claimed any more; what runs goes on."""
     await inspect.check_queue(store, name, app.queues())
-    return await _turn("queue", name, True, store, caller, said)
+    return await _turn("queue", name, True, store, by)
 
 
 @router.post("/queues/{name}/resume")
-async def resume_queue(
-    name: str, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
-) -> m.HoldChange:
+async def resume_queue(name: str, store: Opened, app: TheApp, by: By) -> m.HoldChange:
     await inspect.check_queue(store, name, app.queues())
-    return await _turn("queue", name, False, store, caller, said)
+    return await _turn("queue", name, False, store, by)
 
 
 @router.post("/kinds/{name}/pause")
-async def pause_kind(
-    name: str, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
-) -> m.HoldChange:
+async def pause_kind(name: str, store: Opened, app: TheApp, by: By) -> m.HoldChange:
     await inspect.check_kind(store, name, list(app.registry.handlers))
-    return await _turn("kind", name, True, store, caller, said)
+    return await _turn("kind", name, True, store, by)
 
 
 @router.post("/kinds/{name}/resume")
-async def resume_kind(
-    name: str, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
-) -> m.HoldChange:
+async def resume_kind(name: str, store: Opened, app: TheApp, by: By) -> m.HoldChange:
     await inspect.check_kind(store, name, list(app.registry.handlers))
-    return await _turn("kind", name, False, store, caller, said)
+    return await _turn("kind", name, False, store, by)
 
 
 @router.post("/task-groups/{name}/pause")
-async def pause_group(name: str, store: Opened, caller: Operator, said: m.ReasonIn | None = None) -> m.HoldChange:
+async def pause_group(name: str, store: Opened, by: By) -> m.HoldChange:
     """Tasks of this group, of whatever kind, also those that come later."""
-    return await _turn("group", name, True, store, caller, said)
+    return await _turn("group", name, True, store, by)
 
 
 @router.post("/task-groups/{name}/resume")
-async def resume_group(name: str, store: Opened, caller: Operator, said: m.ReasonIn | None = None) -> m.HoldChange:
-    return await _turn("group", name, False, store, caller, said)
+async def resume_group(name: str, store: Opened, by: By) -> m.HoldChange:
+    return await _turn("group", name, False, store, by)
 
 
 @router.get("/workers")
@@ -121,7 +111,6 @@ def _kind(name: str, overview: Overview, totals: dict[str, int]) -> m.KindOut:
     )  # fmt: skip
 
 
-async def _turn(target: str, name: str, on: bool, store: Any, caller: Any, said: m.ReasonIn | None) -> m.HoldChange:
-    given = said or m.ReasonIn()
-    changed = await actions.hold(store, target, name, actor=actor(caller, given.actor), reason=given.reason, on=on)
+async def _turn(target: str, name: str, on: bool, store: Store, by: Said) -> m.HoldChange:
+    changed = await actions.hold(store, target, name, on=on, **by)
     return m.HoldChange(target=target, name=name, paused=on, changed=changed)

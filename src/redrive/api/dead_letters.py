@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import Opened, Operator, TheApp, Viewer, actor
-from redrive.api.filters import Text, WhichFailed, make_failures, one_of
+from redrive.api.filters import FilterIn, Text, WhichFailed
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
 from redrive.kernel.store import Query as LetterQuery
@@ -19,21 +19,9 @@ from redrive.ops.access import Role
 router = APIRouter(prefix="/api/tasks", tags=["failures"], responses=PROBLEMS)
 
 
-class RetryIn(m.In):
+class RetryIn(FilterIn):
     """Which tasks, by filters or by the token of a preview. With ``taskIds`` and no ``limit``, all of those."""
 
-    episode_id: str | None = None
-    scope: str | None = None
-    job_kind: str | None = None
-    kind: str | None = None
-    queue: str | None = None
-    group: str | None = None
-    trace_id: str | None = None
-    dead_reason: str | None = None
-    error_code: str | None = None
-    error_reason: str | None = None
-    failure_type: str | None = None
-    fingerprint: str | None = None
     task_ids: list[str] | None = None
     limit: int | None = None
     dry_run: bool = False
@@ -79,12 +67,7 @@ async def preview(
 async def retry(body: RetryIn, store: Opened, caller: Operator) -> m.BatchOut:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
     cancelled tasks are touched; others that were named are answered, and audited, as skipped."""
-    which = make_failures(
-        body.task_ids, kind=one_of(body.job_kind, body.kind, "jobKind and kind"), queue=body.queue, group=body.group,
-        scope=one_of(body.episode_id, body.scope, "episodeId and scope"), trace_id=body.trace_id,
-        error_code=body.error_code, error_reason=body.error_reason, failure_type=body.failure_type,
-        dead_reason=body.dead_reason, fingerprint=body.fingerprint,
-    )  # fmt: skip
+    which = body.failures(body.task_ids)
     if which == failed.EVERYTHING and body.plan_token is None:
         raise InvalidInput("say which tasks", hint="a filter, taskIds or a planToken; everything is a bulk operation")
     result = await failed.retry_matching(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query
 
+from redrive.api import models as m
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
@@ -31,8 +32,41 @@ def failures(
     )  # fmt: skip
 
 
+class FilterIn(m.In):
+    """The same in the body of a request. There an empty text is a mistake: it must not mean "any"."""
+
+    episode_id: str | None = None
+    scope: str | None = None
+    job_kind: str | None = None
+    kind: str | None = None
+    queue: str | None = None
+    group: str | None = None
+    trace_id: str | None = None
+    dead_reason: str | None = None
+    error_code: str | None = None
+    error_reason: str | None = None
+    failure_type: str | None = None
+    fingerprint: str | None = None
+
+    def failures(self, ids: Sequence[str] | None = None) -> Failures:
+        same = (
+            "queue",
+            "group",
+            "trace_id",
+            "dead_reason",
+            "error_code",
+            "error_reason",
+            "failure_type",
+            "fingerprint",
+        )
+        return make_failures(
+            ids, kind=one_of(self.job_kind, self.kind, "jobKind and kind"),
+            scope=one_of(self.episode_id, self.scope, "episodeId and scope"),
+            **{name: getattr(self, name) for name in same},
+        )  # fmt: skip
+
+
 def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> Failures:
-    """In the body of a request an empty text is a mistake: it must not mean "any"."""
     checked = {name: check_text(value, name) for name, value in texts.items()}
     split = [part for value in ids for part in value.split(",") if part.strip()] if ids is not None else None
     return Failures(**checked, ids=None if split is None else parse_ids([part.strip() for part in split]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,12 +10,15 @@ from fastapi import APIRouter, Header, Query, Response
 
 from redrive.api import models as m
 from redrive.api import shown
-from redrive.api.access import Opened, Operator, TheApp, Viewer, actor
+from redrive.api.access import By, Opened, Operator, TheApp, Viewer
 from redrive.api.filters import Text
 from redrive.api.problems import PROBLEMS
+from redrive.app import App
 from redrive.kernel.store import Query as TaskQuery
+from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
 from redrive.ops import actions, inspect
+from redrive.ops.access import Caller
 from redrive.ops.why import why
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
@@ -89,43 +91,32 @@ async def show(task_id: UUID, store: Opened, app: TheApp, caller: Viewer) -> m.T
 
 
 @single.post("/{task_id}/retry")
-async def retry(
-    task_id: UUID, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
-) -> m.TaskOut:
+async def retry(task_id: UUID, store: Opened, app: TheApp, caller: Operator, by: By) -> m.TaskOut:
     """Run a failed or cancelled task again, with fresh attempts."""
-    return await _act(actions.retry, "retried", task_id, store, app, caller, said)
+    actions.insist(await actions.retry(store, [task_id], **by), "retried")
+    return await _now(task_id, store, app, caller)
 
 
 @single.post("/{task_id}/cancel")
-async def cancel(
-    task_id: UUID, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
-) -> m.TaskOut:
+async def cancel(task_id: UUID, store: Opened, app: TheApp, caller: Operator, by: By) -> m.TaskOut:
     """Cancel a task that waits or failed; a running one is asked to stop."""
-    return await _act(actions.cancel, "cancelled", task_id, store, app, caller, said)
+    actions.insist(await actions.cancel(store, [task_id], **by), "cancelled")
+    return await _now(task_id, store, app, caller)
 
 
 @single.post("/{task_id}/pause")
-async def pause(
-    task_id: UUID, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
-) -> m.TaskOut:
+async def pause(task_id: UUID, store: Opened, app: TheApp, caller: Operator, by: By) -> m.TaskOut:
     """Keep a waiting task from being claimed."""
-    return await _act(actions.pause_tasks, "paused", task_id, store, app, caller, said)
+    actions.insist(await actions.pause_tasks(store, [task_id], **by), "paused")
+    return await _now(task_id, store, app, caller)
 
 
 @single.post("/{task_id}/resume")
-async def resume(
-    task_id: UUID, store: Opened, app: TheApp, caller: Operator, said: m.ReasonIn | None = None
-) -> m.TaskOut:
+async def resume(task_id: UUID, store: Opened, app: TheApp, caller: Operator, by: By) -> m.TaskOut:
     """Let a paused task run again."""
-    return await _act(actions.resume_tasks, "resumed", task_id, store, app, caller, said)
+    actions.insist(await actions.resume_tasks(store, [task_id], **by), "resumed")
+    return await _now(task_id, store, app, caller)
 
 
-async def _act(
-    action: Callable[..., Awaitable[actions.Result]], verb: str, task_id: UUID, store: Any, app: Any, caller: Any,
-    said: m.ReasonIn | None,
-) -> m.TaskOut:  # fmt: skip
-    wanted = task_id
-    given = said or m.ReasonIn()
-    result = await action(store, [wanted], actor=actor(caller, given.actor), reason=given.reason)
-    actions.insist(result, verb)
-    return shown.task(await actions.require(store, wanted), caller, app)
+async def _now(task_id: UUID, store: Store, app: App, caller: Caller) -> m.TaskOut:
+    return shown.task(await actions.require(store, task_id), caller, app)

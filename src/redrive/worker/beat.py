@@ -48,11 +48,15 @@ class Beater:
             await self._rest()
 
     async def beat_now(self) -> bool:
-        """Tick and do what is due, before answering whether there may be something to claim."""
+        """Tick, and begin what is due; answers whether something to claim may come of it."""
         tick = await self._worker.store.tick(self._message(self._worker.duties))
-        for duty in tick.duties:
-            await perform(self._worker, duty)
-        return tick.promoted > 0 or bool({"recover", "cron"} & set(tick.duties))
+        self._take(tick)
+        return tick.promoted > 0 or self.busy
+
+    @property
+    def busy(self) -> bool:
+        """Duties are under way: recovery, schedules and bulk operations bring tasks."""
+        return any(not duty.done() for duty in self._duties.values())
 
     async def leave(self) -> None:
         """The last beat: others see that this worker stopped on purpose."""
@@ -106,6 +110,8 @@ class Beater:
             running = self._duties.get(duty)
             if running is None or running.done():
                 self._duties[duty] = asyncio.create_task(perform(worker, duty), name=f"redrive-{duty}")
+                if worker.options.stop_when_empty:
+                    self._duties[duty].add_done_callback(lambda _: worker.look())
 
     def _message(self, duties: dict[str, float]) -> Beat:
         worker = self._worker

@@ -213,7 +213,9 @@ class Worker:
         if self.runs or self.settling.outbox or self.attempts.trailing or self.attempts.superseded:
             return False
         if self.options.stop_when_empty and self._empty and not self.stopping:
-            # Empty means: also nothing that is due but not yet promoted, recovered or fired.
+            # Empty means: also nothing that is due but not yet promoted, recovered, fired or retried in bulk.
+            if self.beats.busy:
+                return False
             self._empty = False
             return not await self.beats.beat_now()
         return self.stopping

@@ -1,0 +1,74 @@
+"""``POST /api/worker/run``: what is due now is done now, for platforms that wake a program by HTTP instead of letting
+it run (O11). Whoever has the secret can make this process work; nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field
+
+from redrive.api import models as m
+from redrive.api.access import Bearer, Opened, TheApp, Unauthorized, doorkeeper, refuse_unknown_filters
+from redrive.api.problems import PROBLEMS
+from redrive.errors import InvalidTransition, NotAllowed
+from redrive.settings import Options
+
+router = APIRouter(prefix="/api/worker", tags=["worker"], responses=PROBLEMS)
+
+
+class RunIn(m.In):
+    """Which queues (all of the application's unless said), and when it is enough."""
+
+    queues: Annotated[list[str], Field(min_length=1, max_length=100)] | None = None
+    max_jobs: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    max_seconds: Annotated[float, Field(gt=0, le=3600)] = 25.0
+
+
+class RunOut(m.Out):
+    worker_id: str
+    claimed: int
+    completed: int
+    requeued: int
+    failed: int
+    cancelled: int
+    seconds: float
+    drained: bool = Field(description="Nothing was left to do; false when a limit ended it: call again.")
+
+
+async def trusted(request: Request, app: TheApp, credentials: Bearer) -> None:
+    refuse_unknown_filters(request)
+    secret = app.settings.internal_worker_secret
+    if secret is None:
+        raise NotAllowed("workers are not run over HTTP here", hint="INTERNAL_WORKER_SECRET switches it on")
+    given = "" if credentials is None else credentials.credentials
+    if not secrets.compare_digest(given.encode(), secret.encode()):
+        doorkeeper(request).failed(request)
+        raise Unauthorized("the worker secret is needed", hint="Authorization: Bearer, with INTERNAL_WORKER_SECRET")
+
+
+@router.post("/run", dependencies=[Depends(trusted)])
+async def run(request: Request, store: Opened, app: TheApp, body: RunIn | None = None) -> RunOut:
+    """Run a worker in this process until nothing is due, or until it is enough; then it lets what runs finish. One run
+    at a time."""
+    wanted = body or RunIn()
+    under_way: asyncio.Lock = request.app.state.triggered
+    if under_way.locked():
+        raise InvalidTransition("a run is under way in this process", hint="it answers when it is done")
+    options = Options(
+        queues=tuple(wanted.queues or app.queues()), concurrency=app.settings.concurrency, sleep=app.settings.interval,
+        max_jobs=wanted.max_jobs, max_time=wanted.max_seconds, stop_when_empty=True,
+    )  # fmt: skip
+    async with under_way:
+        worker = app.worker(store, options)
+        began = time.monotonic()
+        await worker.run()
+    seconds, done = time.monotonic() - began, worker.health
+    enough = seconds >= wanted.max_seconds or done.claimed >= (wanted.max_jobs or done.claimed + 1)
+    return RunOut(
+        worker_id=worker.id, claimed=done.claimed, completed=done.completed, requeued=done.requeued,
+        failed=done.failed, cancelled=done.cancelled, seconds=round(seconds, 3), drained=not enough,
+    )  # fmt: skip
