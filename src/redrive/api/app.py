@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi_swagger import patch_fastapi
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -33,7 +34,12 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     of their own that resolves to this machine. ``open_door``: as long as there are no tokens, everybody is let in;
     only for an address that nobody else can reach.
     """
-    api = FastAPI(title="redrive", version=__version__, description=ABOUT, generate_unique_id_function=_name)
+    api = FastAPI(
+        title="redrive", version=__version__, description=ABOUT, generate_unique_id_function=_name,
+        docs_url=None, redoc_url=None, swagger_ui_oauth2_redirect_url=None,
+    )  # fmt: skip
+    # The page comes with us, not from somebody's network: an operator's machine may not reach any.
+    patch_fastapi(api, redirect_from_root_to_docs=False, swagger_ui_parameters={"filter": True})
     api.state.redrive = app
     api.state.worker = worker
     api.state.open_door = open_door

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
@@ -12,6 +13,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
 from redrive.kernel.task import check_text
+from redrive.ops import failed
 from redrive.ops.failed import parse_ids
 
 Text = Annotated[str | None, Query(max_length=1000)]
@@ -67,9 +69,9 @@ class FilterIn(m.In):
 
 
 def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> Failures:
-    checked = {name: check_text(value, name) for name, value in texts.items()}
     split = [part for value in ids for part in value.split(",") if part.strip()] if ids is not None else None
-    return Failures(**checked, ids=None if split is None else parse_ids([part.strip() for part in split]))
+    named = None if split is None else parse_ids([part.strip() for part in split])
+    return replace(failed.failures(**texts), ids=named)
 
 
 def one_of(first: str | None, second: str | None, names: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,9 +12,10 @@ from fastapi import APIRouter, Header, Query, Response
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import By, Opened, Operator, TheApp, Viewer
-from redrive.api.filters import Text
+from redrive.api.filters import Text, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.app import App
+from redrive.errors import InvalidInput
 from redrive.kernel.store import Query as TaskQuery
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
@@ -26,9 +28,10 @@ single = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
 
 
 class NewTask(m.In):
-    """The arguments of ``App.enqueue``."""
+    """The arguments of ``App.enqueue``; ``jobKind`` is ``kind``, ``episodeId`` is ``scope``."""
 
-    kind: str
+    kind: str | None = None
+    job_kind: str | None = None
     payload: Any = None
     queue: str | None = None
     priority: int | None = None
@@ -38,6 +41,7 @@ class NewTask(m.In):
     timeout: float | None = None
     group: str | None = None
     scope: str | None = None
+    episode_id: str | None = None
     trace_id: str | None = None
     idempotency_key: str | None = None
 
@@ -48,15 +52,21 @@ class NewTask(m.In):
     responses={200: {"model": m.NewTaskOut, "description": "Its key is known: the task that it names"}},
 )
 async def enqueue(
-    new: NewTask, app: TheApp, caller: Operator, response: Response,
+    new: NewTask, store: Opened, app: TheApp, caller: Operator, response: Response,
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> m.NewTaskOut:  # fmt: skip
     """Enqueue one task; 200 instead of 201 when its idempotency key is known."""
-    values = {name: getattr(new, name) for name in NewTask.model_fields}
+    values = {name: getattr(new, name) for name in NewTask.model_fields if name not in ("job_kind", "episode_id")}
+    values["kind"] = one_of(new.job_kind, new.kind, "jobKind and kind")
+    values["scope"] = one_of(new.episode_id, new.scope, "episodeId and scope")
+    if values["kind"] is None:
+        raise InvalidInput("say which kind of task", hint='for example {"kind": "BUILD_REPORT", "payload": {}}')
     values["idempotency_key"] = new.idempotency_key or idempotency_key
     task = await app.enqueue(**values)
     response.status_code = 200 if task.deduplicated else 201
-    return m.NewTaskOut.model_validate(task)
+    # As the store has it: times are the store's, and a worker may already be at it.
+    found = await actions.require(store, task.id)
+    return m.NewTaskOut.model_validate({**asdict(found), "deduplicated": task.deduplicated})
 
 
 @router.get("")
@@ -67,7 +77,8 @@ async def list_tasks(
     fingerprint: Text = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
 ) -> m.TaskPage:  # fmt: skip
     """Tasks, newest first. ``nextBefore`` continues: stable while tasks are added."""
-    texts = {"kind": jobKind or kind, "queue": queue, "group": group, "scope": episodeId or scope, "trace_id": traceId,
+    texts = {"kind": one_of(jobKind or None, kind or None, "jobKind and kind"), "queue": queue, "group": group,
+             "scope": one_of(episodeId or None, scope or None, "episodeId and scope"), "trace_id": traceId,
              "error_code": errorCode, "error_reason": errorReason, "fingerprint": fingerprint}  # fmt: skip
     query = TaskQuery(
         inspect.parse_states(state), **{name: check_text(value or None, name) for name, value in texts.items()},

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.kernel.failed import Failures
-from redrive.kernel.task import check_text
+from redrive.ops.failed import failures
 
 _HELP = {
     "kind": ("KIND", "Of this kind."),
@@ -40,8 +40,7 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     def wrapped(**given: Any) -> None:
-        texts: dict[str, Any] = {_NAMES.get(name, name): check_text(given.pop(name), name) for name in FILTERS}
-        command(**given, which=Failures(**texts))
+        command(**given, which=failures(**{_NAMES.get(name, name): given.pop(name) for name in FILTERS}))
 
     wrapped.__doc__ = command.__doc__
     wrapped.__name__ = command.__name__

@@ -140,3 +140,9 @@ def check_actor(actor: str) -> str:
     if who is None:
         raise InvalidInput("an action needs an actor", hint="say who acts, for the audit log")
     return who
+
+
+def check_states(given: Collection[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise InvalidInput(f"{name!r} is no state of these", hint=f"one of: {', '.join(known)}")

@@ -15,12 +15,13 @@ from redrive.kernel.operation import Action, Operation, Status, facts
 from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
-from redrive.ops.actions import check_actor
+from redrive.ops.actions import check_actor, check_states
 
 COLLECTION = "approval"
 PIECE = 500
 VALID = timedelta(hours=24)
 PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN = "pending", "approved", "rejected", "expired", "withdrawn"
+STATES = (PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
 
 
 def reason_for(operation: Operation, above: int) -> str | None:
@@ -54,6 +55,7 @@ async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, 
 
 async def list_approvals(store: Store, *, states: tuple[str, ...] = (), limit: int = 50) -> list[Record]:
     check_int(limit, "limit", 1, 500)
+    check_states(states, STATES)
     return await store.records(COLLECTION, states=states, limit=limit)
 
 

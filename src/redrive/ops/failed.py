@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,8 @@ from redrive.ids import new_id
 from redrive.kernel.audit import Batch, skip_reason
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import Failures
-from redrive.kernel.machine import Event, Transition
+from redrive.kernel.failure import FailureType
+from redrive.kernel.machine import DeadReason, Event, Transition
 from redrive.kernel.operation import Action, facts
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_int, check_text
@@ -234,6 +236,17 @@ async def _foretold(store: Store, chosen: Chosen) -> BatchResult:
         else:
             result.skipped[task_id] = skip_reason(None if task is None else task.state.value)
     return result
+
+
+def failures(**texts: str | None) -> Failures:
+    """A filter as people give it, checked. Codes are the applications' own; types and dead reasons are known."""
+    known: dict[str, type[StrEnum]] = {"failure_type": FailureType, "dead_reason": DeadReason}
+    for name, values in known.items():
+        given = texts.get(name)
+        if given is not None and given not in list(values):
+            raise InvalidInput(f"{given!r} is no {name.replace('_', ' ')}", hint=f"one of: {', '.join(values)}")
+    checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
+    return Failures(**checked)
 
 
 def parse_ids(values: Sequence[str]) -> tuple[UUID, ...]:

@@ -26,7 +26,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
 from redrive.ops import approvals, plans
-from redrive.ops.actions import check_actor
+from redrive.ops.actions import check_actor, check_states
 from redrive.ops.failed import EVERYTHING
 
 TRIES = 50
@@ -70,6 +70,7 @@ async def list_operations(
     store: Store, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
 ) -> list[Record]:
     check_int(limit, "limit", 1, 500)
+    check_states(states, list(Status))
     return await store.records(COLLECTION, states=states, limit=limit, before=before)
 
 

@@ -22,10 +22,10 @@ class FailedTasks:
 
     async def list(self, *, limit: int = 50, offset: int = 0, **which: str) -> list[Task]:
         """The latest first."""
-        return await failed.list_failed(await self._store(), Failures(**which), limit=limit, offset=offset)  # type: ignore[arg-type]
+        return await failed.list_failed(await self._store(), failed.failures(**which), limit=limit, offset=offset)
 
     async def count(self, **which: str) -> int:
-        return await (await self._store()).count_failed(Failures(**which))  # type: ignore[arg-type]
+        return await (await self._store()).count_failed(failed.failures(**which))
 
     async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """One task; an error says why, if it is neither failed nor cancelled."""
