@@ -71,7 +71,7 @@ def test_payloads_from_files_and_stdin(redrive, here: Path, monkeypatch: pytest.
     assert redrive("enqueue", "ANY", "--payload-file", "p.json", "--json").json["payload"] == {"from": "file"}
     monkeypatch.setattr("sys.stdin", io.StringIO("[1, 2]"))
     assert redrive("enqueue", "ANY", "--payload-file", "-", "--json").json["payload"] == [1, 2]
-    assert redrive("enqueue", "ANY", "--payload-file", "missing.json").code == 1
+    assert redrive("enqueue", "ANY", "--payload-file", "missing.json").code == 2
     assert redrive("enqueue", "ANY", "{}", "--payload-file", "p.json").code == 2
 
 
@@ -91,7 +91,7 @@ def test_payloads_from_files_and_stdin(redrive, here: Path, monkeypatch: pytest.
 )
 def test_bad_input_is_refused_and_changes_nothing(redrive, arguments: list[str], code: str) -> None:
     said = redrive("enqueue", *arguments, "--json")
-    assert (said.code, said.out, said.error["code"]) == (1, "", code)
+    assert (said.code, said.out, said.error["code"]) == (2, "", code)
     assert "Traceback" not in said.err
     assert redrive("enqueue", "ANY", "--json").code == 0
     assert len(redrive("list", "--json").json["tasks"]) == 1
@@ -116,7 +116,7 @@ def test_list_filters_and_pages(redrive) -> None:
     assert (len(first["tasks"]), len(rest["tasks"]), rest["next_before"]) == (3, 1, None)
     table = redrive("list").out
     assert all(task["id"] in table for task in first["tasks"] + rest["tasks"])
-    assert redrive("list", "--state", "nonsense").code == 1
+    assert redrive("list", "--state", "nonsense").code == 2
     assert "no tasks match" in redrive("list", "--kind", "C").out
 
 
@@ -163,7 +163,7 @@ def test_cancel_answers_for_each_task(redrive) -> None:
     assert f"there is no task {missing}" in said.err
     again = redrive("cancel", made)
     assert "it is cancelled" in again.err and "→ redrive show" in again.err
-    assert redrive("cancel", "xyz").code == 1
+    assert redrive("cancel", "xyz").code == 2
     assert redrive("cancel").code == 2
 
 
@@ -192,10 +192,10 @@ def test_pause_and_resume(redrive) -> None:
 def test_pausing_what_nobody_knows_lists_what_is_known(redrive) -> None:
     redrive("enqueue", "A", "--queue", "mail")
     queue = redrive("pause", "--queue", "mial", "--json")
-    assert (queue.code, queue.error["code"]) == (1, "QUEUE_UNKNOWN")
+    assert (queue.code, queue.error["code"]) == (2, "QUEUE_UNKNOWN")
     assert "mail" in queue.error["hint"]
     kind = redrive("pause", "--kind", "B", "--json")
-    assert (kind.code, kind.error["code"]) == (1, "KIND_UNKNOWN")
+    assert (kind.code, kind.error["code"]) == (2, "KIND_UNKNOWN")
     assert redrive("pause", "--kind", "B", "--force").code == 0
     assert redrive("resume", "--kind", "B").code == 0
     assert redrive("pause").code == 2
@@ -230,7 +230,7 @@ def test_work_without_an_app_refuses_what_it_would_fail(redrive) -> None:
 )
 def test_work_refuses_options_that_make_no_sense(redrive, options: list[str]) -> None:
     said = redrive("work", *options)
-    assert said.code == 1
+    assert said.code == 2
     assert said.err.startswith("error: ")
 
 
@@ -250,15 +250,15 @@ def test_migrations(redrive, here: Path) -> None:
     assert "create table" in redrive("migrate", "--sql").out.lower()
     assert "drop" in redrive("migrate", "--sql", "--down", "--json").json["sql"].lower()
     assert redrive("migrate", "--down").code == 2
-    assert redrive("migrate", "--to", "99").code == 1
-    assert redrive("migrate", "--to", "1").code == 1
+    assert redrive("migrate", "--to", "99").code == 2
+    assert redrive("migrate", "--to", "1").code == 2
     down = redrive("migrate", "--down", "--to", "1")
     assert down.code == 0 and "removed 0002" in down.out
     refused = redrive("migrate", "--down", "--to", "0")
-    assert refused.code == 1 and "--yes" in refused.err
+    assert refused.code == 2 and "--yes" in refused.err
     assert redrive("migrate", "--down", "--to", "0", "--yes").code == 0
     grants = redrive("migrate", "--grant-producer", "web", "--json")
-    assert (grants.code, grants.error["code"]) == (1, "INPUT_INVALID")
+    assert (grants.code, grants.error["code"]) == (2, "INPUT_INVALID")
 
 
 def test_the_status_of_migrations(redrive, here: Path) -> None:
@@ -316,7 +316,7 @@ def test_what_is_paused_is_said_of_the_tasks_it_holds(redrive) -> None:
 def test_looking_in_the_wrong_place_makes_no_database(redrive, here: Path) -> None:
     for command in (["list"], ["stats"], ["show", "01a1dd31-8ece-7476-a288-1dbda8bebfb9"], ["pause", "--queue", "q"]):
         said = redrive(*command)
-        assert said.code == 1
+        assert said.code == 3
         assert "there is no SQLite file" in said.err
     assert not list(here.iterdir())
     assert redrive("enqueue", "ANY", "--url", "sqlite:///:memory:").code == 1
@@ -351,11 +351,11 @@ def test_the_same_on_postgresql(redrive, empty_postgres_url: str) -> None:
     ("arguments", "code", "says"),
     [
         (["enqueue", "A", "--delay", "1", "--run-at", "2030-01-01T00:00:00Z"], 2, "--delay or --run-at, not both"),
-        (["enqueue", "A", '{"a": 1,,}'], 1, """line 1, column 9, near '{"a": 1,,}'"""),
-        (["enqueue", "A", "--payload-file", "none.json"], 1, "none.json cannot be read: No such file"),
-        (["work", "--max-time", "0"], 1, "--max-time 0.0: Input should be greater than 0"),
+        (["enqueue", "A", '{"a": 1,,}'], 2, """line 1, column 9, near '{"a": 1,,}'"""),
+        (["enqueue", "A", "--payload-file", "none.json"], 2, "none.json cannot be read: No such file"),
+        (["work", "--max-time", "0"], 2, "--max-time 0.0: Input should be greater than 0"),
         (["pause"], 2, "error: say what: --queue NAME"),
-        (["stats"], 1, "nor --app says another"),
+        (["stats"], 3, "nor --app says another"),
         (["show"], 2, "Missing argument 'ID'"),
         (["lst"], 2, "No such command 'lst'"),
     ],
@@ -368,7 +368,7 @@ def test_every_refusal_says_what_and_what_to_do(redrive, arguments: list[str], c
 
 def test_a_time_without_its_zone_is_refused(redrive) -> None:
     said = redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--run-at", "2030-01-31T09:00:00", "--json")
-    assert (said.code, said.error["code"]) == (1, "INPUT_INVALID")
+    assert (said.code, said.error["code"]) == (2, "INPUT_INVALID")
     assert "no time zone" in said.error["message"] and "2030-01-31T09:00:00Z" in said.error["hint"]
     assert redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--run-at", "2030-01-31T09:00:00Z").code == 0
 

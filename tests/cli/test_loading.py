@@ -55,7 +55,9 @@ def modules(here: Path) -> None:
 @pytest.mark.parametrize(("spec", "message", "help_"), CASES, ids=[case[0] for case in CASES])
 def test_mistakes(redrive, spec: str, message: str, help_: str) -> None:
     said = redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--app", spec, "--json")
-    assert (said.code, said.error["code"]) == (1, "INPUT_INVALID" if spec == "schedule:app" else "CONFIG_INVALID")
+    assert (said.code, said.error["code"]) == (
+        (2, "INPUT_INVALID") if spec == "schedule:app" else (1, "CONFIG_INVALID")
+    )
     assert message in said.error["message"]
     assert help_ in said.error["message"] + said.error["hint"]
     plain = redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--app", spec).err

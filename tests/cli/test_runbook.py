@@ -46,7 +46,9 @@ def test_failed_groups_and_statistics(redrive) -> None:
     assert redrive("groups", "mute", name, "8h").code == 0
     shown = redrive("groups", "show", name).out
     assert "the farm is down" in shown and "owner: bob" in shown and "muted until" in shown
-    assert redrive("groups", "mute", name, "soon").code == 1
+    assert redrive("groups", "mute", name, "soon").code == 2
+    assert redrive("groups", "show", name[:6], "--json").json["fingerprint"] == name
+    assert redrive("groups", "show", name[:3]).code == 1, "too short to mean one"
     assert redrive("groups", "resolve", name, "--json").json["status"] == "resolved"
     assert redrive("groups", "--status", "open", "--json").json == []
     assert redrive("groups", "show", "nonsense").code == 1
@@ -60,8 +62,15 @@ def test_retry_in_every_way(redrive) -> None:
     assert dry == {"would": [ids[0]], "skipped": {}, "dry_run": True}
     assert redrive("retry", ids[0], "--by", "ann").code == 0
     asked = redrive("retry", "--kind", "VIDEO_GEN")
-    assert asked.code == 1 and "--yes" in asked.err, "nobody is there to ask"
-    assert "3 tasks matching" in redrive("retry", "--scope", "e1", "--dry-run").out
+    assert asked.code == 2 and "--yes" in asked.err, "nobody is there to ask"
+    for useless in (["--rate", 5], ["--canary", 1], ["--wait"], ["--stop-on-return"]):
+        assert redrive("retry", ids[0], *useless).code == 2
+    assert redrive("retry", "--scope", "e1", "--percent", 50).code == 2
+    assert redrive("retry", "--scope", "e1", "--rate", 0).code == 2
+    assert "known kinds: " in redrive("retry", "--kind", "VIDEO_GUN", "--dry-run").err
+    assert "known kinds: " in redrive("failed", "--kind", "VIDEO_GUN").err
+    assert "one of: model_error" in redrive("failed", "--failure-type", "odd").err
+    assert "would retry 3 tasks (scope e1); nothing was done" in redrive("retry", "--scope", "e1", "--dry-run").out
     begun = redrive("retry", "--scope", "e1", "--yes", "--by", "ann", "--reason", "r", "--json").json
     assert begun["operation"]["total"] == 3 and begun["approval"] is None
     go_on(redrive)
@@ -102,7 +111,27 @@ def test_forget_flush_and_a_second_person(redrive) -> None:
     assert redrive("purge").code == 2
     # By kind: the example's clock may have fired meanwhile.
     said = redrive("purge", "--queue", "default", "--kind", "VIDEO_GEN", "--dry-run").out
-    assert "1 task matching (waiting, kind VIDEO_GEN, queue default)" in said
+    assert "would purge 1 task (waiting, kind VIDEO_GEN, queue default)" in said and "second operator" in said
+
+
+def test_what_was_looked_at_is_what_is_done(redrive) -> None:
+    """A dry run makes a plan; so does the question that is asked before a bulk retry."""
+    ids = make_failures(redrive, 7)
+    told = redrive("retry", "--scope", "e1", "--dry-run", "--json").json
+    assert (told["matched"], told["first"], told["needs_approval"]) == (7, ids[:5], None)
+    make_failures(redrive, 2)
+    redrive("retry", ids[0], "--by", "bob")
+    begun = redrive("retry", "--plan", told["plan"], "--yes", "--by", "ann", "--json").json["operation"]
+    assert (begun["total"], begun["plan"]) == (7, told["plan"])
+    go_on(redrive)
+    done = redrive("operations", "show", begun["id"], "--json").json
+    assert (done["status"], done["done"], done["skipped"]) == ("completed", 6, 1)
+    assert "1 skipped" in redrive("operations").out
+    assert redrive("failed", "--json").json["total"] == 2
+    assert redrive("retry", "--scope", "e1", "--yes", "--json").json["operation"]["plan"], "asked about, and bound"
+    everything = redrive("flush", "--dry-run")
+    assert "would flush 2 tasks (all failures)" in everything.out and "redrive forget --plan" in everything.out
+    assert "a second operator has to agree, because all failures are given up" in everything.out
 
 
 def test_audit_tokens_and_limits(redrive, here: Path) -> None:
@@ -113,7 +142,15 @@ def test_audit_tokens_and_limits(redrive, here: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((here / "audit.csv").read_text())))
     assert sorted(row["task_id"] for row in rows) == sorted(ids) and rows[0]["reason"] == "'=cmd()"
     assert len(redrive("audit", "export").out.splitlines()) == 2
-    assert redrive("audit", "export", "nowhere/at/all.csv").code == 1
+    assert redrive("audit", "export", "nowhere/at/all.csv").code == 2
+    again = redrive("audit", "export", "audit.csv")
+    assert (
+        again.code == 2
+        and "--force" in again.err
+        and len(list(csv.reader(io.StringIO((here / "audit.csv").read_text())))) == 3
+    )
+    assert "of csv" in redrive("audit", "export", "audit.csv", "--force").err
+    assert redrive("audit", "export", "audit.txt").code == 2 and not (here / "audit.txt").exists()
     assert "2 rows would be removed" in redrive("audit", "prune", "--older-than-days", 0, "--dry-run").out
     assert redrive("audit", "prune", "--older-than-days", 0, "--yes", "--json").json["removed"] == 2
     made = redrive("tokens", "create", "ann", "--role", "viewer", "--json").json
@@ -122,12 +159,13 @@ def test_audit_tokens_and_limits(redrive, here: Path) -> None:
         assert made["token"].split("_", 2)[2] not in "".join(
             row[0] for row in db.execute("select body from redrive_record")
         )
-    assert redrive("tokens", "create", "ann").code == 1
+    assert redrive("tokens", "create", "ann").code == 2
     assert redrive("tokens", "revoke", made["id"]).code == 0
     assert "revoked" in redrive("tokens").out
     assert redrive("limits").out.split()[-1] == "configuration"
     assert redrive("limits", "VIDEO_GEN", "--concurrency", 2, "--by", "ann").code == 0
-    assert "ann" in redrive("limits").out
+    assert "ann" in redrive("limits").out and "ann" in redrive("limits", "VIDEO_GEN").out
+    assert redrive("limits", "VIDEO_GUN").code == 2
     assert redrive("limits", "VIDEO_GEN", "--none").code == 0
     assert redrive("limits", "--concurrency", 2).code == 2
 

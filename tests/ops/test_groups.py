@@ -72,7 +72,7 @@ class TestGroups:
             await groups.annotate(harness.store, name, actor="ann")
         with pytest.raises(GroupUnknown):
             await groups.show(harness.store, "nonsense")
-        with pytest.raises(InvalidInput, match="no status"):
+        with pytest.raises(InvalidInput, match="no state"):
             await groups.list_groups(harness.store, status="odd")
 
 

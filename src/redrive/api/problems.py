@@ -77,17 +77,21 @@ async def on_error(_: Request, error: Exception) -> JSONResponse:
 async def on_invalid(_: Request, error: Exception) -> JSONResponse:
     """What is wrong with each value, without repeating the values themselves."""
     assert isinstance(error, RequestValidationError)
-    found = [{"in": [str(part) for part in e["loc"]], "problem": _worded(e)} for e in error.errors()]
+    found = [{"in": _place(e), "problem": _worded(e)} for e in error.errors()]
     said = "; ".join(f"{'.'.join(e['in'][1:]) or e['in'][0]}: {e['problem']}" for e in found[:5])
     unreadable = any(e["type"] == "json_invalid" for e in error.errors())
     status = HTTPStatus.BAD_REQUEST if unreadable else HTTPStatus.UNPROCESSABLE_ENTITY
     return problem(status, "INPUT_INVALID", said, errors=jsonable_encoder(found))
 
 
+def _place(error: dict[str, Any]) -> list[str]:
+    return ["body"] if error["type"] == "json_invalid" else [str(part) for part in error["loc"]]
+
+
 def _worded(error: dict[str, Any]) -> str:
     match error["type"]:
         case "json_invalid":
-            return f"is not JSON: {error.get('ctx', {}).get('error', 'it cannot be read')}"
+            return f"is not JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
         case "uuid_parsing":
             return "is not an id; ids look like 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
         case "extra_forbidden":

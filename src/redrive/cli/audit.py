@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -70,27 +72,48 @@ def list_audit(
 def export(
     to: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")] = "-",
     form: Annotated[str | None, typer.Option("--format", metavar="F", help="csv, json, jsonl; else by name.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None, scope: Scope = None,
     trace: Trace = None, task: Task = None, url: Url = None, app: AppName = None,
 ) -> None:  # fmt: skip
     """All that matches, oldest first, as CSV, JSON or JSON lines; of any size."""
     which = _which(action, by_actor, batch, kind, scope, trace, task)
-    ending = Path(to).suffix.lstrip(".")
-    chosen = form or (ending if ending in audit.FORMATS else "jsonl" if to == "-" else "csv")
+    chosen = form or _format(to)
 
     async def write(_: App, store: Store) -> None:
-        try:
-            out = sys.stdout if to == "-" else Path(to).open("w", encoding="utf-8", newline="")  # noqa: SIM115, ASYNC230
-        except OSError as error:
-            raise InvalidInput(f"{to} cannot be written: {error.strerror}") from None
-        try:
+        with _opened(to, force) as out:
             async for piece in audit.export(store, which, chosen):
                 out.write(output.clean(piece, lines=True) if out.isatty() else piece)
-        finally:
-            if to != "-":
-                out.close()
 
     with_store(url, app, write)
+    if to != "-":
+        typer.echo(f"{to}: {Path(to).stat().st_size} bytes of {chosen}", err=True)
+
+
+def _format(to: str) -> str:
+    ending = Path(to).suffix.lstrip(".")
+    if to != "-" and ending not in audit.FORMATS:
+        raise InvalidInput(f"{to} does not say which format", hint=f"--format, one of: {', '.join(audit.FORMATS)}")
+    return "jsonl" if to == "-" else ending
+
+
+@contextmanager
+def _opened(to: str, force: bool) -> Iterator[TextIO]:
+    """A file is there when it is complete: an export that breaks off leaves what was there before."""
+    if to == "-":
+        yield sys.stdout
+        return
+    path, draft = Path(to), Path(f"{to}.part")
+    if path.exists() and not force:
+        raise InvalidInput(f"{to} is there already", hint="choose another name, or --force")
+    try:
+        with draft.open("w", encoding="utf-8", newline="") as out:
+            yield out
+        draft.replace(path)
+    except OSError as error:
+        raise InvalidInput(f"{to} cannot be written: {error.strerror or error}") from None
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 @audit_cli.command("prune")
@@ -113,6 +136,8 @@ def prune(
         told = with_store(url, app, work)
     if json:
         output.emit(asdict(told))
+    elif not told.matched:
+        output.say(f"no audit row is older than {days:g} days")
     elif told.dry_run:
         output.say(f"{told.matched} rows would be removed")
     else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Annotated, Any
+import time
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,6 +20,7 @@ from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.kernel.store import Store
 from redrive.ops import approvals, operations
+from redrive.ops.why import ALIVE, why
 from redrive.ops.wording import counted
 
 operations_cli = typer.Typer(
@@ -28,14 +31,17 @@ approvals_cli = typer.Typer(
 )
 Id = Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")]
 LOOK_EVERY = 0.5
+STUCK_AFTER = 3.0
+T = TypeVar("T")
+Change = Callable[..., Awaitable[T]]
 
 
-def told(operation: Operation, approval: Record | None, json: bool) -> None:
-    """What was begun, and what it waits for."""
+def told(operation: Operation, approval: Record | None, json: bool, name: str) -> None:
+    """What was begun, and what it waits for; ``name`` is what the user calls it."""
     if json:
         output.emit({"operation": _document(operation), "approval": None if approval is None else _approval(approval)})
     elif approval is None:
-        output.say(f"operation {operation.id} has begun: {operation.action} of {counted(operation.total)}",
+        output.say(f"operation {operation.id} has begun: {name} of {counted(operation.total)}",
                    f"watch it with: redrive operations watch {operation.id}")  # fmt: skip
     else:
         output.say(f"operation {operation.id} waits for a second operator, because {approval.body['needed']}",
@@ -48,10 +54,8 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
     if json:
         output.emit(_document(found))
     else:
-        note = f": {found.note}" if found.note else ""
-        output.say(
-            f"operation {found.id} is {found.status}: {found.done} done, {found.skipped} skipped of {found.total}{note}"
-        )
+        note = f": {_note(found)}" if _note(found) else ""
+        output.say(f"operation {found.id} is {found.status}: {found.done} of {found.total} done{note}")
     if found.status is not Status.COMPLETED:
         raise typer.Exit(1)
 
@@ -61,11 +65,10 @@ async def _followed(store: Store, operation_id: str) -> Operation:
     with Progress(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
         found = await operations.show(store, operation_id)
         shown = bar.add_task(found.action, total=found.total)
-        said = None
+        held_up = _HeldUp(found)
         while found.status not in FINAL:
-            if found.status is not Status.RUNNING and said is not found.status:
-                said = found.status
-                typer.echo(_held_up(found), err=True)
+            if (why := await held_up.look(store, found)) is not None:
+                bar.console.print(output.clean(why), markup=False, highlight=False, soft_wrap=True)
             state = found.status.value if not found.testing else "canaries run"
             bar.update(shown, completed=found.done + found.skipped, description=f"{found.action}: {state}")
             await asyncio.sleep(LOOK_EVERY)
@@ -73,11 +76,39 @@ async def _followed(store: Store, operation_id: str) -> Operation:
     return found
 
 
-def _held_up(operation: Operation) -> str:
-    """Nothing happens until somebody does something: whoever watches should know."""
-    if operation.status is Status.WAITING:
-        return f"it waits for a second operator: redrive approvals approve {operation.approval}"
-    return f"it is paused: redrive operations resume {operation.id}"
+class _HeldUp:
+    """Nothing happens until somebody does something: whoever watches should know what, once."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._seen = operation
+        self._since = time.monotonic()
+        self._said: str | None = None
+
+    async def look(self, store: Store, operation: Operation) -> str | None:
+        """What to say now, if it was not said already."""
+        if operation != self._seen:
+            self._seen, self._since = operation, time.monotonic()
+        why = await self._why(store, operation)
+        said, self._said = self._said, why
+        return why if why != said else None
+
+    async def _why(self, store: Store, operation: Operation) -> str | None:
+        if operation.status is Status.WAITING:
+            return f"it waits for a second operator: redrive approvals approve {operation.approval}"
+        if operation.status is Status.PAUSED:
+            return f"it is paused: redrive operations resume {operation.id}"
+        if time.monotonic() - self._since < STUCK_AFTER:
+            return None
+        if operation.testing and operation.canary is not None:
+            for task in (await store.get_many(operation.canary.ids)).values():
+                if reasons := [reason for reason in await why(store, task) if reason.code != "failed"]:
+                    fix = f"; {reasons[0].fix}" if reasons[0].fix else ""
+                    return f"canary {task.id} does not run: {reasons[0].text}{fix}"
+            return None
+        overview = await store.overview()
+        if not any(not w.stopping and overview.now - w.seen_at < ALIVE for w in overview.workers):
+            return "no worker is alive, and workers carry it out: redrive work --app module:app"
+        return None
 
 
 @operations_cli.callback()
@@ -100,7 +131,7 @@ def list_operations(
     output.table(
         ["id", "action", "status", "#done", "#of", "#begun", "by", "note"],
         [(o.id, o.action, o.status, o.done, o.total, output.ago(r.created_at), o.actor,
-          output.shorten(o.note or "", 80))
+          output.shorten(_note(o), 80))
          for o, r in listed],
     )  # fmt: skip
 
@@ -117,28 +148,18 @@ def watch(operation: Id, url: Url = None, app: AppName = None, json: Json = Fals
     follow(operation, url, app, json)
 
 
-@operations_cli.command("pause")
-def pause(
-    operation: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
-) -> None:
-    """Let an operation rest; what it has done stays done."""
-    _say(with_store(url, app, lambda _, s: operations.pause(s, operation, actor=actor(by), reason=reason)), json)
+def _turning(name: str, change: Change[Operation], text: str) -> None:
+    def command(
+        operation: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+    ) -> None:
+        _say(with_store(url, app, lambda _, s: change(s, operation, actor=actor(by), reason=reason)), json)
+
+    operations_cli.command(name, help=text)(command)
 
 
-@operations_cli.command("resume")
-def resume(
-    operation: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
-) -> None:
-    """Go on with a paused operation."""
-    _say(with_store(url, app, lambda _, s: operations.resume(s, operation, actor=actor(by), reason=reason)), json)
-
-
-@operations_cli.command("cancel")
-def cancel(
-    operation: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
-) -> None:
-    """End an operation; what it has done stays done."""
-    _say(with_store(url, app, lambda _, s: operations.cancel(s, operation, actor=actor(by), reason=reason)), json)
+_turning("pause", operations.pause, "Let an operation rest; what it has done stays done.")
+_turning("resume", operations.resume, "Go on with a paused operation.")
+_turning("cancel", operations.cancel, "End an operation; what it has done stays done.")
 
 
 @approvals_cli.callback()
@@ -168,27 +189,29 @@ def list_approvals(
     )  # fmt: skip
 
 
-@approvals_cli.command("approve")
-def approve(
-    approval: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
-) -> None:
-    """Agree, as somebody else than who asked; the operation begins at once."""
-    _decided(with_store(url, app, lambda _, s: approvals.approve(s, approval, actor=actor(by), reason=reason)), json)
+def _deciding(name: str, decide: Change[Record], text: str) -> None:
+    def command(
+        approval: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+    ) -> None:
+        _decided(with_store(url, app, lambda _, s: decide(s, approval, actor=actor(by), reason=reason)), json)
+
+    approvals_cli.command(name, help=text)(command)
 
 
-@approvals_cli.command("reject")
-def reject(
-    approval: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
-) -> None:
-    """Refuse; the operation is cancelled."""
-    _decided(with_store(url, app, lambda _, s: approvals.reject(s, approval, actor=actor(by), reason=reason)), json)
+_deciding("approve", approvals.approve, "Agree, as somebody else than who asked; the operation begins at once.")
+_deciding("reject", approvals.reject, "Refuse; the operation is cancelled.")
 
 
 def _decided(record: Record, json: bool) -> None:
     if json:
         output.emit(_approval(record))
+        return
+    operation = record.body["operation"]
+    if record.state == approvals.APPROVED:
+        output.say(f"approved: {record.body['action']} of {counted(record.body['total'])} begins",
+                   f"watch it with: redrive operations watch {operation}")  # fmt: skip
     else:
-        output.say(f"{record.state}; operation {record.body['operation']}")
+        output.say(f"{record.state}: operation {operation} is cancelled; nothing was done")
 
 
 def _say(operation: Operation, json: bool) -> None:
@@ -208,8 +231,16 @@ def _say(operation: Operation, json: bool) -> None:
             f"canary: the first {operation.canary.first}, of which {operation.canary.percent:g} % must succeed: "
             f"{passed}"
         )
-    if operation.note:
-        output.say(operation.note)
+    if _note(operation):
+        output.say(_note(operation))
+
+
+def _note(operation: Operation) -> str:
+    """How it ended; also that others were quicker with some."""
+    if operation.note or operation.status is not Status.COMPLETED:
+        return operation.note or ""
+    skipped = [f"{operation.skipped} skipped"] if operation.skipped else []
+    return ", ".join([*skipped, *([f"{operation.gone} dealt with by others before"] if operation.gone else [])])
 
 
 def _document(operation: Operation) -> dict[str, Any]:

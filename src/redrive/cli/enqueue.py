@@ -61,15 +61,17 @@ def enqueue(
         "timeout": timeout, "group": group, "scope": scope, "trace_id": trace_id, "idempotency_key": key,
     }  # fmt: skip
 
-    async def work(application: App, store: Store) -> Task:
-        return await application.enqueue(kind, body, **options)
+    async def work(application: App, store: Store) -> tuple[Task, bool]:
+        return await application.enqueue(kind, body, **options), kind in application.registry.declared
 
-    task = with_store(url, app, work, creates=True)
+    task, only_declared = with_store(url, app, work, creates=True)
     if json:
         output.emit(as_dict(task))
     else:
         known = " (already there: the key is known)" if task.deduplicated else ""
         output.say(f"{task.id}  {task.state}  {task.kind}  queue {task.queue}{known}")
+    if only_declared:
+        typer.echo(f"this application has no handler for {kind}: workers of another one have to run it", err=True)
 
 
 def _payload(text: str | None, file: str | None) -> Any:

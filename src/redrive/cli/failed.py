@@ -9,7 +9,7 @@ import typer
 
 from redrive.app import App
 from redrive.cli import output
-from redrive.cli.filters import filtered, worded
+from redrive.cli.filters import filtered, insist_on_known, worded
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import with_store
 from redrive.kernel.failed import Failures
@@ -37,7 +37,8 @@ def failed(
         _stats(url, app, json)
         return
 
-    async def look(_: App, store: Store) -> tuple[list[Task], int]:
+    async def look(application: App, store: Store) -> tuple[list[Task], int]:
+        await insist_on_known(application, store, which)
         return await service.list_failed(store, which, limit=limit, offset=offset), await store.count_failed(which)
 
     found, total = with_store(url, app, look)

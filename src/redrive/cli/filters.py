@@ -8,7 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from redrive.app import App
 from redrive.kernel.failed import Failures
+from redrive.kernel.store import Store
+from redrive.ops import groups, inspect
 from redrive.ops.failed import failures
 
 _HELP = {
@@ -40,7 +43,8 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     def wrapped(**given: Any) -> None:
-        command(**given, which=failures(**{_NAMES.get(name, name): given.pop(name) for name in FILTERS}))
+        which = failures(**{_NAMES.get(name, name): given.pop(name) for name in FILTERS})
+        command(**given, which=which)
 
     wrapped.__doc__ = command.__doc__
     wrapped.__name__ = command.__name__
@@ -58,3 +62,13 @@ def worded(which: Failures) -> str:
         for name in Failures.__dataclass_fields__ if name not in ("ids", "batch") and getattr(which, name) is not None
     ]  # fmt: skip
     return ", ".join(given) or "all failures"
+
+
+async def insist_on_known(app: App, store: Store, which: Failures) -> None:
+    """A mistyped kind or queue is pointed out: "nothing matches" would be taken for good news."""
+    if which.kind is not None:
+        await inspect.check_kind(store, which.kind, [*app.registry.handlers, *app.registry.declared])
+    if which.queue is not None:
+        await inspect.check_queue(store, which.queue, sorted(app.registry.queues()))
+    if which.fingerprint is not None:
+        await groups.show(store, which.fingerprint)

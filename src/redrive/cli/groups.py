@@ -8,20 +8,24 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli import output
+from redrive.cli.begin import Ask, First, Percent, Rate, StopOnReturn, Wait, begin_bulk, pace
 from redrive.cli.confirm import DryRun, Yes
 from redrive.cli.options import AppName, By, Json, Reason, Url, actor
-from redrive.cli.retry import First, Percent, Rate, StopOnReturn, Wait, begin_bulk
 from redrive.cli.session import with_store
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import Failures
-from redrive.kernel.operation import Action, Canary
+from redrive.kernel.operation import Action
 from redrive.ops import groups
 from redrive.ops.groups import Group
 from redrive.ops.inspect import plain
 from redrive.ops.wording import counted
 
 groups_cli = typer.Typer(help="Failures by cause: list, show, note, mute, resolve, retry.", invoke_without_command=True)
-Fingerprint = Annotated[str, typer.Argument(metavar="FINGERPRINT", help="As the list gives it.")]
+Fingerprint = Annotated[str, typer.Argument(metavar="FINGERPRINT", help="As the list gives it; its beginning will do.")]
+Status = Annotated[
+    str | None,
+    typer.Option("--status", metavar="S", help="open, reopened, muted, quiet (none failed) or resolved."),
+]
 _BARS = " ▁▂▃▄▅▆▇█"
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
@@ -30,7 +34,7 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400}
 def list_groups(
     context: typer.Context,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
-    status: Annotated[str | None, typer.Option("--status", metavar="S", help="open, reopened, muted, resolved")] = None,
+    status: Status = None,
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Failures by cause, the latest first."""
@@ -80,43 +84,31 @@ def mute(
     _annotate(fingerprint, {"muted_until": until}, reason, by, url, app, json)
 
 
-@groups_cli.command("resolve")
-def resolve(
-    fingerprint: Fingerprint,
-    reason: Reason = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """The cause is mended. It opens again by itself when the failure comes back."""
-    _annotate(fingerprint, {"resolved": True}, reason, by, url, app, json)
+def _turning(name: str, resolved: bool, text: str) -> None:
+    def command(
+        fingerprint: Fingerprint, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None,
+        json: Json = False,
+    ) -> None:  # fmt: skip
+        _annotate(fingerprint, {"resolved": resolved}, reason, by, url, app, json)
+
+    groups_cli.command(name, help=text)(command)
 
 
-@groups_cli.command("reopen")
-def reopen(
-    fingerprint: Fingerprint,
-    reason: Reason = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
-) -> None:
-    """It was not mended after all."""
-    _annotate(fingerprint, {"resolved": False}, reason, by, url, app, json)
+_turning("resolve", True, "The cause is mended. It opens again by itself when the failure comes back.")
+_turning("reopen", False, "It was not mended after all.")
 
 
 @groups_cli.command("retry")
 def retry(
-    fingerprint: Fingerprint, rate: Rate = None, canary: First = None, percent: Percent = 100.0,
+    fingerprint: Fingerprint, rate: Rate = None, canary: First = None, percent: Percent = None,
     stop_on_return: StopOnReturn = False, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False,
     reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Retry everything that is failed by this cause."""
-    with_store(url, app, lambda _, store: groups.show(store, fingerprint))
-    first = None if canary is None else Canary(canary, percent)
-    how: dict[str, Any] = {"rate": rate, "canary": first, "stop_on_return": stop_on_return}
-    begin_bulk(Action.RETRY, Failures(fingerprint=fingerprint), how, wait, dry_run, yes, reason, by, url, app, json)
+    found = with_store(url, app, lambda _, store: groups.show(store, fingerprint))
+    how = pace(rate, canary, percent, stop_on_return)
+    ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
+    begin_bulk(Action.RETRY, Failures(fingerprint=found.row.fingerprint), how, ask)
 
 
 def bars(trend: list[int]) -> str:

@@ -14,7 +14,7 @@ from redrive.cli.session import with_store
 from redrive.kernel.store import LimitRow, Store
 from redrive.ops import actions, inspect
 
-Kind = Annotated[str | None, typer.Argument(metavar="KIND", help="The kind to change; without it, all are listed.")]
+Kind = Annotated[str | None, typer.Argument(metavar="KIND", help="The kind to show or change; else all.")]
 AtOnce = Annotated[int | None, typer.Option("--concurrency", metavar="N", min=1, help="At most so many at once.")]
 Apart = Annotated[int | None, typer.Option("--rate-ms", metavar="N", min=1, help="Starts at least so far apart.")]
 NoLimit = Annotated[bool, typer.Option("--none", help="Take its limits away.")]
@@ -27,12 +27,14 @@ def limits(
     """Limits of kinds, across all workers: list them, or change one from now on."""
     if kind is None and (concurrency or rate_ms or none):
         raise typer.BadParameter("say which kind")
-    if kind is not None and none == bool(concurrency or rate_ms):
-        raise typer.BadParameter("say what: --concurrency N, --rate-ms N, or --none")
+    change = bool(concurrency or rate_ms or none)
+    if none and (concurrency or rate_ms):
+        raise typer.BadParameter("--none takes all limits away: leave the others out")
 
     async def work(application: App, store: Store) -> list[LimitRow]:
         if kind is not None:
             await inspect.check_kind(store, kind, [*application.registry.handlers, *application.registry.declared])
+        if kind is not None and change:
             await actions.set_limit(store, kind, concurrency=concurrency, rate_ms=rate_ms, actor=actor(by))
         return [row for row in (await store.overview()).limits if kind in (None, row.kind)]
 

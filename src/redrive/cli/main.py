@@ -32,12 +32,13 @@ from redrive.cli.audit import audit_cli
 from redrive.cli.bulk import approvals_cli, operations_cli
 from redrive.cli.groups import groups_cli
 from redrive.cli.tokens import tokens_cli
-from redrive.errors import RedriveError, StoreUnavailable
+from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
 
 OK, REFUSED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 EPILOG = (
-    "Exit codes: 0 done · 1 refused or failed (the message says why) · 2 wrong usage · 3 the store cannot be reached "
-    "· 130 interrupted. With --json, stdout is one JSON document and errors are JSON on stderr."
+    "Exit codes: 0 done · 1 refused or failed (the message says why) · 2 wrong usage or value "
+    "· 3 the store cannot be reached · 130 interrupted. "
+    "With --json, stdout is one JSON document and errors are JSON on stderr."
 )
 # Typer brings its own copy of click or uses the installed one, by version: reach the base class through a public name.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -144,6 +145,9 @@ def run(arguments: Sequence[str]) -> int:
     except StoreUnavailable as error:
         output.report(error, as_json)
         return UNAVAILABLE
+    except InvalidInput as error:
+        output.report(error, as_json)
+        return USAGE
     except RedriveError as error:
         output.report(error, as_json)
         return REFUSED

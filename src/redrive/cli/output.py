@@ -88,9 +88,18 @@ def say(*lines: str | Text) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Columns without lines; ``#`` before a name means numbers. Only the last column is folded to fit: where even
-    that is too wide for the terminal, lines run on, and an id can still be copied in one piece."""
+    """Columns without lines; ``#`` before a name means numbers. Only the last column is folded to fit. Where the
+    terminal is too narrow for that, it goes below its row; an id can still be copied in one piece."""
     cells = [[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows]
+    if title:
+        say(Text(title, style="bold underline"))
+    if sys.stdout.isatty() and len(columns) > 2 and _least_width(columns, cells) > console().width:
+        _stacked(columns, cells)
+        return
+    sys.stdout.write("\n".join(_grid(columns, cells)) + "\n")
+
+
+def _grid(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> list[str]:
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, name in enumerate(columns):
         justify: JustifyMethod = "right" if name.startswith("#") else "left"
@@ -100,10 +109,17 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     out = console(_least_width(columns, cells))
     with out.capture() as captured:
         out.print(grid)
-    if title:
-        say(Text(title, style="bold underline"))
     # Padding behind the last column is only noise, in a pipe or in a terminal.
-    sys.stdout.write("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def _stacked(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
+    head, *lines = _grid(columns[:-1], [row[:-1] for row in cells])
+    sys.stdout.write(head + "\n")
+    for line, row in zip(lines, cells, strict=True):
+        sys.stdout.write(line + "\n")
+        if row[-1].plain:
+            say(Text.assemble("    ", row[-1]))
 
 
 def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from redrive.app import App
 from redrive.cli.loading import Loaded, load
-from redrive.errors import ConfigError, StoreError
+from redrive.errors import ConfigError, StoreUnavailable
 from redrive.kernel.store import Store
 from redrive.settings import DEFAULT_URL
 
@@ -44,7 +44,7 @@ def _insist_on_file(url: str) -> None:
     path = missing_file(url)
     if path is not None:
         default = " (the default: neither --url nor REDRIVE_URL nor --app says another)" if url == DEFAULT_URL else ""
-        raise StoreError(
+        raise StoreUnavailable(
             f"there is no SQLite file at {path}{default}",
             hint="name another with --url, or the application that knows it with --app; or make it: redrive migrate",
         )

@@ -10,13 +10,14 @@ from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.store import Overview, Store
 from redrive.kernel.task import State
-from redrive.ops import approvals, inspect, operations
+from redrive.ops import approvals, groups, inspect, operations
 from redrive.ops.why import ALIVE
 from redrive.ops.wording import counted
 
 SLOW = timedelta(minutes=5)
 STALE = timedelta(seconds=30)
 RECENT = timedelta(hours=1)
+GROUPS, SHOWN = 50, 5  # causes that are looked at, and told
 _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
@@ -117,18 +118,22 @@ async def _failures(store: Store, now: datetime, queue: str | None) -> list[Find
     total = sum(count.n for count in counts)
     if not total:
         return []
-    found = []
-    for group in await store.groups(5):
-        own = sum(count.n for count in counts if count.fingerprint == group.fingerprint)
-        if own:
-            level = Level.WARNING if now - group.last_seen < RECENT else Level.NOTE
+    found: list[Finding] = []
+    shown = 0
+    for group in await groups.list_groups(store, limit=GROUPS):
+        row, own = group.row, sum(count.n for count in counts if count.fingerprint == group.row.fingerprint)
+        if own and len(found) < SHOWN:
+            shown += own
+            # What somebody has muted or resolved is known: worth a note, not an alarm.
+            known = "" if group.status in ("open", "reopened") else f" ({group.status})"
+            level = Level.WARNING if now - row.last_seen < RECENT and not known else Level.NOTE
             found.append(Finding(
-                level, "failures", f"{counted(own)} failed by {group.code}, last {_ago(now, group.last_seen)} ago:"
-                f" {group.message[:200]}", f"redrive groups show {group.fingerprint}",
+                level, "failures", f"{counted(own)} failed by {row.code}{known}, last {_ago(now, row.last_seen)} ago:"
+                f" {row.message[:200]}", f"redrive groups show {row.fingerprint}",
             ))  # fmt: skip
-    shown = sum(1 for _ in found)
-    if shown == 0:
-        found.append(Finding(Level.NOTE, "failures", f"{counted(total)} failed", "redrive groups"))
+    if total > shown:
+        other = " by other causes" if shown else ""
+        found.append(Finding(Level.NOTE, "failures", f"{counted(total - shown)} failed{other}", "redrive groups"))
     return found
 
 

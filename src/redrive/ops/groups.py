@@ -13,9 +13,12 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put, Record
 from redrive.kernel.store import GroupRow, Store
 from redrive.kernel.task import check_int, check_text
-from redrive.ops.actions import check_actor
+from redrive.ops.actions import check_actor, check_states
 
 COLLECTION = "group"
+STATES = ("open", "reopened", "muted", "quiet", "resolved")
+SHORTEST = 4  # characters by which a fingerprint may be named
+MOST_LOOKED_AT = 500
 TREND = 24  # hours
 
 
@@ -36,35 +39,44 @@ class Group:
 
     @property
     def status(self) -> str:
-        """Resolved until it comes back: then it is open again, and says so."""
+        """Resolved until it comes back: then it is open again, and says so. Quiet: nothing is failed by it now."""
         if self.resolved_at is not None and self.row.last_seen <= self.resolved_at:
             return "resolved"
         if self.muted_until is not None and self.muted_until > self.now:
             return "muted"
+        if not self.failed:
+            return "quiet"
         return "open" if self.resolved_at is None else "reopened"
 
 
 async def list_groups(store: Store, *, limit: int = 50, status: str | None = None) -> list[Group]:
     """Those that were seen last come first."""
     check_int(limit, "limit", 1, 500)
-    if status is not None and status not in ("open", "resolved", "reopened", "muted"):
-        raise InvalidInput(f"{status!r} is no status of a group", hint="open, resolved, reopened or muted")
+    if status is not None:
+        check_states([status], STATES)
     # What people said decides about the status: more are looked at than are asked for.
-    groups = await _dressed(store, await store.groups(limit if status is None else 500))
+    groups = await _dressed(store, await store.groups(limit if status is None else MOST_LOOKED_AT))
     return [group for group in groups if status in (None, group.status)][:limit]
 
 
 async def show(store: Store, fingerprint: str) -> Group:
-    found = await _dressed(store, await store.groups(1, fingerprint))
-    if not found:
+    """Also by the beginning of its fingerprint, among those that were seen lately, if only one begins so."""
+    rows = await store.groups(1, fingerprint)
+    if not rows and len(fingerprint) >= SHORTEST:
+        rows = [row for row in await store.groups(MOST_LOOKED_AT) if row.fingerprint.startswith(fingerprint)]
+    if len(rows) > 1:
+        several = ", ".join(row.fingerprint for row in rows[:5])
+        raise InvalidInput(f"{len(rows)} fingerprints begin with {fingerprint!r}", hint=f"say more of it: {several}")
+    if not rows:
         raise GroupUnknown(f"no failure has the fingerprint {fingerprint!r}", hint="redrive groups lists them")
-    return found[0]
+    return (await _dressed(store, rows))[0]
 
 
 async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | None = None, **said: Any) -> Group:
     """Set ``note``, ``owner``, ``muted_until`` (a datetime) or ``resolved`` (a bool); None takes one back."""
     who, why = check_actor(actor), check_text(reason, "reason")
     group = await show(store, fingerprint)
+    fingerprint = group.row.fingerprint
     record = await store.record(COLLECTION, fingerprint)
     before = dict(record.body) if record is not None else {}
     changes = _changes(said, who, group.now)

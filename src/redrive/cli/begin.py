@@ -1,0 +1,141 @@
+"""How a command begins a bulk operation: look, say what it is about, ask, begin, and follow it if wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from redrive.app import App
+from redrive.cli import output
+from redrive.cli.bulk import follow, told
+from redrive.cli.confirm import confirm
+from redrive.cli.filters import insist_on_known, worded
+from redrive.cli.options import actor
+from redrive.cli.session import with_store
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action, Canary, Operation
+from redrive.kernel.records import Record
+from redrive.kernel.store import Store
+from redrive.ops import approvals, operations, plans
+from redrive.ops.wording import counted
+
+SHOWN = 5
+Rate = Annotated[
+    float | None,
+    typer.Option("--rate", metavar="N", min=0.001, max=1_000_000, help="At most so many tasks a second."),
+]
+First = Annotated[
+    int | None,
+    typer.Option("--canary", metavar="N", min=1, max=500, help="Retry so many first, the rest if they succeed."),
+]
+Percent = Annotated[
+    float | None,
+    typer.Option("--percent", metavar="P", min=0.1, max=100, help="How many canaries have to succeed (100)."),
+]
+StopOnReturn = Annotated[
+    bool, typer.Option("--stop-on-return", help="Stop when a task fails again by a cause that was retried.")
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Follow the operation to its end.")]
+Plan = Annotated[str | None, typer.Option("--plan", metavar="TOKEN", help="Exactly the tasks of a dry run or preview.")]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What every such command is told besides what it is about."""
+
+    wait: bool
+    dry_run: bool
+    yes: bool
+    reason: str | None
+    by: str | None
+    url: str | None
+    app: str | None
+    json: bool
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    number: int
+    plan: str | None
+    first: list[UUID]
+    approval: str | None  # why a second operator is needed
+
+
+def pace(rate: float | None, canary: int | None, percent: float | None, stop_on_return: bool) -> dict[str, Any]:
+    if percent is not None and canary is None:
+        raise typer.BadParameter("--percent is about canaries: say how many with --canary N")
+    first = None if canary is None else Canary(canary, 100.0 if percent is None else percent)
+    return {"rate": rate, "canary": first, "stop_on_return": stop_on_return}
+
+
+def begin_bulk(action: Action, which: Failures, how: dict[str, Any], ask: Ask, verb: str | None = None) -> None:
+    """``verb`` is what the user calls it, where that is not the action's own name."""
+    name = verb or action.value
+    seen = with_store(ask.url, ask.app, _look(action, which, how.get("plan"), ask))
+    subject = f"{counted(seen.number)} ({_set_of(action, which, how)})"
+    if ask.dry_run or not seen.number:
+        _foretell(name, seen, subject, ask)
+        return
+    confirm(f"{name} {subject}?", ask.yes)
+    bound = {**how, "plan": seen.plan}
+
+    async def begin(application: App, store: Store) -> tuple[Operation, Record | None]:
+        return await operations.begin(
+            store, action, which if seen.plan is None else Failures(), actor=actor(ask.by), reason=ask.reason,
+            approvals_above=application.settings.approved_above, **bound,
+        )  # fmt: skip
+
+    operation, approval = with_store(ask.url, ask.app, begin)
+    if not (ask.wait and ask.json):  # stdout is one document
+        told(operation, approval, ask.json, name)
+    if ask.wait:
+        follow(operation.id, ask.url, ask.app, ask.json)
+
+
+def _look(action: Action, which: Failures, token: str | None, ask: Ask) -> Callable[[App, Store], Any]:
+    """What it is about, bound by a plan: what is asked about, answered and done is one set."""
+
+    async def look(application: App, store: Store) -> Foreseen:
+        await insist_on_known(application, store, which)
+        draft = Operation("", action, which, actor(ask.by), None, 0)
+        plan, first = None, list[UUID]()
+        if action is Action.PURGE:
+            draft = replace(draft, total=await operations.foresee(store, action, which))
+        else:
+            plan = await (plans.load(store, token) if token else plans.make(store, which, actor(ask.by)))
+            draft = replace(draft, which=plan.which, total=plan.count)
+            first = [task.id for task in await store.failed(plan.which, limit=SHOWN, upto=plan.upto)]
+        above = application.settings.approved_above
+        needed = None if above is None else approvals.reason_for(draft, above)
+        return Foreseen(draft.total, None if plan is None else plan.token, first, needed)
+
+    return look
+
+
+def _foretell(name: str, seen: Foreseen, subject: str, ask: Ask) -> None:
+    if ask.json:
+        output.emit({"action": name, "matched": seen.number, "dry_run": ask.dry_run, "plan": seen.plan,
+                     "first": seen.first, "needs_approval": seen.approval})  # fmt: skip
+        return
+    if not seen.number:
+        output.say(f"nothing to {name} ({subject.partition('(')[2]}")
+        return
+    output.say(f"would {name} {subject}; nothing was done")
+    if seen.first:
+        more = f" and {seen.number - len(seen.first)} more" if seen.number > len(seen.first) else ""
+        output.say(*(f"  {task_id}" for task_id in seen.first), *([f"  {more.strip()}"] if more else []))
+    if seen.approval is not None:
+        output.say(f"a second operator has to agree, because {seen.approval}")
+    if seen.plan is not None:
+        command = "forget" if name in ("forget", "flush") else "retry"
+        output.say(f"exactly these, within a day: redrive {command} --plan {seen.plan}")
+
+
+def _set_of(action: Action, which: Failures, how: dict[str, Any]) -> str:
+    if how.get("plan") is not None:
+        return "the plan"
+    return f"waiting, {worded(which)}" if action is Action.PURGE else worded(which)
