@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import struct
+import subprocess
+import sys
+import termios
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -111,3 +118,32 @@ def test_pipes_get_whole_ids_and_no_padding(redrive) -> None:
     assert made in row and "K" * 100 in row and "q" * 100 in row
     assert header.split() == ["id", "state", "kind", "queue", "attempts", "age", "what"]
     assert all(line == line.rstrip() for line in table.splitlines())
+
+
+def test_a_narrow_terminal_gets_the_rest_of_a_row_below_it(redrive) -> None:
+    made = redrive("enqueue", "--app", "redrive.examples.shots:app", "VIDEO_GEN", "--json").json["id"]
+    redrive("work", "--app", "redrive.examples.shots:app", "--stop-when-empty")
+    lines = on_a_terminal(80, "failed")
+    assert all(len(line) <= 80 for line in lines), lines
+    [row] = [nth for nth, line in enumerate(lines) if line.startswith(made)]
+    assert lines[row + 1] == "    TASK_PAYLOAD_UNSUPPORTED  no handler is registered for kind VIDEO_GEN"
+    wide = on_a_terminal(200, "failed")
+    assert any(line.startswith(made) and line.endswith("for kind VIDEO_GEN") for line in wide), wide
+
+
+def on_a_terminal(columns: int, *arguments: str) -> list[str]:
+    """What the command writes there, without colours."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm"}
+    environment.pop("COLUMNS", None)
+    command = [sys.executable, "-m", "redrive.cli", *arguments]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # the other end is closed: that is all
+            while piece := os.read(ours, 4096):
+                text += piece
+        assert process.wait() == 0
+    os.close(ours)
+    return clean(text.decode().replace("\r", ""), lines=True).splitlines()

@@ -162,7 +162,7 @@ def test_audit_tokens_and_limits(redrive, here: Path) -> None:
     assert redrive("tokens", "create", "ann").code == 2
     assert redrive("tokens", "revoke", made["id"]).code == 0
     assert "revoked" in redrive("tokens").out
-    assert redrive("limits").out.split()[-1] == "configuration"
+    assert redrive("limits").out.split()[-1] == "settings"
     assert redrive("limits", "VIDEO_GEN", "--concurrency", 2, "--by", "ann").code == 0
     assert "ann" in redrive("limits").out and "ann" in redrive("limits", "VIDEO_GEN").out
     assert redrive("limits", "VIDEO_GUN").code == 2

@@ -48,6 +48,6 @@ def limits(
         return
     output.table(
         ["kind", "#at once", "#running", "#ms apart", "set by"],
-        [(r.kind, r.concurrency or "", r.running if r.concurrency else "", r.rate_ms or "", r.actor or "configuration")
+        [(r.kind, r.concurrency or "", r.running if r.concurrency else "", r.rate_ms or "", r.actor or "settings")
          for r in limited],
     )  # fmt: skip

@@ -114,16 +114,26 @@ def _grid(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> list[str]:
 
 
 def _stacked(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
-    head, *lines = _grid(columns[:-1], [row[:-1] for row in cells])
+    """As many columns as fit, and the rest of each row below it."""
+    widths = _widths(columns, cells)
+    fit = max((n for n in range(1, len(columns)) if sum(widths[:n]) - 2 <= console().width), default=1)
+    head, *lines = _grid(columns[:fit], [row[:fit] for row in cells])
     sys.stdout.write(head + "\n")
     for line, row in zip(lines, cells, strict=True):
         sys.stdout.write(line + "\n")
-        if row[-1].plain:
-            say(Text.assemble("    ", row[-1]))
+        below = Text("  ").join([cell for cell in row[fit:] if cell.plain.strip()])
+        if below.plain:
+            say(Text.assemble("    ", below))
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[int]:
+    return [
+        max([len(name.lstrip("#")), *(row[index].cell_len for row in rows)]) + 2 for index, name in enumerate(columns)
+    ]
 
 
 def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
-    widths = [max([len(name), *(row[index].cell_len for row in rows)]) + 2 for index, name in enumerate(columns)]
+    widths = _widths(columns, rows)
     return sum(widths[:-1]) + min(widths[-1], LAST_COLUMN)
 
 

@@ -58,12 +58,15 @@ def _totals(found: Stats) -> None:
     if not any(any(row.values()) for row in rows.values()):
         output.say("no tasks yet")
         return
+    totals = found.totals()
+    # States that nothing is in would only make the lines longer; these four are asked about.
+    shown = [state for state in _STATES if totals[state] or state in ("queued", "running", "failed", "completed")]
     body: list[list[object]] = [
-        [queue, kind, *(row.get(state) or "·" for state in _STATES)] for (queue, kind), row in sorted(rows.items())
+        [queue, kind, *(row.get(state) or "·" for state in shown)] for (queue, kind), row in sorted(rows.items())
     ]
     if len(body) > 1:
-        body.append(["all", "", *(n or "·" for n in found.totals().values())])
-    output.table(["queue", "kind", *(f"#{state}" for state in _STATES)], body)
+        body.append(["all", "", *(totals[state] or "·" for state in shown)])
+    output.table(["queue", "kind", *(f"#{state}" for state in shown)], body)
 
 
 def _section(title: str, columns: list[str], rows: list[list[object]]) -> None:
