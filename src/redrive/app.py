@@ -29,7 +29,7 @@ from redrive.kernel.task import (
     check_priority,
 )
 from redrive.observe.logs import TaskLog, choose_style
-from redrive.ops import actions, approvals, audit, seal
+from redrive.ops import actions, approvals, audit, seal, vitals
 from redrive.ops.archive import archive_at
 from redrive.ops.driving import drive
 from redrive.ops.inspect import parse_id
@@ -295,7 +295,13 @@ class App:
         async def expire(store: Store, _: str, __: Callable[[], bool]) -> None:
             await approvals.expire(store)
 
-        found = {"operations": Errand(1.0, drive), "approvals": Errand(60.0, expire), "seal": Errand(10.0, chain)}
+        async def measure(store: Store, _: str, __: Callable[[], bool]) -> None:
+            await vitals.write_down(store)
+
+        found = {
+            "operations": Errand(1.0, drive), "approvals": Errand(60.0, expire), "seal": Errand(10.0, chain),
+            "vitals": Errand(vitals.EVERY, measure),
+        }  # fmt: skip
         if settings.audit_ttl_days > 0:
             found["audit"] = Errand(settings.audit_prune_interval_ms / 1000, retain)
         return found

@@ -33,7 +33,7 @@ def app(tmp_path: Path) -> App:
     @made.task("SEND", max_attempts=1)
     async def send(ctx: Context, to: str, password: str = "") -> str:
         if not made.mended:  # type: ignore[attr-defined]
-            raise LOCKED
+            raise Fail("TASK_PRECONDITION_FAILED", f"not with {password}") if password else LOCKED
         return to
 
     return made
@@ -297,16 +297,21 @@ class TestAccess:
             await app.enqueue("SEND", {"to": "x", "password": "hunter2"})
             await work(app)
             store = await app.store()
+            begun = await post(client, "/api/operations", {"jobKind": "SEND", "canary": {"first": 1}}, 202)
+            while (await get(client, f"/api/operations/{begun['operation']['id']}"))["status"] != "stopped":
+                await work(app)
+            assert "not with hunter2" in (await client.get("/api/failure-groups")).text
             for role, shown in ((Role.VIEWER, access.MASK), (Role.OPERATOR, "hunter2")):
                 secret = (await access.create(store, role.label, role, actor="root")).secret
                 client.headers["Authorization"] = f"Bearer {secret}"
                 [task] = (await get(client, "/api/tasks"))["tasks"]
                 assert task["payload"] == {"to": "x", "password": shown}
-                [letter] = (await get(client, "/api/tasks/dead-letters"))["deadLetters"]
+                letter, *_ = (await get(client, "/api/tasks/dead-letters"))["deadLetters"]
                 assert letter["payload"]["password"] == shown
                 if role is Role.VIEWER:
                     for path in ("/api/tasks", "/api/tasks/ops", "/api/tasks/failed", "/api/tasks/dead-letters/preview",
-                                 f"/api/tasks/{task['id']}"):  # fmt: skip
+                                 f"/api/tasks/{task['id']}", "/api/failure-groups", "/api/operations",
+                                 "/api/tasks/audit-logs"):  # fmt: skip
                         assert "hunter2" not in (await client.get(path)).text, path
 
     async def test_guessing_is_refused_and_locks_nobody_out(self, app: App) -> None:

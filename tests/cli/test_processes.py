@@ -71,7 +71,7 @@ def test_up_names_a_port_that_is_taken_and_addresses_it_refuses(redrive) -> None
         assert f"port {port}" in said.err and "--port" in said.err
     outside = redrive("up", "--port", 0, "--host", "0.0.0.0")
     assert outside.code == 1
-    assert "0.0.0.0" in outside.err and "tokens" in outside.err
+    assert "0.0.0.0" in outside.err and "tokens" in outside.err and not Path("redrive.db").exists()
 
 
 def test_a_second_signal_exits_at_once(start, redrive, crash_app: str) -> None:

@@ -11,7 +11,7 @@ from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, Canary
-from redrive.ops import actions, operations
+from redrive.ops import actions, operations, vitals
 from redrive.ops.doctor import examine, worst
 from redrive.ops.driving import step
 from redrive.stores.postgres import diagnose
@@ -127,3 +127,58 @@ async def test_a_long_transaction(emptied_postgres_url: str, monkeypatch: pytest
         found = [f for f in (await harness.store.diagnose()).findings if f.code == "long_transaction"]
     assert found and "pg_terminate_backend" in (found[0].fix or "")
     await harness.close()
+
+
+class TestTrends:
+    """Figures that workers write down, and what doctor makes of them."""
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(vitals, "MANY_DEAD", 10)
+        monkeypatch.setattr(vitals, "LARGE", 1)
+
+    async def path(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch, *values: dict[str, int]
+    ) -> dict[str, Level]:
+        """One sample every ten minutes, the last one now."""
+        for nth, value in enumerate(values):
+            monkeypatch.setattr(type(harness.store), "vitals", lambda _, value=value: _answer(value))
+            if nth < len(values) - 1:
+                await vitals.write_down(harness.store)
+                await harness.advance(600)
+        await harness.tick("w1")
+        return await codes(harness)
+
+    @pytest.mark.parametrize(
+        ("path", "told"),
+        [
+            ([5, 8, 15, 30], True),
+            ([5, 8, 15, 9, 30], False),  # vacuum was there
+            ([5, 6, 7, 8], False),  # few
+            ([20, 22, 25, 30], False),  # slowly
+            ([5, 30], False),  # one sample says nothing yet
+        ],
+    )
+    async def test_dead_rows(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch, path: list[int], told: bool
+    ) -> None:
+        found = await self.path(harness, monkeypatch, *({"dead:task": n} for n in path))
+        assert ("dead_rows_rise" in found) is told
+
+    async def test_size(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = await self.path(harness, monkeypatch, *({"size": n} for n in (10, 11, 12, 16)))
+        assert found["size"] is Level.NOTE
+
+    async def test_the_store_says_them(self, harness: Harness) -> None:
+        await harness.enqueue()
+        found = await harness.store.vitals()
+        assert found["size"] > 10_000
+        if isinstance(harness, PostgresHarness):
+            assert any(name.startswith("dead:") for name in found)
+        await vitals.write_down(harness.store)
+        [record] = await harness.store.records(vitals.COLLECTION)
+        assert record.body["values"]["size"] > 10_000
+
+
+async def _answer(value: dict[str, int]) -> dict[str, int]:
+    return value

@@ -67,18 +67,21 @@ class Begun(m.Out):
 
 
 @router.get("/failure-groups")
-async def list_groups(store: Opened, caller: Viewer, limit: Limit = 50, status: str | None = None) -> list[m.GroupOut]:
+async def list_groups(
+    store: Opened, app: TheApp, caller: Viewer, limit: Limit = 50, status: str | None = None
+) -> list[m.GroupOut]:
     """Failures by cause, the latest first."""
-    return [shown.group(group) for group in await groups.list_groups(store, limit=limit, status=status)]
+    return await shown.groups(await groups.list_groups(store, limit=limit, status=status), store, caller, app)
 
 
 @router.get("/failure-groups/{fingerprint}")
-async def show_group(fingerprint: str, store: Opened, caller: Viewer) -> m.GroupOut:
-    return shown.group(await groups.show(store, fingerprint))
+async def show_group(fingerprint: str, store: Opened, app: TheApp, caller: Viewer) -> m.GroupOut:
+    """Also by the beginning of its fingerprint, if only one begins so."""
+    return (await shown.groups([await groups.show(store, fingerprint)], store, caller, app))[0]
 
 
 @router.patch("/failure-groups/{fingerprint}")
-async def annotate_group(fingerprint: str, body: GroupIn, store: Opened, caller: Operator) -> m.GroupOut:
+async def annotate_group(fingerprint: str, body: GroupIn, store: Opened, app: TheApp, caller: Operator) -> m.GroupOut:
     """A note, an owner, silence until some time, or "resolved": it opens again when the failure comes back."""
     said: dict[str, Any] = {
         name: getattr(body, name)
@@ -88,14 +91,14 @@ async def annotate_group(fingerprint: str, body: GroupIn, store: Opened, caller:
     if (until := said.get("muted_until")) is not None and until.tzinfo is None:
         raise InvalidInput("mutedUntil needs a time zone", hint="for example 2026-11-15T12:00:00Z")
     found = await groups.annotate(store, fingerprint, actor=actor(caller, body.actor), reason=body.reason, **said)
-    return shown.group(found)
+    return (await shown.groups([found], store, caller, app))[0]
 
 
 @router.post("/failure-groups/{fingerprint}/retry", status_code=202)
 async def retry_group(fingerprint: str, body: BulkIn, store: Opened, app: TheApp, caller: Operator) -> Begun:
     """Retry everything that is failed by this cause, as a bulk operation."""
-    await groups.show(store, fingerprint)
-    return await _begin(Action.RETRY, Failures(fingerprint=fingerprint), body, store, app, caller)
+    found = await groups.show(store, fingerprint)
+    return await _begin(Action.RETRY, Failures(fingerprint=found.row.fingerprint), body, store, app, caller)
 
 
 @router.get("/operations")

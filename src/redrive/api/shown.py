@@ -10,7 +10,7 @@ from redrive.api import models as m
 from redrive.app import App
 from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.records import Record
-from redrive.kernel.store import Overview, WorkerRow
+from redrive.kernel.store import Overview, Store, WorkerRow
 from redrive.kernel.task import DeadLetter, Task, Timeline
 from redrive.ops import access, approvals
 from redrive.ops.access import Caller, Role
@@ -71,7 +71,14 @@ def batch(result: BatchResult) -> m.BatchOut:
     )  # fmt: skip
 
 
-def group(found: Group) -> m.GroupOut:
+async def groups(found: Sequence[Group], store: Store, caller: Caller, app: App) -> list[m.GroupOut]:
+    """Their messages are those of the sample task, and may quote its payload."""
+    samples = await store.get_many([one.row.sample_task for one in found]) if caller.role <= Role.VIEWER else {}
+    payloads = {task_id: sample.payload for task_id, sample in samples.items()}
+    return [cover(_group(one), caller, app, payloads.get(one.row.sample_task)) for one in found]
+
+
+def _group(found: Group) -> m.GroupOut:
     row = found.row
     return m.GroupOut(
         fingerprint=row.fingerprint, status=found.status, count=row.count, failed=found.failed, code=row.code,

@@ -14,6 +14,7 @@ from redrive.cli import output
 from redrive.cli.ending import Ending
 from redrive.cli.loading import Loaded, told
 from redrive.cli.serve import LOOPBACK_NAMES, address, bind, is_loopback, make_server, refuse_open
+from redrive.cli.session import missing_file
 from redrive.cli.signals import stopping
 from redrive.cli.work import leave_unknown_kinds, run_worker
 from redrive.errors import ConfigError, RedriveError
@@ -34,6 +35,8 @@ def run(loaded: Loaded, options: Options, host: str, port: int, *, demo: bool, j
 
 async def _up(loaded: Loaded, options: Options, host: str, listening: socket.socket, demo: bool, json: bool) -> None:
     app = loaded.app
+    if not is_loopback(host) and missing_file(app.url):
+        refuse_open(host)  # a new file has no tokens, and should not be left behind
     migrated = await _migrate(app.url)
     try:
         store = await app.store()

@@ -202,8 +202,10 @@ class Operation:
         number = len(found)  # those that were pruned meanwhile say nothing
         needed = math.ceil(self.canary.percent * number / 100 - 1e-9)
         if number - len(bad) < needed:
-            worst = next((task.error_message for task in bad if task.error_message), None)
-            return f"{len(bad)} of the first {number} failed again" + (f": {worst}" if worst else "")
+            # Not the message: it may quote a payload, and this is read by those who may not see that.
+            worst = next((task for task in bad if task.error_code), None)
+            told = "" if worst is None else f" with {worst.error_code}: redrive show {worst.id}"
+            return f"{len(bad)} of the first {number} failed again{told}"
         if good >= needed and good + len(bad) == number:
             return replace(self, canary=replace(self.canary, passed=True))
         return None
@@ -212,7 +214,7 @@ class Operation:
         """Why to stop, when one of these failed again by a cause that was redriven."""
         for task in tasks:
             if task.error_fingerprint in self.fingerprints:
-                return f"the same failure is back: task {task.id}, {task.error_code}: {task.error_message}"
+                return f"the same failure is back, {task.error_code}: redrive show {task.id}"
         return None
 
     def _place(self, task: Meant) -> int | str:

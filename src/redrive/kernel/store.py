@@ -288,6 +288,9 @@ class Store(Protocol):
     async def diagnose(self) -> Diagnosis:
         """The store's own health; a handful of statements that look at no more rows than they have to."""
 
+    async def vitals(self) -> dict[str, int]:
+        """Figures whose trend matters: ``size`` in bytes, ``dead:table`` for rows that await removal."""
+
     async def counts(self) -> list[Count]: ...
     async def balance(self, account: str) -> int: ...
     async def overview(self) -> Overview: ...

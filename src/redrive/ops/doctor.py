@@ -10,7 +10,7 @@ from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.store import Overview, Store
 from redrive.kernel.task import State
-from redrive.ops import approvals, groups, inspect, operations
+from redrive.ops import approvals, groups, inspect, operations, vitals
 from redrive.ops.why import ALIVE
 from redrive.ops.wording import counted
 
@@ -35,7 +35,7 @@ async def examine(store: Store, queue: str | None = None) -> list[Finding]:
     found = [
         *_workers(overview, queues), *_backlog(diagnosis, overview, queues), *_leases(diagnosis),
         *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, queue),
-        *await _bulk(store, overview.now), *diagnosis.findings,
+        *await _bulk(store, overview.now), *diagnosis.findings, *await vitals.trends(store),
     ]  # fmt: skip
     return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
         Finding(Level.OK, "healthy", "nothing is wrong")

@@ -40,6 +40,15 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
     return answer
 
 
+async def vitals(pool: Pool) -> dict[str, int]:
+    async def look(connection: Any) -> dict[str, int]:
+        found = {"size": int(await connection.fetchval(SQL["size"]))}
+        return found | {f"dead:{row['relname']}": row["dead"] for row in await connection.fetch(SQL["dead_rows"])}
+
+    answer: dict[str, int] = await pool.run(look)
+    return answer
+
+
 async def _hints(pool: Pool) -> list[Finding]:
     """Does a notification arrive? Something in between may swallow it without a word."""
     if pool.pooled:

@@ -28,6 +28,9 @@ order by a.xact_start limit 5;
 select s.relname::text, s.n_dead_tup as dead, s.n_live_tup as live from pg_stat_user_tables s
 where s.schemaname = 'redrive' order by s.n_dead_tup desc limit 5;
 
+-- size: of the whole database, in bytes
+select pg_database_size(current_database());
+
 -- indexes: those there are
 select c.relname::text as name, i.indisvalid as valid from pg_index i join pg_class c on c.oid = i.indexrelid
 join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'redrive' and c.relname not like 'history_2%';

@@ -23,7 +23,7 @@ from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, T
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.postgres import arguments
 from redrive.stores.postgres.batcher import Batcher
-from redrive.stores.postgres.diagnose import diagnose
+from redrive.stores.postgres.diagnose import diagnose, vitals
 from redrive.stores.postgres.enqueue import NotMade, enqueue, enqueue_in_parts
 from redrive.stores.postgres.errors import IdTaken
 from redrive.stores.postgres.listener import Listener
@@ -283,6 +283,9 @@ class PostgresStore(Reads):
 
     async def diagnose(self) -> Diagnosis:
         return await diagnose(self.pool, index_names("redrive.stores.postgres"))
+
+    async def vitals(self) -> dict[str, int]:
+        return await vitals(self.pool)
 
     # -- plumbing --------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,11 @@ def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
     return found
 
 
+def vitals(session: Session) -> dict[str, int]:
+    ((pages,),), ((size,),) = session.rows("pragma page_count"), session.rows("pragma page_size")
+    return {"size": pages * size}
+
+
 def _journal(session: Session) -> list[Finding]:
     ((mode,),) = session.rows("pragma journal_mode")
     if mode in ("wal", "memory"):

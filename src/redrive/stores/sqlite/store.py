@@ -18,7 +18,7 @@ from redrive.stores.schema import index_names
 from redrive.stores.sqlite import control, tick
 from redrive.stores.sqlite.claim import claim
 from redrive.stores.sqlite.desk import Desk
-from redrive.stores.sqlite.diagnose import diagnose
+from redrive.stores.sqlite.diagnose import diagnose, vitals
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.migrate import SqliteMigrations
 from redrive.stores.sqlite.reads import Reads
@@ -74,6 +74,9 @@ class SqliteStore(Reads):
     async def diagnose(self) -> Diagnosis:
         path, indexes = self.location.path, index_names("redrive.stores.sqlite")
         return await self.read(lambda session: diagnose(session, path, indexes))
+
+    async def vitals(self) -> dict[str, int]:
+        return await self.read(vitals)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

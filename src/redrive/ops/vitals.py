@@ -1,0 +1,59 @@
+"""Figures of the store, written down now and then: a number says little, where it is going says more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import pairwise
+
+from redrive.ids import new_id
+from redrive.kernel.commit import Commit
+from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.records import Put, Record
+from redrive.kernel.store import Store
+
+COLLECTION = "vitals"
+EVERY = 300.0
+KEPT = 86_400.0
+WINDOW, LEAST = timedelta(hours=3), timedelta(minutes=20)
+MANY_DEAD = 20_000
+LARGE = 1 << 30
+
+
+async def write_down(store: Store) -> None:
+    body = {"values": await store.vitals()}
+    await store.apply(Commit(puts=[Put(COLLECTION, str(new_id()), body, keep=KEPT)]))
+
+
+async def trends(store: Store) -> list[Finding]:
+    """What grows and should not. Needs workers that have run for a while: they write the figures down."""
+    now, values = await store.now(), await store.vitals()
+    samples = [record for record in await store.records(COLLECTION, limit=100) if now - record.created_at <= WINDOW]
+    if not samples or now - samples[-1].created_at < LEAST:
+        return []
+    hours = (now - samples[-1].created_at).total_seconds() / 3600
+    return [*_dead(values, samples, hours), *_size(values, samples, hours)]
+
+
+def _dead(values: Mapping[str, int], samples: list[Record], hours: float) -> list[Finding]:
+    found = []
+    for name, dead in values.items():
+        table = name.removeprefix("dead:")
+        # Newest first, as records come: never less than before means that nobody has removed any.
+        path = [dead, *(record.body["values"].get(name, 0) for record in samples)]
+        rising = all(later >= earlier for later, earlier in pairwise(path))
+        if table != name and dead > MANY_DEAD and dead > 2 * path[-1] and rising:
+            found.append(Finding(
+                Level.WARNING, "dead_rows_rise", f"dead rows of redrive.{table} rose from {path[-1]:,} to {dead:,} in"
+                f" {hours:.1f} h, and vacuum removed none",
+                f"look for long transactions above, then: vacuum (verbose) redrive.{table};",
+            ))  # fmt: skip
+    return found
+
+
+def _size(values: Mapping[str, int], samples: list[Record], hours: float) -> list[Finding]:
+    now, then = values.get("size", 0), samples[-1].body["values"].get("size", 0)
+    if now < LARGE or now < 1.5 * then:
+        return []
+    text = f"the store grew from {then / LARGE:.1f} to {now / LARGE:.1f} GiB in {hours:.1f} h"
+    return [Finding(Level.NOTE, "size", text, "watch its disk; REDRIVE_HISTORY_DAYS says how long history is kept")]
