@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,20 @@ from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+@asynccontextmanager
+async def opened(store: str, request: pytest.FixtureRequest, path: Path, postgres: str) -> AsyncIterator[Harness]:
+    """``postgres`` names the fixture that has the URL."""
     made: Harness
-    if request.param == "sqlite":
-        made = SqliteHarness(tmp_path / "redrive.db")
+    if store == "sqlite":
+        made = SqliteHarness(path / "redrive.db")
     else:
-        made = PostgresHarness(request.getfixturevalue("emptied_postgres_url"))
+        made = PostgresHarness(request.getfixturevalue(postgres))
     await made.store.open()
     yield made
     await made.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+    async with opened(request.param, request, tmp_path, "emptied_postgres_url") as made:
+        yield made

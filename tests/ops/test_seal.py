@@ -15,8 +15,8 @@ from redrive.kernel.records import Put
 from redrive.ops import audit, seal
 from redrive.ops.archive import Archive
 from redrive.testing.conformance.harness import Harness
-from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
+from tests.ops.conftest import opened
 
 pytestmark = pytest.mark.anyio
 AT_ONCE = -timedelta(seconds=1)
@@ -25,14 +25,8 @@ AT_ONCE = -timedelta(seconds=1)
 @pytest.fixture(params=["sqlite", "postgres"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
     """Databases in which rows are numbered from 1."""
-    made: Harness
-    if request.param == "sqlite":
-        made = SqliteHarness(tmp_path / "redrive.db")
-    else:
-        made = PostgresHarness(request.getfixturevalue("postgres_url"))
-    await made.store.open()
-    yield made
-    await made.close()
+    async with opened(request.param, request, tmp_path, "postgres_url") as made:
+        yield made
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from redrive.cli import output
 from redrive.cli.confirm import DryRun, Yes, confirm
 from redrive.cli.loading import load
 from redrive.cli.options import AppName, By, Json, Url, actor
+from redrive.cli.progress import progress
 from redrive.cli.session import with_store
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
@@ -81,9 +82,11 @@ def export(
     chosen = form or _format(to)
 
     async def write(_: App, store: Store) -> None:
-        with _opened(to, force) as out:
+        with _opened(to, force) as out, progress("bytes") as written:
             async for piece in audit.export(store, which, chosen):
                 out.write(output.clean(piece, lines=True) if out.isatty() else piece)
+                if not out.isatty():
+                    written(len(piece))
 
     with_store(url, app, write)
     if to != "-":
@@ -131,7 +134,10 @@ def prune(
 
         async def work(application: App, store: Store) -> audit.Pruned:
             archive = archive_at(application.settings.audit_archive)
-            return await audit.prune(store, which, older_than_days=days, actor=actor(by), archive=archive)
+            with progress("removed", told.matched) as removed:
+                return await audit.prune(
+                    store, which, older_than_days=days, actor=actor(by), archive=archive, progress=removed
+                )
 
         told = with_store(url, app, work)
     if json:
@@ -154,7 +160,8 @@ def verify(
 
     async def work(application: App, store: Store) -> seal.Verdict:
         found = archive_at(archive or application.settings.audit_archive)
-        return await seal.verify(store, () if found is None else found.read(), head)
+        with progress("rows") as checked:
+            return await seal.verify(store, () if found is None else found.read(), head, checked)
 
     found = with_store(url, app, work)
     if json:

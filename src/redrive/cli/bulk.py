@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from redrive.app import App
 from redrive.cli import output
 from redrive.cli.options import AppName, By, Json, Reason, Url, actor
+from redrive.cli.progress import bar
 from redrive.cli.session import with_store
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
@@ -61,16 +59,15 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
 
 
 async def _followed(store: Store, operation_id: str) -> Operation:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
-        found = await operations.show(store, operation_id)
-        shown = bar.add_task(found.action, total=found.total)
-        held_up = _HeldUp(found)
+    found = await operations.show(store, operation_id)
+    held_up = _HeldUp(found)
+    with bar(found.total) as shown:
+        task = shown.add_task(found.action, total=found.total)
         while found.status not in FINAL:
             if (why := await held_up.look(store, found)) is not None:
-                bar.console.print(output.clean(why), markup=False, highlight=False, soft_wrap=True)
+                shown.console.print(output.clean(why), markup=False, highlight=False, soft_wrap=True)
             state = found.status.value if not found.testing else "canaries run"
-            bar.update(shown, completed=found.done + found.skipped, description=f"{found.action}: {state}")
+            shown.update(task, completed=found.done + found.skipped, description=f"{found.action}: {state}")
             await asyncio.sleep(LOOK_EVERY)
             found = await operations.show(store, operation_id)
     return found
@@ -148,18 +145,15 @@ def watch(operation: Id, url: Url = None, app: AppName = None, json: Json = Fals
     follow(operation, url, app, json)
 
 
-def _turning(name: str, change: Change[Operation], text: str) -> None:
+def _changing(cli: typer.Typer, name: str, change: Change[T], say: Callable[[T, bool], None], text: str) -> None:
+    """A command that changes one operation or approval, and says what became of it."""
+
     def command(
-        operation: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+        id: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
     ) -> None:
-        _say(with_store(url, app, lambda _, s: change(s, operation, actor=actor(by), reason=reason)), json)
+        say(with_store(url, app, lambda _, store: change(store, id, actor=actor(by), reason=reason)), json)
 
-    operations_cli.command(name, help=text)(command)
-
-
-_turning("pause", operations.pause, "Let an operation rest; what it has done stays done.")
-_turning("resume", operations.resume, "Go on with a paused operation.")
-_turning("cancel", operations.cancel, "End an operation; what it has done stays done.")
+    cli.command(name, help=text)(command)
 
 
 @approvals_cli.callback()
@@ -187,19 +181,6 @@ def list_approvals(
         [(r.id, "expired" if approvals.expired(r, now) else r.state, r.body["action"], r.body["total"],
           r.body["requested_by"], output.ago(r.created_at), r.body["needed"], r.body["reason"] or "") for r in found],
     )  # fmt: skip
-
-
-def _deciding(name: str, decide: Change[Record], text: str) -> None:
-    def command(
-        approval: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
-    ) -> None:
-        _decided(with_store(url, app, lambda _, s: decide(s, approval, actor=actor(by), reason=reason)), json)
-
-    approvals_cli.command(name, help=text)(command)
-
-
-_deciding("approve", approvals.approve, "Agree, as somebody else than who asked; the operation begins at once.")
-_deciding("reject", approvals.reject, "Refuse; the operation is cancelled.")
 
 
 def _decided(record: Record, json: bool) -> None:
@@ -249,3 +230,13 @@ def _document(operation: Operation) -> dict[str, Any]:
 
 def _approval(record: Record) -> dict[str, Any]:
     return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body}
+
+
+_changing(operations_cli, "pause", operations.pause, _say, "Let an operation rest; what it has done stays done.")
+_changing(operations_cli, "resume", operations.resume, _say, "Go on with a paused operation.")
+_changing(operations_cli, "cancel", operations.cancel, _say, "End an operation; what it has done stays done.")
+_changing(
+    approvals_cli, "approve", approvals.approve, _decided,
+    "Agree, as somebody else than who asked; the operation begins at once.",
+)  # fmt: skip
+_changing(approvals_cli, "reject", approvals.reject, _decided, "Refuse; the operation is cancelled.")

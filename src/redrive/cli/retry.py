@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from redrive.cli.begin import Ask, First, Percent, Plan, Rate, StopOnReturn, Wai
 from redrive.cli.confirm import DryRun, Yes, confirm
 from redrive.cli.filters import filtered, insist_on_known, worded
 from redrive.cli.options import AppName, By, Json, Reason, Url, actor
+from redrive.cli.progress import progress
 from redrive.cli.session import with_store
 from redrive.errors import ApprovalNeeded
 from redrive.kernel.failed import Failures
@@ -105,11 +106,14 @@ def replay(
         _say_batch({"matched": number, "retried": 0, "skipped": 0, "dry_run": dry_run}, which, json)
         return
     confirm(f"replay {counted(number, 'failed task')} ({worded(which)})?", yes)
-    done = with_store(url, app, lambda _, store: _replayed(store, which, limit, actor(by), reason))
+    with progress("replayed", number) as moved:
+        done = with_store(url, app, lambda _, store: _replayed(store, which, limit, actor(by), reason, moved))
     _say_batch(done, which, json)
 
 
-async def _replayed(store: Store, which: Failures, limit: int, by: str, reason: str | None) -> dict[str, Any]:
+async def _replayed(
+    store: Store, which: Failures, limit: int, by: str, reason: str | None, moved: Callable[[int], None]
+) -> dict[str, Any]:
     sums: dict[str, Any] = {"matched": 0, "retried": 0, "skipped": 0, "dry_run": False, "batches": []}
     # What fails again meanwhile is not replayed a second time.
     end, _ = await store.failed_end(which)
@@ -126,6 +130,7 @@ async def _replayed(store: Store, which: Failures, limit: int, by: str, reason: 
         sums["retried"] += len(result.retried)
         sums["skipped"] += len(result.skipped)
         sums["batches"].append(result.batch_id)
+        moved(result.matched)
     return sums
 
 

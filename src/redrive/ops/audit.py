@@ -102,6 +102,7 @@ class Keeper(Protocol):
 async def prune(
     store: Store, which: AuditFilter = ANY, *, older_than_days: float, actor: str, dry_run: bool = False,
     piece: int = PRUNE_PIECE, archive: Keeper | None = None, stopping: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Pruned:  # fmt: skip
     """Remove rows older than so many days: archived first, if there is an archive, then removed together with a row
     that says so, piece by piece. The summary keeps the hashes of what went, so that the seals can still be checked."""
@@ -120,6 +121,7 @@ async def prune(
             await asyncio.to_thread(archive.write, rows)
         applied = await store.apply(_removal(rows, who, batch_id, facts, which == ANY))
         removed += len(applied.pruned)
+        progress(len(applied.pruned))
         if len(rows) < piece:
             break
     return Pruned(removed, removed, False, batch_id)

@@ -65,7 +65,10 @@ async def seal(store: Store, stopping: Callable[[], bool] = lambda: False, lag: 
     return sealed
 
 
-async def verify(store: Store, archived: Iterable[AuditRow] = (), head: str | None = None) -> Verdict:
+async def verify(
+    store: Store, archived: Iterable[AuditRow] = (), head: str | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Verdict:  # fmt: skip
     """Walk the whole chain. ``archived``: rows of an archive, oldest first, which prove pruned stretches; ``head``: a
     hash that was written down earlier, and must still be part of the chain."""
     verdict = Verdict()
@@ -85,6 +88,7 @@ async def verify(store: Store, archived: Iterable[AuditRow] = (), head: str | No
         previous, last = body["hash"], body["last"]
         heads.add(previous)
         verdict.seals += 1
+        progress(body["count"])
     verdict.head = previous
     verdict.unsealed = await _count_after(store, last)
     if head is not None and head not in heads:
