@@ -131,7 +131,7 @@ async def test_failed_and_statistics(app: App) -> None:
 
 async def test_groups_and_operations(app: App) -> None:
     async with with_failures(app, 6) as (client, _):
-        [group] = await get(client, "/api/failure-groups")
+        [group] = (await get(client, "/api/failure-groups"))["groups"]
         assert (group["status"], group["failed"], group["kinds"]) == ("open", 6, {"SEND": 6})
         path = f"/api/failure-groups/{group['fingerprint']}"
         changed = (await client.patch(path, json={"note": "locked", "owner": "ann", "resolved": True})).json()
@@ -157,6 +157,32 @@ async def test_groups_and_operations(app: App) -> None:
         assert (await client.get("/api/operations/nonsense")).status_code == 404
 
 
+async def test_lists_go_on_where_they_were(app: App) -> None:
+    """By cursor: what fails, or is asked for, while somebody turns pages does not shift them."""
+    async with with_failures(app, 5) as (client, ids):
+        first = await get(client, "/api/tasks/failed", limit=2)
+        await app.enqueue("SEND", {"to": "late"})
+        await work(app)
+        rest = await get(client, "/api/tasks/failed", limit=9, before=first["nextBefore"])
+        assert sorted(task["id"] for task in first["tasks"] + rest["tasks"]) == sorted(ids)
+        assert rest["nextBefore"] is None
+        for n in range(3):
+            await app.enqueue("SEND", {"to": "x", "password": "abc"[n] * 9})
+            await work(app)
+        seen, page = [], await get(client, "/api/failure-groups", limit=1)
+        while page["nextBefore"]:
+            seen += [group["message"] for group in page["groups"]]
+            page = await get(client, "/api/failure-groups", limit=1, before=page["nextBefore"])
+        assert len(seen) == len(set(seen)) == 4
+        assert (await client.get("/api/failure-groups", params={"before": "rubbish"})).status_code == 422
+        for _ in range(3):
+            await post(client, "/api/operations", {"action": "forget"}, 202)
+        top = await get(client, "/api/approvals", limit=2)
+        await post(client, "/api/operations", {"action": "forget"}, 202)
+        under = await get(client, "/api/approvals", limit=2, before=top["nextBefore"])
+        assert len(top["approvals"]) == 2 and len(under["approvals"]) == 1
+
+
 async def test_approvals(app: App) -> None:
     async with with_failures(app, 2) as (client, _):
         dry = await post(client, "/api/operations", {"action": "forget", "dryRun": True}, 202)
@@ -167,7 +193,7 @@ async def test_approvals(app: App) -> None:
         path = f"/api/approvals/{approval['id']}/approve"
         assert (await post(client, path, {"actor": "ann"}, 403))["code"] == "NOT_ALLOWED"
         assert (await post(client, path, {"actor": "bob"}))["state"] == "approved"
-        [listed] = await get(client, "/api/approvals")
+        [listed] = (await get(client, "/api/approvals"))["approvals"]
         assert listed["decidedBy"] == "bob"
 
 

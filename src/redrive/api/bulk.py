@@ -22,6 +22,7 @@ from redrive.ops.access import Caller, Role
 
 router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
 Limit = Annotated[int, Query(ge=1, le=500)]
+Before = Annotated[int | None, Query(ge=0, le=2**62)]
 States = Annotated[list[str] | tuple[str, ...], Query()]
 
 
@@ -68,10 +69,13 @@ class Begun(m.Out):
 
 @router.get("/failure-groups")
 async def list_groups(
-    store: Opened, app: TheApp, caller: Viewer, limit: Limit = 50, status: str | None = None
-) -> list[m.GroupOut]:
+    store: Opened, app: TheApp, caller: Viewer, limit: Limit = 50, status: str | None = None,
+    before: Annotated[str | None, Query(max_length=200)] = None,
+) -> m.GroupPage:  # fmt: skip
     """Failures by cause, the latest first."""
-    return await shown.groups(await groups.list_groups(store, limit=limit, status=status), store, caller, app)
+    found = await groups.list_groups(store, limit=limit, status=status, before=before)
+    following = found[-1].place if len(found) == limit else None
+    return m.GroupPage(groups=await shown.groups(found, store, caller, app), next_before=following)
 
 
 @router.get("/failure-groups/{fingerprint}")
@@ -103,9 +107,8 @@ async def retry_group(fingerprint: str, body: BulkIn, store: Opened, app: TheApp
 
 @router.get("/operations")
 async def list_operations(
-    store: Opened, caller: Viewer, status: States = (), limit: Limit = 50,
-    before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-) -> m.OperationPage:  # fmt: skip
+    store: Opened, caller: Viewer, status: States = (), limit: Limit = 50, before: Before = None
+) -> m.OperationPage:
     """Bulk operations, newest first."""
     found = await operations.list_operations(store, states=tuple(status), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
@@ -150,10 +153,13 @@ async def cancel(operation_id: str, store: Opened, by: By) -> m.OperationOut:
 
 
 @router.get("/approvals")
-async def list_approvals(store: Opened, caller: Viewer, state: States = (), limit: Limit = 50) -> list[m.ApprovalOut]:
-    """What waits for a second operator, and what became of it."""
-    found = await approvals.list_approvals(store, states=tuple(state), limit=limit)
-    return [shown.approval(record) for record in found]
+async def list_approvals(
+    store: Opened, caller: Viewer, state: States = (), limit: Limit = 50, before: Before = None
+) -> m.ApprovalPage:
+    """What waits for a second operator, and what became of it, newest first."""
+    found = await approvals.list_approvals(store, states=tuple(state), limit=limit, before=before)
+    following = found[-1].seq if len(found) == limit else None
+    return m.ApprovalPage(approvals=[shown.approval(record) for record in found], next_before=following)
 
 
 @router.post("/approvals/{approval_id}/approve")

@@ -80,12 +80,15 @@ async def retry(body: RetryIn, store: Opened, caller: Operator) -> m.BatchOut:
 @router.get("/failed")
 async def list_failed(
     store: Opened, app: TheApp, caller: Viewer, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0, before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
 ) -> m.FailedPage:  # fmt: skip
-    """Tasks that are failed now, the latest first."""
-    found = await failed.list_failed(store, which, limit=limit, offset=offset)
+    """Tasks that are failed now, the latest first. ``nextBefore`` continues: stable while more tasks fail."""
+    found = await failed.list_failed(store, which, limit=limit, offset=offset, before=before)
     total = await store.count_failed(which)
-    return m.FailedPage(tasks=shown.tasks(found, caller, app), total=total, limit=limit, offset=offset)
+    return m.FailedPage(
+        tasks=shown.tasks(found, caller, app), total=total, limit=limit, offset=offset,
+        next_before=found[-1].failed_seq if len(found) == limit else None,
+    )  # fmt: skip
 
 
 @router.get("/failed/statistics")

@@ -191,6 +191,7 @@ class FailedPage(Out):
     total: int
     limit: int
     offset: int
+    next_before: int | None
 
 
 class FailureStatsOut(Out):
@@ -279,6 +280,11 @@ class GroupOut(Out):
     resolved_by: str | None
 
 
+class GroupPage(Out):
+    groups: list[GroupOut]
+    next_before: str | None = Field(description="Give it as `before` for the next page.")
+
+
 class CanaryOut(Out):
     first: int
     percent: float
@@ -325,6 +331,11 @@ class ApprovalOut(Out):
     expires_at: datetime
     decided_by: str | None
     created_at: datetime
+
+
+class ApprovalPage(Out):
+    approvals: list[ApprovalOut]
+    next_before: int | None
 
 
 class HoldChange(Out):

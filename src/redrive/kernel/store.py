@@ -262,12 +262,17 @@ class Store(Protocol):
     async def count_failed(self, which: Failures) -> int:
         """How many those are: by totals, where the filter allows it, else by an index."""
 
-    async def failed_counts(self) -> list[FailedCount]: ...
+    async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
+        """Totals, the largest first; None: of all causes."""
+
     async def failed_end(self, which: Failures) -> tuple[int, int]:
         """Everything that is failed by now has at most this ``failed_seq``, and what fails later has more; and how many
         of those up to it match."""
 
-    async def groups(self, limit: int, fingerprint: str | None = None) -> list[GroupRow]: ...
+    async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
+        """The latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one seen."""
+
+    async def group(self, fingerprint: str) -> GroupRow | None: ...
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         """Failures per hour of these groups, oldest first; hours without one are left out."""
 

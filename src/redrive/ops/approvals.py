@@ -53,10 +53,12 @@ async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, 
     return replace(waiting, version=1), await store.record(COLLECTION, approval_id)
 
 
-async def list_approvals(store: Store, *, states: tuple[str, ...] = (), limit: int = 50) -> list[Record]:
+async def list_approvals(
+    store: Store, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
+) -> list[Record]:
     check_int(limit, "limit", 1, 500)
     check_states(states, STATES)
-    return await store.records(COLLECTION, states=states, limit=limit)
+    return await store.records(COLLECTION, states=states, limit=limit, before=before)
 
 
 async def show(store: Store, approval_id: str) -> Record:

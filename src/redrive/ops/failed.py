@@ -85,15 +85,16 @@ class FailureStats:
 
 
 async def list_failed(
-    store: Store, which: Failures = EVERYTHING, *, limit: int = USUAL_LIMIT, offset: int = 0
+    store: Store, which: Failures = EVERYTHING, *, limit: int = USUAL_LIMIT, offset: int = 0, before: int | None = None
 ) -> list[Task]:
-    """Newest first."""
+    """Newest first; ``before`` is the ``failed_seq`` of the last one seen, and stays stable while more fail."""
     check_int(limit, "limit", 1, 1000)
     check_int(offset, "offset", 0, 10_000_000)
     # Where totals say that there are none, no index has to be walked to find out.
     if await store.count_failed(which) <= offset:
         return []
-    return await store.failed(which, limit=limit, offset=offset, newest=True)
+    upto = None if before is None else before - 1
+    return await store.failed(which, limit=limit, offset=offset, upto=upto, newest=True)
 
 
 async def preview(

@@ -18,7 +18,7 @@ from redrive.ops.actions import check_actor, check_states
 COLLECTION = "group"
 STATES = ("open", "reopened", "muted", "quiet", "resolved")
 SHORTEST = 4  # characters by which a fingerprint may be named
-MOST_LOOKED_AT = 500
+LOOKED_AT = 500
 TREND = 24  # hours
 
 
@@ -38,6 +38,11 @@ class Group:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
+    def place(self) -> str:
+        """Where it stands in the list."""
+        return f"{self.row.last_seen.isoformat()}~{self.row.fingerprint}"
+
+    @property
     def status(self) -> str:
         """Resolved until it comes back: then it is open again, and says so. Quiet: nothing is failed by it now."""
         if self.resolved_at is not None and self.row.last_seen <= self.resolved_at:
@@ -49,21 +54,29 @@ class Group:
         return "open" if self.resolved_at is None else "reopened"
 
 
-async def list_groups(store: Store, *, limit: int = 50, status: str | None = None) -> list[Group]:
-    """Those that were seen last come first."""
+async def list_groups(
+    store: Store, *, limit: int = 50, status: str | None = None, before: str | None = None
+) -> list[Group]:
+    """Those that were seen last come first; ``before`` is the ``place`` of the last one seen."""
     check_int(limit, "limit", 1, 500)
-    if status is not None:
-        check_states([status], STATES)
-    # What people said decides about the status: more are looked at than are asked for.
-    groups = await _dressed(store, await store.groups(limit if status is None else MOST_LOOKED_AT))
-    return [group for group in groups if status in (None, group.status)][:limit]
+    at = None if before is None else _parse_place(before)
+    if status is None:
+        return await _dressed(store, await store.groups(limit, before=at))
+    check_states([status], STATES)
+    found: list[Group] = []
+    # What people said, and what is failed now, decide about the status: as many are looked at as it takes.
+    while len(found) < limit and (rows := await store.groups(LOOKED_AT, before=at)):
+        at = (rows[-1].last_seen, rows[-1].fingerprint)
+        found += [group for group in await _dressed(store, rows) if group.status == status]
+    return found[:limit]
 
 
 async def show(store: Store, fingerprint: str) -> Group:
     """Also by the beginning of its fingerprint, among those that were seen lately, if only one begins so."""
-    rows = await store.groups(1, fingerprint)
+    row = await store.group(fingerprint)
+    rows = [] if row is None else [row]
     if not rows and len(fingerprint) >= SHORTEST:
-        rows = [row for row in await store.groups(MOST_LOOKED_AT) if row.fingerprint.startswith(fingerprint)]
+        rows = [row for row in await store.groups(LOOKED_AT) if row.fingerprint.startswith(fingerprint)]
     if len(rows) > 1:
         several = ", ".join(row.fingerprint for row in rows[:5])
         raise InvalidInput(f"{len(rows)} fingerprints begin with {fingerprint!r}", hint=f"say more of it: {several}")
@@ -125,9 +138,8 @@ async def _dressed(store: Store, rows: list[GroupRow]) -> list[Group]:
     names = [row.fingerprint for row in rows]
     now = await store.now()
     kinds: dict[str, Counter[str]] = {name: Counter() for name in names}
-    for count in await store.failed_counts():
-        if count.fingerprint in kinds:
-            kinds[count.fingerprint][count.kind] += count.n
+    for count in await store.failed_counts(names):
+        kinds[count.fingerprint][count.kind] += count.n
     said = {record.id: record for record in await store.records(COLLECTION, ids=names, limit=len(names))}
     since = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=TREND - 1)
     trends = await store.trends(names, since)
@@ -155,3 +167,14 @@ def _group(
 
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
+
+
+def _parse_place(text: str) -> tuple[datetime, str]:
+    when, found, fingerprint = text.partition("~")
+    try:
+        at = datetime.fromisoformat(when)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None or not found:
+        raise InvalidInput(f"{text[:100]!r} is no place in the list", hint="give the nextBefore of the page before")
+    return at, fingerprint

@@ -95,8 +95,11 @@ class Reads:
         found: int = await self.pool.run(lambda connection: connection.fetchval(SQL[name] + where.sql, *where.args))
         return found
 
-    async def failed_counts(self) -> list[FailedCount]:
-        return [rows.failed_count(row) for row in await self._rows("failed_counts")]
+    async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
+        where = filters.Where([])
+        if fingerprints is not None:
+            where.add(" and fingerprint = any ({})", list(fingerprints))
+        return [rows.failed_count(row) for row in await self._where("failed_counts", where.add(" order by n desc"))]
 
     async def failed_end(self, which: Failures) -> tuple[int, int]:
         name, where = filters.count_failed(which)
@@ -117,8 +120,21 @@ class Reads:
             count = await self.pool.run(lambda connection: connection.fetchval(text, *where.args))
         return end, count
 
-    async def groups(self, limit: int, fingerprint: str | None = None) -> list[GroupRow]:
-        return [rows.group(row) for row in await self._rows("groups", limit, fingerprint)]
+    async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
+        async def look(connection: Any) -> list[Any]:
+            names = await connection.fetch(SQL["groups"], limit, *(before or (None, None)))
+            found: list[Any] = await connection.fetch(SQL["groups_of"], [row["fingerprint"] for row in names])
+            return found
+
+        def place(row: Any) -> tuple[datetime, str]:
+            return row["last_seen"], row["fingerprint"]
+
+        found = [row for row in await self._snapshot(look) if before is None or place(row) < before]
+        return [rows.group(row) for row in sorted(found, key=place, reverse=True)[:limit]]
+
+    async def group(self, fingerprint: str) -> GroupRow | None:
+        found = await self._rows("groups_of", [fingerprint])
+        return rows.group(found[0]) if found else None
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         found: dict[str, list[tuple[datetime, int]]] = {fingerprint: [] for fingerprint in fingerprints}

@@ -144,7 +144,7 @@ select * from redrive.audit where true
 select count(*) from redrive.audit where true
 
 -- failed_counts: tasks that are failed now, by everything they are filtered by
-select * from redrive.v_failed_counts order by n desc;
+select * from redrive.v_failed_counts where true
 
 -- briefly: whoever waits for a lock of all keeps all others waiting
 set local lock_timeout = '1s';
@@ -155,18 +155,25 @@ select pg_advisory_xact_lock(72617, 1);
 -- failed_end: the last place that a failure has taken
 select coalesce(max(t.failed_seq), 0) from redrive.task t where t.state = 'failed';
 
--- groups: failures by cause, latest first
+-- groups: the causes seen last, before ($2, $3); what was not folded yet is little, and part of every look
+(select g.fingerprint from redrive.failure_group g
+ where $2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text)
+ order by g.last_seen desc, g.fingerprint desc
+ limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
+union select d.fingerprint from redrive.failure_delta d;
+
+-- groups_of: failures by cause
 select x.fingerprint, sum(x.n)::bigint as n, min(x.code) as code, min(x.reason) as reason,
   min(x.failure_type) as failure_type, (array_agg(x.message order by x.last_seen desc))[1] as message,
   (array_agg(x.kind order by x.last_seen desc))[1] as kind, (array_agg(x.sample_task order by x.last_seen desc))[1] as sample_task,
   min(x.first_seen) as first_seen, max(x.last_seen) as last_seen
 from (
   select fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen
-  from redrive.failure_group where $2::text is null or fingerprint = $2
+  from redrive.failure_group where fingerprint = any ($1)
   union all
   select fingerprint, n, code, reason, failure_type, message, kind, sample_task, at, at from redrive.failure_delta
-  where $2::text is null or fingerprint = $2
-) x group by x.fingerprint order by max(x.last_seen) desc limit $1;
+  where fingerprint = any ($1)
+) x group by x.fingerprint;
 
 -- counts: exact totals per queue and kind
 select * from redrive.v_counts order by queue, kind;

@@ -71,8 +71,9 @@ class Reads:
         found = await self.read(lambda session: _rows(session, SQL[name] + sql, args))
         return int(found[0]["n"])
 
-    async def failed_counts(self) -> list[FailedCount]:
-        found = await self.read(lambda session: _rows(session, SQL["failed_counts"]))
+    async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
+        args = [None if fingerprints is None else dumps(list(fingerprints))]
+        found = await self.read(lambda session: _rows(session, SQL["failed_counts"], args))
         return [rows.failed_count(row) for row in found]
 
     async def failed_end(self, which: Failures) -> tuple[int, int]:
@@ -84,9 +85,14 @@ class Reads:
 
         return await self.read(look)
 
-    async def groups(self, limit: int, fingerprint: str | None = None) -> list[GroupRow]:
-        found = await self.read(lambda session: _rows(session, SQL["groups"], [fingerprint, limit]))
+    async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
+        place = [None, None] if before is None else [to_micros(before[0]), before[1]]
+        found = await self.read(lambda session: _rows(session, SQL["groups"], [limit, *place]))
         return [rows.group(row) for row in found]
+
+    async def group(self, fingerprint: str) -> GroupRow | None:
+        found = await self.read(lambda session: _rows(session, SQL["group"], [fingerprint]))
+        return rows.group(found[0]) if found else None
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         args = [dumps(list(fingerprints)), to_micros(since)]

@@ -41,13 +41,18 @@ select count(*) as n from redrive_task where state = 'failed'
 select coalesce(sum(n), 0) as n from redrive_failed_total where true
 
 -- failed_counts: tasks that are failed now, by everything they are filtered by
-select * from redrive_failed_total order by n desc
+select * from redrive_failed_total
+where ?1 is null or fingerprint in (select value from json_each(?1)) order by n desc
 
 -- failed_end: the last place that a failure has taken
 select value from redrive_failed_seq
 
--- groups: failures by cause, latest first
-select * from redrive_failure_group where ?1 is null or fingerprint = ?1 order by last_seen desc limit ?2
+-- groups: failures by cause, latest first, before (?2, ?3)
+select * from redrive_failure_group where ?2 is null or (last_seen, fingerprint) < (?2, ?3)
+order by last_seen desc, fingerprint desc limit ?1
+
+-- group: one cause
+select * from redrive_failure_group where fingerprint = ?
 
 -- trends: failures per hour of some groups
 select fingerprint, hour, n from redrive_failure_hour

@@ -124,4 +124,14 @@ class TestReads:
         for cause in ("one", "two", "three"):
             await harness.settle(await harness.running(max_attempts=1), failing(cause))
             await harness.advance(1)
-        assert [group.message for group in await harness.store.groups(2)] == ["three", "two"]
+        latest = await harness.store.groups(2)
+        assert [group.message for group in latest] == ["three", "two"]
+        place = (latest[-1].last_seen, latest[-1].fingerprint)
+        assert [group.message for group in await harness.store.groups(2, before=place)] == ["one"]
+        # One that comes back while somebody turns pages is not met twice, and hides nobody.
+        await harness.settle(await harness.running(max_attempts=1), failing("one"))
+        await harness.settle(await harness.running(max_attempts=1), failing("four"))
+        assert await harness.store.groups(2, before=place) == []
+        assert {group.message for group in await harness.store.groups(9)} == {"one", "two", "three", "four"}
+        await harness.store.upkeep("fold", {})
+        assert {group.message for group in await harness.store.groups(9)} == {"one", "two", "three", "four"}
