@@ -34,7 +34,7 @@ async def examine(store: Store, queue: str | None = None) -> list[Finding]:
     queues = {name: row for name, row in stats.by("queue").items() if queue in (None, name)}
     found = [
         *_workers(overview, queues), *_backlog(diagnosis, overview, queues), *_leases(diagnosis),
-        *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, queue),
+        *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, queues),
         *await _bulk(store, overview.now), *diagnosis.findings, *await vitals.trends(store),
     ]  # fmt: skip
     return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
@@ -113,14 +113,16 @@ def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Findin
     ]  # fmt: skip
 
 
-async def _failures(store: Store, now: datetime, queue: str | None) -> list[Finding]:
-    counts = [count for count in await store.failed_counts() if queue in (None, count.queue)]
-    total = sum(count.n for count in counts)
+async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int]]) -> list[Finding]:
+    total = sum(row[State.FAILED.value] for row in queues.values())
     if not total:
         return []
+    latest = await groups.list_groups(store, limit=GROUPS)
+    counts = [count for count in await store.failed_counts([group.row.fingerprint for group in latest])
+              if count.queue in queues]  # fmt: skip
     found: list[Finding] = []
     shown = 0
-    for group in await groups.list_groups(store, limit=GROUPS):
+    for group in latest:
         row, own = group.row, sum(count.n for count in counts if count.fingerprint == group.row.fingerprint)
         if own and len(found) < SHOWN:
             shown += own

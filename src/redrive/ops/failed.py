@@ -25,6 +25,7 @@ from redrive.ops.actions import check_actor
 MOST_AT_ONCE = 500
 USUAL_LIMIT = 50
 LARGEST_PAGE = 500
+MOST_CAUSES = 100
 EVERYTHING = Failures()
 RETRIED = (State.FAILED, State.CANCELLED)
 
@@ -73,7 +74,7 @@ class Chosen:
 
 @dataclass(slots=True)
 class FailureStats:
-    """Tasks that are failed now, by what they have in common."""
+    """Tasks that are failed now, by what they have in common; of the causes the largest ones."""
 
     total: int
     by_kind: dict[str, int]
@@ -168,15 +169,15 @@ async def retry_tasks(
 async def statistics(store: Store) -> FailureStats:
     counts = await store.failed_counts()
 
-    def by(name: str) -> dict[str, int]:
+    def by(name: str, most: int | None = None) -> dict[str, int]:
         found: Counter[str] = Counter()
         for count in counts:
             found[getattr(count, name) or ""] += count.n
-        return dict(found.most_common())
+        return dict(found.most_common(most))
 
     return FailureStats(
         sum(count.n for count in counts), by("kind"), by("group"), by("error_code"), by("failure_type"),
-        by("dead_reason"), by("fingerprint"),
+        by("dead_reason"), by("fingerprint", MOST_CAUSES),
     )  # fmt: skip
 
 
