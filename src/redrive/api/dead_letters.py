@@ -93,5 +93,5 @@ async def list_failed(
 
 @router.get("/failed/statistics")
 async def statistics(store: Opened, caller: Viewer) -> m.FailureStatsOut:
-    """How many tasks are failed now, by kind, group, error code, failure type, dead reason and fingerprint (the 100 largest)."""
+    """How many are failed now, by kind, group, code, type, dead reason and fingerprint (the 100 largest)."""
     return m.FailureStatsOut.model_validate(await failed.statistics(store))
