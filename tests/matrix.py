@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SUITES = ["tests/conformance", "tests/migrations", "tests/integrations", "-k", "not sqlite and not Sqlite"]
+SUITES = ["tests/conformance", "tests/ops", "tests/migrations", "tests/integrations", "-k", "not sqlite and not Sqlite"]
 
 
 def candidates(named: list[str]) -> list[Path]:
