@@ -31,7 +31,7 @@ from redrive.kernel.task import (
 from redrive.observe.logs import TaskLog, choose_style
 from redrive.ops import actions, approvals, audit, seal, vitals
 from redrive.ops.archive import archive_at
-from redrive.ops.driving import drive
+from redrive.ops.driving import EVERY, drive, stirring
 from redrive.ops.inspect import parse_id
 from redrive.ops.service import FailedTasks
 from redrive.ops.why import Reason
@@ -299,8 +299,8 @@ class App:
             await vitals.write_down(store)
 
         found = {
-            "operations": Errand(1.0, drive), "approvals": Errand(60.0, expire), "seal": Errand(10.0, chain),
-            "vitals": Errand(vitals.EVERY, measure),
+            "operations": Errand(EVERY, drive, stirring), "approvals": Errand(60.0, expire),
+            "seal": Errand(10.0, chain), "vitals": Errand(vitals.EVERY, measure),
         }  # fmt: skip
         if settings.audit_ttl_days > 0:
             found["audit"] = Errand(settings.audit_prune_interval_ms / 1000, retain)

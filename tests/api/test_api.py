@@ -63,7 +63,7 @@ async def test_not_ready_when_the_worker_lost_the_store_long_ago(app: App) -> No
     worker.health.store_error = "the wire is cut"
     async with served(app, worker) as client:
         [reason] = (await client.get("/readyz")).json()["reasons"]
-        assert "last reached the store 36" in reason and reason.endswith("s ago: the wire is cut")
+        assert "last reached the store 36" in reason and reason.endswith("s ago")
 
 
 async def test_not_ready_when_the_store_is_gone(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ async def test_not_ready_when_the_store_is_gone(app: App, monkeypatch: pytest.Mo
         store: Any = await app.store()
         monkeypatch.setattr(store.migrations, "status", gone)
         answer = await client.get("/readyz")
-        assert (answer.status_code, answer.json()["reasons"]) == (503, ["the wire is cut"])
+        assert (answer.status_code, answer.json()["reasons"]) == (503, ["the store cannot be used (STORE_UNAVAILABLE)"])
         assert (await client.get("/healthz")).status_code == 200
 
 

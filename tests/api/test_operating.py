@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import gc
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from redrive.observe.logs import TaskLog
 from redrive.ops import access
 from redrive.ops.access import Role
 from redrive.settings import Options
+from redrive.worker.worker import Worker
 from tests.api.conftest import served
 
 pytestmark = pytest.mark.anyio
@@ -155,6 +157,32 @@ async def test_groups_and_operations(app: App) -> None:
         listed = await get(client, "/api/operations", status="completed")
         assert [found["id"] for found in listed["operations"]] == [operation["id"]]
         assert (await client.get("/api/operations/nonsense")).status_code == 404
+
+
+async def test_what_needs_a_second_person_is_not_retried_at_once(app: App) -> None:
+    app.settings.approvals_above = 3
+    async with with_failures(app, 5) as (client, ids):
+        path = "/api/tasks/dead-letters"
+        for body in ({"jobKind": "SEND"}, {"taskIds": ids}):
+            refused = await post(client, f"{path}/retry", body, 409)
+            assert refused["code"] == "APPROVAL_NEEDED" and "/api/operations" in refused["hint"]
+        assert len((await post(client, f"{path}/retry", {"jobKind": "SEND", "limit": 3}))["retried"]) == 3
+        rest = await get(client, f"{path}/preview")
+        refused = await post(client, f"{path}/retry", {"planToken": rest["planToken"]}, 409)
+        assert "everything is retried" in refused["detail"]
+        assert (await get(client, "/api/tasks/failed"))["total"] == 2
+        narrow = await get(client, f"{path}/preview", jobKind="SEND")
+        assert len((await post(client, f"{path}/retry", {"planToken": narrow["planToken"]}))["retried"]) == 2
+
+
+async def test_a_preview_writes_no_more_than_it_must(app: App) -> None:
+    async with with_failures(app, 3) as (client, _):
+        path, store = "/api/tasks/dead-letters/preview", await app.store()
+        first, second = [await get(client, path) for _ in range(2)]
+        assert first["planToken"] == second["planToken"], "nothing has changed"
+        foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+        assert (await client.get(path, params={"jobKind": "SEND"}, headers=foreign)).json()["planToken"] is None
+        assert len(await store.records("plan")) == 1
 
 
 async def test_lists_go_on_where_they_were(app: App) -> None:
@@ -340,6 +368,21 @@ class TestAccess:
                                  "/api/tasks/audit-logs"):  # fmt: skip
                         assert "hunter2" not in (await client.get(path)).text, path
 
+    async def test_nor_once_the_task_has_completed(self, app: App) -> None:
+        """History keeps no payload of completed tasks: what a message quotes cannot be known any more."""
+        async with served(app) as client:
+            task = await app.enqueue("SEND", {"to": "x", "password": "hunter2"})
+            await work(app)
+            app.mended = True  # type: ignore[attr-defined]
+            await post(client, f"/api/tasks/{task.id}/retry")
+            await work(app)
+            assert (await get(client, f"/api/tasks/{task.id}"))["attempts"][0]["message"] == "not with hunter2"
+            secret = (await access.create(await app.store(), "eve", Role.VIEWER, actor="root")).secret
+            client.headers["Authorization"] = f"Bearer {secret}"
+            assert (await get(client, f"/api/tasks/{task.id}"))["attempts"][0]["message"] == access.MASK
+            for path in (f"/api/tasks/{task.id}", "/api/failure-groups", "/api/tasks/dead-letters"):
+                assert "hunter2" not in (await client.get(path)).text, path
+
     async def test_guessing_is_refused_and_locks_nobody_out(self, app: App) -> None:
         async with served(app) as client:
             good = (await access.create(await app.store(), "ann", Role.ADMIN, actor="root")).secret
@@ -472,6 +515,20 @@ class TestWokenByHttp:
             app.settings.internal_worker_secret = None
             assert "INTERNAL_WORKER_SECRET" in (await self.run(client, status=403))["hint"]
 
+    async def test_queues_that_are_none(self, app: App) -> None:
+        async with served(app) as client:
+            for name in ("nosuch", "a b", "", "\x00", "q" * 5000):
+                assert (await self.run(client, status=422, queues=[name]))["code"] in ("INPUT_INVALID", "QUEUE_UNKNOWN")
+            assert (await self.run(client, queues=["default"]))["drained"]
+
+    async def test_runs_leave_nothing_behind(self, app: App) -> None:
+        async with served(app) as client:
+            await self.run(client)
+            before = _workers()
+            for _ in range(3):
+                await self.run(client)
+            assert _workers() == before
+
     async def test_one_run_at_a_time(self, app: App) -> None:
         begun, gate = asyncio.Event(), asyncio.Event()
 
@@ -487,3 +544,8 @@ class TestWokenByHttp:
             assert "under way" in (await self.run(client, status=409))["detail"]
             gate.set()
             assert (await first)["completed"] == 1
+
+
+def _workers() -> int:
+    gc.collect()
+    return sum(type(found) is Worker for found in gc.get_objects())

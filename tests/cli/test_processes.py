@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import httpx
@@ -199,3 +202,27 @@ def test_children_are_told_the_url_where_others_cannot_read_it(start, redrive, c
     supervisor.log("task.completed")
     supervisor.process.send_signal(signal.SIGTERM)
     assert supervisor.ends() == 0
+
+
+def test_a_run_that_was_woken_by_http_ends_with_its_server(start, redrive, crash_app: str) -> None:
+    """What it holds goes back to the queue, and uses no attempt."""
+    secret = "a-secret-of-this-test"
+    up = start("up", "--app", crash_app, "--port", 0, "--json",
+               INTERNAL_WORKER_SECRET=secret, TASK_WORKER_GRACE_MS="300")  # fmt: skip
+    http = up.document()["http"]
+    made = redrive("enqueue", "HANG", "--queue", "other", "--json").json["id"]
+    caller = threading.Thread(target=_call, args=(f"{http}/api/worker/run", secret, {"queues": ["other"]}))
+    caller.start()
+    ends = time.monotonic() + 30
+    while redrive("show", made, "--json").json["task"]["state"] != "running":
+        assert time.monotonic() < ends
+    up.process.send_signal(signal.SIGTERM)
+    assert up.ends() == 0
+    caller.join()
+    task = redrive("show", made, "--json").json["task"]
+    assert (task["state"], task["attempt_count"]) == ("queued", 0)
+
+
+def _call(url: str, secret: str, body: object) -> None:
+    with contextlib.suppress(httpx.HTTPError):
+        httpx.post(url, json=body, headers={"Authorization": f"Bearer {secret}"}, timeout=60)

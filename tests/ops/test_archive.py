@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -86,7 +87,7 @@ async def test_a_log_that_went_into_a_bucket(address: str, tmp_path: Path) -> No
     await write(harness, 4, "bob")
     await write(harness, 6)
     await write(harness, 2, "bob")
-    await seal.seal(harness.store, lag=AT_ONCE)
+    await seal.seal(harness.store, **AT_ONCE)
     await harness.advance(86_400 * 40)
     await audit.prune(harness.store, AuditFilter(actor="bob"), older_than_days=30, actor="cy", piece=5, archive=archive)
     await audit.retain(harness.store, 30, 5, lambda: False, archive)
@@ -114,6 +115,22 @@ async def test_nothing_is_removed_when_the_storage_is_gone(
         await audit.retain(harness.store, 30, 500, lambda: False, Archive(bucket))
     assert len(await harness.audit()) == 3
     await harness.close()
+
+
+def test_two_stores_in_one_place(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    archive.write([row(1), row(2)])
+    archive.write([row(1, "other"), row(2)])
+    assert [(found.id, found.actor) for found in archive.read()] == [(1, "ann"), (1, "other"), (2, "ann")]
+
+
+def test_two_who_write_one_piece_at_once(tmp_path: Path) -> None:
+    """Neither sees the other's draft."""
+    archive = Archive(str(tmp_path))
+    with ThreadPoolExecutor(8) as pool:
+        names = set(pool.map(lambda _: archive.write([row(n) for n in range(1, 50)]), range(200)))
+    assert len(names) == 1 and [path.name for path in tmp_path.iterdir()] == [*names]
+    assert len(list(archive.read())) == 49
 
 
 def test_a_damaged_piece_is_named(tmp_path: Path) -> None:

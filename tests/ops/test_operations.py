@@ -271,8 +271,8 @@ async def test_one_call_of_the_duty_does_it_all(harness: Harness) -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"rate": 0.0}, "rate must be above 0"),
-        ({"rate": float("nan")}, "rate must be above 0"),
+        ({"rate": 0.0}, "rate must be from 0.001"),
+        ({"rate": float("nan")}, "rate must be from 0.001"),
         ({"canary": Canary(0)}, "canary must be a whole number"),
         ({"canary": Canary(5, 101.0)}, "percentage"),
         ({"action": Action.FORGET, "canary": Canary(5)}, "makes sense for a retry"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
 
 pytestmark = pytest.mark.anyio
-AT_ONCE = -timedelta(seconds=1)
+AT_ONCE: dict[str, Any] = {"lag": -timedelta(seconds=1), "patience": timedelta(0)}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -55,7 +56,7 @@ async def write(harness: Harness, count: int, actor: str = "ann") -> None:
 
 async def sealed(harness: Harness, count: int = 10) -> None:
     await write(harness, count)
-    assert await seal.seal(harness.store, lag=AT_ONCE) == count
+    assert await seal.seal(harness.store, **AT_ONCE) == count
 
 
 async def problems(harness: Harness, *archived: Archive) -> list[str]:
@@ -69,15 +70,21 @@ async def test_all_is_well(harness: Harness) -> None:
     found = await seal.verify(harness.store)
     assert (found.problems, found.seals, found.rows, found.unsealed) == ([], 3, 10, 2)
     assert (await seal.verify(harness.store, head=found.head)).problems == []
-    await seal.seal(harness.store, lag=AT_ONCE)
+    await seal.seal(harness.store, **AT_ONCE)
     assert (await seal.verify(harness.store, head=found.head)).problems == []
     assert (await seal.verify(harness.store)).head != found.head
 
 
 async def test_young_rows_wait(timed: SqliteHarness) -> None:
     await write(timed, 3)
+    await timed.advance(59)
+    await write(timed, 4)
     assert await seal.seal(timed.store) == 0
-    await timed.advance(61)
+    await timed.advance(2)
+    assert await seal.seal(timed.store) == 0, "fewer than a stretch wait for more"
+    await timed.advance(60)
+    assert await seal.seal(timed.store) == 4
+    await timed.advance(240)
     assert await seal.seal(timed.store) == 3
     assert await seal.seal(timed.store) == 0
 
@@ -112,6 +119,60 @@ async def test_a_row_slipped_in_and_a_seal_made_to_fit(harness: Harness) -> None
     assert any("seal 2" in problem and "rewritten" in problem for problem in await problems(harness))
 
 
+async def test_a_row_slipped_in_between_two_seals(harness: Harness) -> None:
+    """Numbers have gaps: a transaction that was rolled back has used its number up."""
+    await write(harness, 5)
+    await harness.sql(f"delete from {table(harness, 'audit')} where id = 5")  # as if it had been rolled back
+    await write(harness, 3)
+    await seal.seal(harness.store, **AT_ONCE)
+    assert await problems(harness) == []
+    columns = "id, at, actor, action"
+    await harness.sql(
+        f"insert into {table(harness, 'audit')} ({columns})"
+        + ("" if isinstance(harness, SqliteHarness) else " overriding system value")
+        + f" select 5, at, 'eve', 'APPROVAL_APPROVE' from {table(harness, 'audit')} where id = 4"
+    )
+    assert await problems(harness) == ["rows 5 were slipped in: they are not part of seal 2"]
+
+
+async def test_a_prune_that_nobody_made(harness: Harness) -> None:
+    await sealed(harness)
+    forged = Audit("redrive:retention", audit.PRUNE_SUMMARY, None, after={"everything": True, "ids": "3"})
+    await harness.store.apply(Commit(audits=[forged]))
+    await harness.sql(f"delete from {table(harness, 'audit')} where id in (2, 3)")
+    found = await problems(harness)
+    assert "row 11 tells of a prune of 1 rows, with 0 hashes" in found
+    assert any(problem.startswith("rows 1-4 cannot be proven") for problem in found)
+
+
+async def test_a_prune_while_it_looks(timed: SqliteHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    await sealed(timed, 8)
+    await timed.advance(86_400 * 40)
+    plain = seal._seals
+
+    async def meanwhile(store: Any) -> Any:
+        found = await plain(store)
+        await audit.retain(timed.store, 30, 500, lambda: False)
+        return found
+
+    monkeypatch.setattr(seal, "_seals", meanwhile)
+    assert await problems(timed) == []
+
+
+async def test_summaries_go_with_everything_and_not_by_a_filter(timed: SqliteHarness) -> None:
+    await write(timed, 3, "bob")
+    await write(timed, 5)
+    await seal.seal(timed.store, **AT_ONCE)
+    await timed.advance(86_400 * 5)
+    await audit.prune(timed.store, AuditFilter(actor="bob"), older_than_days=1, actor="cy")
+    await timed.advance(86_400 * 5)
+    for which in (AuditFilter(action=audit.PRUNE_SUMMARY), AuditFilter(actor="cy")):
+        assert (await audit.prune(timed.store, which, older_than_days=1, actor="cy")).removed == 0
+    assert await problems(timed) == []
+    assert (await audit.prune(timed.store, older_than_days=1, actor="cy")).removed == 6
+    assert await problems(timed) == []
+
+
 async def test_the_end_cut_off_shows_only_by_the_head(harness: Harness) -> None:
     await sealed(harness)
     head = (await seal.verify(harness.store)).head
@@ -124,7 +185,7 @@ async def test_the_end_cut_off_shows_only_by_the_head(harness: Harness) -> None:
 async def test_what_was_pruned_is_no_tampering(timed: SqliteHarness) -> None:
     await write(timed, 3, "bob")
     await write(timed, 5)
-    await seal.seal(timed.store, lag=AT_ONCE)
+    await seal.seal(timed.store, **AT_ONCE)
     await timed.advance(86_400 * 5)
     await audit.prune(timed.store, AuditFilter(actor="bob"), older_than_days=1, actor="cy", piece=2)
     found = await seal.verify(timed.store)

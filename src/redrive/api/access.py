@@ -123,12 +123,15 @@ async def who(
 
 def _refuse_foreign_pages(request: Request) -> None:
     """Where nobody needs a token, a page of somebody else's in the operator's browser must not act in his name."""
-    if request.method in ("GET", "HEAD", "OPTIONS"):
-        return
+    if request.method not in ("GET", "HEAD", "OPTIONS") and not is_own_page(request):
+        raise NotAllowed("a page of another site may not act here", hint="use the command line, or a token")
+
+
+def is_own_page(request: Request) -> bool:
+    """No page at all, or one that this instance serves."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     own = origin is None or urlsplit(origin).netloc == request.headers.get("host")
-    if not own or site not in (None, "same-origin", "none"):
-        raise NotAllowed("a page of another site may not act here", hint="use the command line, or a token")
+    return own and site in (None, "same-origin", "none")
 
 
 def at_least(role: Role) -> Callable[..., Awaitable[Caller]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +43,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.state.worker = worker
     api.state.open_door = open_door
     api.state.doorkeeper = Doorkeeper()
-    api.state.triggered = asyncio.Lock()
+    api.state.triggered = trigger.Triggered()
     api.add_middleware(BodyLimit)
     if hosts:
         api.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))

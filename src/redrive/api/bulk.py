@@ -36,7 +36,7 @@ class CanaryIn(m.In):
 class BulkIn(m.In):
     """How a retry of many is carried out."""
 
-    rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    rate: Annotated[float, Field(ge=operations.SLOWEST, le=1_000_000)] | None = None
     canary: CanaryIn | None = None
     stop_on_return: bool = False
     reason: str | None = None
@@ -123,7 +123,7 @@ async def begin(body: OperationIn, store: Opened, app: TheApp, caller: Operator)
     if body.action is Action.PURGE and caller.role < Role.ADMIN:
         raise NotAllowed(f"{caller.name} is {caller.role.label}; a purge needs admin")
     if body.dry_run:
-        matched = await operations.foresee(store, body.action, which, body.plan_token)
+        matched = (await operations.foresee(store, body.action, which, body.plan_token)).total
         return Begun(operation=None, approval=None, matched=matched, dry_run=True)
     return await _begin(body.action, which, body, store, app, caller, body.plan_token)
 

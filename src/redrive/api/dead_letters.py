@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
 from redrive.api import models as m
 from redrive.api import shown
-from redrive.api.access import Opened, Operator, TheApp, Viewer, actor
+from redrive.api.access import Opened, Operator, TheApp, Viewer, actor, is_own_page
 from redrive.api.filters import FilterIn, Text, WhichFailed
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
@@ -49,13 +49,16 @@ async def dead_letters(
 
 @router.get("/dead-letters/preview")
 async def preview(
-    store: Opened, app: TheApp, caller: Viewer, which: WhichFailed, page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    request: Request, store: Opened, app: TheApp, caller: Viewer, which: WhichFailed,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     pageSize: Annotated[int, Query(ge=1, le=500)] = 50,
     planToken: Annotated[str | None, Query(description="Pages of an earlier preview.")] = None,
 ) -> m.PreviewOut:  # fmt: skip
     """What a retry with the same filters would reach, page by page. Changes no task. For those who may retry, the first
     page brings a plan token: with it, further pages and the retry are about exactly this set, whatever fails later."""
-    bind = caller.name if planToken is None and page == 1 and caller.role >= Role.OPERATOR else None
+    # A plan is written down: not for pages of other sites, which read nothing, but could fill the store.
+    binds = planToken is None and page == 1 and caller.role >= Role.OPERATOR and is_own_page(request)
+    bind = caller.name if binds else None
     found = await failed.preview(store, which, page=page, page_size=pageSize, plan=planToken, bind=bind)
     return m.PreviewOut(
         total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,
@@ -64,15 +67,16 @@ async def preview(
 
 
 @router.post("/dead-letters/retry")
-async def retry(body: RetryIn, store: Opened, caller: Operator) -> m.BatchOut:
+async def retry(body: RetryIn, store: Opened, app: TheApp, caller: Operator) -> m.BatchOut:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
-    cancelled tasks are touched; others that were named are answered, and audited, as skipped."""
+    cancelled tasks are touched; others that were named are answered, and audited, as skipped. What needs a second
+    operator (everything, or more than ``REDRIVE_APPROVALS_ABOVE``) is refused with 409: begin it as an operation."""
     which = body.failures(body.task_ids)
     if which == failed.EVERYTHING and body.plan_token is None:
         raise InvalidInput("say which tasks", hint="a filter, taskIds or a planToken; everything is a bulk operation")
     result = await failed.retry_matching(
         store, which, actor=actor(caller, body.actor), reason=body.reason, limit=body.limit, plan=body.plan_token,
-        dry_run=body.dry_run,
+        dry_run=body.dry_run, approvals_above=app.settings.approved_above,
     )  # fmt: skip
     return shown.batch(result)
 

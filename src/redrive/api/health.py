@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ from redrive.errors import RedriveError
 from redrive.version import __version__
 from redrive.worker.worker import Worker
 
+logger = logging.getLogger("redrive.api")
 STORE_TIMEOUT = 2.0
 FRESH_AT_LEAST = 15.0
 
@@ -49,7 +51,9 @@ async def _store_problem(app: App) -> str | None:
     except TimeoutError:
         return f"the store did not answer within {STORE_TIMEOUT:g} s"
     except RedriveError as error:
-        return error.message
+        # Whoever may ask this needs no token: where the store is, is none of their business.
+        logger.warning("not ready: %s", error.message, extra={"event": "store.not_ready"})
+        return f"the store cannot be used ({error.code})"
     return f"the schema is at version {status.version} of {status.latest}" if status.pending else None
 
 
@@ -63,4 +67,4 @@ def _stale(app: App, worker: Worker) -> str | None:
     age = time.time() - worker.health.last_contact
     if age <= max(FRESH_AT_LEAST, 5 * app.settings.interval):
         return None
-    return f"the worker last reached the store {age:.0f} s ago: {worker.health.store_error or 'no error was seen'}"
+    return f"the worker last reached the store {age:.0f} s ago"

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from redrive.api.access import TooManyFailures, Unauthorized
 from redrive.api.models import Problem
 from redrive.errors import (
+    ApprovalNeeded,
     ApprovalUnknown,
     ChangedMeanwhile,
     GroupUnknown,
@@ -42,6 +43,7 @@ _STATUS: dict[type[RedriveError], HTTPStatus] = {
     TokenUnknown: HTTPStatus.NOT_FOUND,
     IdempotencyConflict: HTTPStatus.CONFLICT,
     InvalidTransition: HTTPStatus.CONFLICT,
+    ApprovalNeeded: HTTPStatus.CONFLICT,
     ChangedMeanwhile: HTTPStatus.CONFLICT,
     LeaseLost: HTTPStatus.CONFLICT,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -11,7 +11,7 @@ from redrive.app import App
 from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.kernel.store import Overview, Store, WorkerRow
-from redrive.kernel.task import DeadLetter, Task, Timeline
+from redrive.kernel.task import DeadLetter, State, Task, Timeline
 from redrive.ops import access, approvals
 from redrive.ops.access import Caller, Role
 from redrive.ops.failed import BatchResult
@@ -37,20 +37,18 @@ def letters(found: Sequence[DeadLetter], caller: Caller, app: App) -> list[m.Dea
     return [cover(m.DeadLetterOut.model_validate(one), caller, app) for one in found]
 
 
-def cover(out: Any, caller: Caller, app: App, payload: Any = None) -> Any:
-    """A viewer sees no secrets of payloads, neither there nor quoted in a message, and no stacks."""
+def cover(out: Any, caller: Caller, app: App, payload: Any = None, *, known: bool = True) -> Any:
+    """A viewer sees no secrets of payloads, neither there nor quoted in a message, and no stacks. Where the payload is
+    not ``known`` any more, nobody can say what a message quotes, and it is covered as a whole."""
     if caller.role > Role.VIEWER:
         return out
     fields = app.settings.mask_fields
-    hidden = access.secrets_in(getattr(out, "payload", payload), fields)
     values = {name: access.masked(getattr(out, name), fields) for name in _COVERED if hasattr(out, name)}
     values |= {name: None for name in _STACKS if hasattr(out, name)}
-    for name in _MESSAGES:
-        if (text := getattr(out, name, None)) is not None:
-            for secret in hidden:
-                text = str(text).replace(secret, access.MASK)
-            values[name] = text
-    return out.model_copy(update=values)
+    texts = {name: str(getattr(out, name)) for name in _MESSAGES if getattr(out, name, None) is not None}
+    quoted = getattr(out, "payload", payload)
+    shown = access.covered(list(texts.values()), quoted, fields) if known else [access.MASK] * len(texts)
+    return out.model_copy(update=values | dict(zip(texts, shown, strict=True)))
 
 
 def reasons(found: Sequence[Reason], task: Task, caller: Caller, app: App) -> list[m.ReasonOut]:
@@ -58,8 +56,9 @@ def reasons(found: Sequence[Reason], task: Task, caller: Caller, app: App) -> li
 
 
 def attempts(found: Timeline, caller: Caller, app: App) -> list[m.AttemptOut]:
-    payload = found.task.payload
-    return [cover(m.AttemptOut.model_validate(attempt), caller, app, payload) for attempt in found.attempts]
+    payload, known = found.task.payload, found.task.state is not State.COMPLETED  # those keep no payload
+    return [cover(m.AttemptOut.model_validate(attempt), caller, app, payload, known=known)
+            for attempt in found.attempts]  # fmt: skip
 
 
 def batch(result: BatchResult) -> m.BatchOut:
@@ -74,8 +73,11 @@ def batch(result: BatchResult) -> m.BatchOut:
 async def groups(found: Sequence[Group], store: Store, caller: Caller, app: App) -> list[m.GroupOut]:
     """Their messages are those of the sample task, and may quote its payload."""
     samples = await store.get_many([one.row.sample_task for one in found]) if caller.role <= Role.VIEWER else {}
-    payloads = {task_id: sample.payload for task_id, sample in samples.items()}
-    return [cover(_group(one), caller, app, payloads.get(one.row.sample_task)) for one in found]
+    kept = {task_id: sample.payload for task_id, sample in samples.items() if sample.state is not State.COMPLETED}
+    return [
+        cover(_group(one), caller, app, kept.get(one.row.sample_task), known=one.row.sample_task in kept)
+        for one in found
+    ]
 
 
 def _group(found: Group) -> m.GroupOut:

@@ -77,12 +77,15 @@ async def list_tasks(
     fingerprint: Text = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
 ) -> m.TaskPage:  # fmt: skip
     """Tasks, newest first. ``nextBefore`` continues: stable while tasks are added."""
-    texts = {"kind": one_of(jobKind or None, kind or None, "jobKind and kind"), "queue": queue, "group": group,
-             "scope": one_of(episodeId or None, scope or None, "episodeId and scope"), "trace_id": traceId,
-             "error_code": errorCode, "error_reason": errorReason, "fingerprint": fingerprint}  # fmt: skip
+    texts = {
+        "kind": one_of(jobKind or None, kind or None, "jobKind and kind"), "queue": queue, "group": group,
+        "scope": one_of(episodeId or None, scope or None, "episodeId and scope"), "trace_id": traceId,
+        "error_code": errorCode, "error_reason": errorReason, "fingerprint": fingerprint,
+    }  # fmt: skip
+    checked: dict[str, Any] = {name: check_text(value or None, name) for name, value in texts.items()}
     query = TaskQuery(
-        inspect.parse_states(state), **{name: check_text(value or None, name) for name, value in texts.items()},
-        limit=limit, before=None if before is None else inspect.parse_id(before),
+        inspect.parse_states(state), **checked, limit=limit,
+        before=None if before is None else inspect.parse_id(before),
     )  # fmt: skip
     page = await inspect.list_tasks(store, query)
     return m.TaskPage(tasks=shown.tasks(page.tasks, caller, app), next_before=page.next_before)

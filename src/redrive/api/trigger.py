@@ -15,9 +15,33 @@ from redrive.api import models as m
 from redrive.api.access import Bearer, Opened, TheApp, Unauthorized, doorkeeper, refuse_unknown_filters
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidTransition, NotAllowed
+from redrive.kernel.task import check_name
+from redrive.ops import inspect
 from redrive.settings import Options
+from redrive.worker.worker import Worker
 
 router = APIRouter(prefix="/api/worker", tags=["worker"], responses=PROBLEMS)
+
+
+class Triggered:
+    """The worker that a call has started. It lives in a task of its own: neither a caller who hangs up nor a server
+    that stops may cut it off in the middle."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, worker: Worker) -> None:
+        if self._task is not None and not self._task.done():
+            raise InvalidTransition("a run is under way in this process", hint="it answers when it is done")
+        self._worker, self._task = worker, asyncio.create_task(worker.run(), name="redrive-triggered")
+        await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """It claims no more, and has ended when this returns: what it holds is finished or handed back."""
+        if self._worker is not None and self._task is not None:
+            self._worker.stop()
+            await asyncio.gather(self._task, return_exceptions=True)
 
 
 class RunIn(m.In):
@@ -55,17 +79,15 @@ async def run(request: Request, store: Opened, app: TheApp, body: RunIn | None =
     """Run a worker in this process until nothing is due, or until it is enough; then it lets what runs finish. One run
     at a time."""
     wanted = body or RunIn()
-    under_way: asyncio.Lock = request.app.state.triggered
-    if under_way.locked():
-        raise InvalidTransition("a run is under way in this process", hint="it answers when it is done")
+    for name in wanted.queues or ():
+        await inspect.check_queue(store, check_name(name, "queue"), app.queues())
     options = Options(
         queues=tuple(wanted.queues or app.queues()), concurrency=app.settings.concurrency, sleep=app.settings.interval,
         max_jobs=wanted.max_jobs, max_time=wanted.max_seconds, stop_when_empty=True,
     )  # fmt: skip
-    async with under_way:
-        worker = app.worker(store, options)
-        began = time.monotonic()
-        await worker.run()
+    triggered: Triggered = request.app.state.triggered
+    worker, began = app.worker(store, options), time.monotonic()
+    await triggered.run(worker)
     seconds, done = time.monotonic() - began, worker.health
     enough = seconds >= wanted.max_seconds or done.claimed >= (wanted.max_jobs or done.claimed + 1)
     return RunOut(

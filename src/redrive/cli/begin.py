@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from redrive.ops.wording import counted
 SHOWN = 5
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", metavar="N", min=0.001, max=1_000_000, help="At most so many tasks a second."),
+    typer.Option("--rate", metavar="N", min=operations.SLOWEST, max=1_000_000, help="At most so many tasks a second."),
 ]
 First = Annotated[
     int | None,
@@ -59,10 +59,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Foreseen:
-    number: int
+    bound: Operation
     plan: str | None
     first: list[UUID]
     approval: str | None  # why a second operator is needed
+
+    @property
+    def number(self) -> int:
+        return self.bound.total
 
 
 def pace(rate: float | None, canary: int | None, percent: float | None, stop_on_return: bool) -> dict[str, Any]:
@@ -81,12 +85,11 @@ def begin_bulk(action: Action, which: Failures, how: dict[str, Any], ask: Ask, v
         _foretell(name, seen, subject, ask)
         return
     confirm(f"{name} {subject}?", ask.yes)
-    bound = {**how, "plan": seen.plan}
 
     async def begin(application: App, store: Store) -> tuple[Operation, Record | None]:
         return await operations.begin(
-            store, action, which if seen.plan is None else Failures(), actor=actor(ask.by), reason=ask.reason,
-            approvals_above=application.settings.approved_above, **bound,
+            store, action, which, actor=actor(ask.by), reason=ask.reason, bound=seen.bound,
+            approvals_above=application.settings.approved_above, **{**how, "plan": seen.plan},
         )  # fmt: skip
 
     operation, approval = with_store(ask.url, ask.app, begin)
@@ -101,17 +104,15 @@ def _look(action: Action, which: Failures, token: str | None, ask: Ask) -> Calla
 
     async def look(application: App, store: Store) -> Foreseen:
         await insist_on_known(application, store, which)
-        draft = Operation("", action, which, actor(ask.by), None, 0)
-        plan, first = None, list[UUID]()
-        if action is Action.PURGE:
-            draft = replace(draft, total=await operations.foresee(store, action, which))
-        else:
-            plan = await (plans.load(store, token) if token else plans.make(store, which, actor(ask.by)))
-            draft = replace(draft, which=plan.which, total=plan.count)
-            first = [task.id for task in await store.failed(plan.which, limit=SHOWN, upto=plan.upto)]
+        plan, first = token, list[UUID]()
+        if plan is None and action is not Action.PURGE:
+            plan = (await plans.make(store, which, actor(ask.by))).token
+        bound = await operations.foresee(store, action, which if plan is None else Failures(), plan)
+        if plan is not None:
+            first = [one.id for one in await store.failed_ids(bound.which, limit=SHOWN, upto=bound.upto)]
         above = application.settings.approved_above
-        needed = None if above is None else approvals.reason_for(draft, above)
-        return Foreseen(draft.total, None if plan is None else plan.token, first, needed)
+        needed = None if above is None else approvals.reason_for(bound, above)
+        return Foreseen(bound, plan, first, needed)
 
     return look
 

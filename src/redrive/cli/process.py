@@ -66,19 +66,17 @@ async def _serve(loaded: Loaded, worker: Worker, host: str, listening: socket.so
     """HTTP answers until the worker has ended, so that health can be read while it finishes."""
     private = is_loopback(host)
     # Where others can reach it, nobody is let in without a token, also not after the last one was revoked.
-    server = make_server(
-        make_api(
-            loaded.app,
-            worker,
-            hosts=(*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host) if private else (),
-            open_door=private,
-        )
-    )
+    api = make_api(
+        loaded.app, worker, hosts=(*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host) if private else (),
+        open_door=private,
+    )  # fmt: skip
+    server = make_server(api)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: worker.stop())
     try:
         await run_worker(worker, output.shown_url(loaded.app.url))
     finally:
+        await api.state.triggered.stop()
         server.should_exit = True
         await serving
 

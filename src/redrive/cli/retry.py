@@ -17,12 +17,11 @@ from redrive.cli.filters import filtered, insist_on_known, worded
 from redrive.cli.options import AppName, By, Json, Reason, Url, actor
 from redrive.cli.progress import progress
 from redrive.cli.session import with_store
-from redrive.errors import ApprovalNeeded
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, facts
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
-from redrive.ops import actions, failed, inspect
+from redrive.ops import actions, approvals, failed, inspect
 from redrive.ops.wording import counted
 
 MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Task ids, one or more.", show_default=False)]
@@ -92,35 +91,33 @@ def replay(
 ) -> None:  # fmt: skip
     """Retry failed tasks here and now, the ones that failed first, up to a limit."""
 
-    async def count(application: App, store: Store) -> tuple[int, int | None]:
+    async def look(application: App, store: Store) -> tuple[int, int]:
         await insist_on_known(application, store, which)
-        return min(await store.count_failed(which), limit), application.settings.approved_above
+        # From now on it is about these: what fails later is another matter.
+        end, total = await store.failed_end(which)
+        if not dry_run:
+            above = application.settings.approved_above
+            approvals.insist_on_one_alone(which, min(total, limit), total, above)
+        return min(total, limit), end
 
-    number, above = with_store(url, app, count)
-    if above is not None and number > above and not dry_run:
-        raise ApprovalNeeded(
-            f"{counted(number)} are more than the {above} that one operator may replay alone",
-            hint="as an operation it can be approved: redrive retry, with the same filters",
-        )
+    number, end = with_store(url, app, look)
     if dry_run or not number:
         _say_batch({"matched": number, "retried": 0, "skipped": 0, "dry_run": dry_run}, which, json)
         return
     confirm(f"replay {counted(number, 'failed task')} ({worded(which)})?", yes)
     with progress("replayed", number) as moved:
-        done = with_store(url, app, lambda _, store: _replayed(store, which, limit, actor(by), reason, moved))
+        done = with_store(url, app, lambda _, store: _replayed(store, which, number, end, actor(by), reason, moved))
     _say_batch(done, which, json)
 
 
 async def _replayed(
-    store: Store, which: Failures, limit: int, by: str, reason: str | None, moved: Callable[[int], None]
+    store: Store, which: Failures, limit: int, end: int, by: str, reason: str | None, moved: Callable[[int], None]
 ) -> dict[str, Any]:
     sums: dict[str, Any] = {"matched": 0, "retried": 0, "skipped": 0, "dry_run": False, "batches": []}
-    # What fails again meanwhile is not replayed a second time.
-    end, _ = await store.failed_end(which)
     after = 0
     while sums["matched"] < limit:
         piece = min(failed.MOST_AT_ONCE, limit - sums["matched"])
-        tasks = await store.failed(which, limit=piece, after=after, upto=end)
+        tasks = await store.failed_ids(which, limit=piece, after=after, upto=end)
         if not tasks:
             break
         after = tasks[-1].failed_seq or after
@@ -169,7 +166,7 @@ def _by_id(ids: Sequence[str], action: Any, verb: str, possible: tuple[State, ..
 
 
 def _foretell(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
-    found = with_store(ask.url, ask.app, lambda _, store: store.get_many(wanted))
+    found = with_store(ask.url, ask.app, lambda _, store: store.standings(wanted))
     would = [task_id for task_id in wanted if task_id in found and found[task_id].state in possible]
     skipped = {
         task_id: f"it is {found[task_id].state.value}" if task_id in found else "not found"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
-from redrive.kernel.task import Task
+from redrive.kernel.task import State, Task
 
 _COLUMNS = {"fingerprint": "error_fingerprint", "batch": "last_replayed_batch"}
 
@@ -34,6 +34,26 @@ class Failures:
             if name != "ids" and wanted is not None and found != wanted:
                 return f"its {name.replace('_', ' ')} is {found or 'none'}, not {wanted}"
         return None
+
+
+@dataclass(slots=True, frozen=True)
+class Meant:
+    """A task of a set of failures, and the failure by which it is part of it. It may be gone by now."""
+
+    id: UUID
+    failed_seq: int | None
+    error_fingerprint: str | None
+
+
+@dataclass(slots=True, frozen=True)
+class Standing:
+    """What has become of a task, without what it carries."""
+
+    id: UUID
+    state: State
+    failed_seq: int | None = None
+    error_code: str | None = None
+    error_fingerprint: str | None = None
 
 
 @dataclass(slots=True, frozen=True)

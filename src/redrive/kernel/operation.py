@@ -16,7 +16,7 @@ from uuid import UUID
 
 from redrive.kernel.audit import Audit, Batch
 from redrive.kernel.commit import Applied, Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import Failures, Meant, Standing
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import State, Task
@@ -54,15 +54,6 @@ class Status(StrEnum):
 
 
 FINAL = (Status.COMPLETED, Status.STOPPED, Status.CANCELLED)
-
-
-@dataclass(slots=True, frozen=True)
-class Meant:
-    """A task of an operation, and the failure by which it is part of it. It may be gone by now."""
-
-    id: UUID
-    failed_seq: int | None
-    error_fingerprint: str | None
 
 
 @dataclass(slots=True, frozen=True)
@@ -191,7 +182,7 @@ class Operation:
         assert self.canary is not None
         return Commit(puts=[replace(self, canary=replace(self.canary, full=True)).put()])
 
-    def judged(self, canaries: Iterable[Task]) -> Operation | str | None:
+    def judged(self, canaries: Iterable[Standing]) -> Operation | str | None:
         """What the canaries say: go on (the operation, with its canary passed), stop (why), or None: not yet."""
         assert self.canary is not None
         found = list(canaries)
@@ -210,7 +201,7 @@ class Operation:
             return replace(self, canary=replace(self.canary, passed=True))
         return None
 
-    def returned(self, tasks: Iterable[Task]) -> str | None:
+    def returned(self, tasks: Iterable[Standing | Task]) -> str | None:
         """Why to stop, when one of these failed again by a cause that was redriven."""
         for task in tasks:
             if task.error_fingerprint in self.fingerprints:

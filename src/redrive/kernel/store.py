@@ -12,7 +12,7 @@ from uuid import UUID
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
-from redrive.kernel.failed import FailedCount, Failures
+from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.machine import Held, Transition
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, Claimed, DeadLetter, State, Task, Timeline
@@ -106,6 +106,7 @@ class Query:
     limit: int = 50
     before: UUID | None = None
     dead_reason: str | None = None  # of dead letters only
+    brief: bool = False  # without payload, result, progress, memo and stack
 
 
 @dataclass(slots=True, frozen=True)
@@ -247,6 +248,9 @@ class Store(Protocol):
     async def get_many(self, task_ids: Collection[UUID]) -> dict[UUID, Task]:
         """Those that there are, in the order asked for."""
 
+    async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
+        """The same without payloads, for whoever only has to know what became of them."""
+
     async def find(self, query: Query) -> list[Task]: ...
     async def timeline(self, task_id: UUID) -> Timeline | None: ...
     async def dead_letters(self, query: Query) -> list[DeadLetter]: ...
@@ -256,8 +260,8 @@ class Store(Protocol):
     ) -> list[Task]:  # fmt: skip
         """Tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of ``failed_seq``."""
 
-    async def failed_ids(self, which: Failures, *, limit: int, upto: int) -> list[tuple[UUID, int]]:
-        """The same, by id and ``failed_seq`` only."""
+    async def failed_ids(self, which: Failures, *, limit: int, upto: int, after: int = 0) -> list[Meant]:
+        """The same, without what the tasks carry."""
 
     async def count_failed(self, which: Failures) -> int:
         """How many those are: by totals, where the filter allows it, else by an index."""
@@ -303,7 +307,8 @@ class Store(Protocol):
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
         """A transaction of the store's own database that applies ``settlement()`` as its last statement."""
 
-    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> None:
-        """Start sending hints about these queues to the callback, from now until ``close``. Others may come along."""
+    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
+        """Start sending hints about these queues to the callback, from now until the answer is called, or ``close``.
+        Others may come along."""
 
     async def close(self) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from redrive.errors import InvalidInput, InvalidTransition, TokenUnknown
 from redrive.kernel.audit import Audit
@@ -25,6 +27,7 @@ ACTIVE, REVOKED = "active", "revoked"
 PREFIX = "rdt"
 MASK = "•••"
 SHORTEST_SECRET = 4
+MOST_SECRETS = 100
 
 
 class Role(IntEnum):
@@ -69,7 +72,9 @@ async def create(store: Store, name: str, role: Role, *, actor: str, days: float
     check_name(name, "token name")
     if days is not None and not 0 < days <= 36_500:
         raise InvalidInput(f"a token is valid for more than 0 and at most 36500 days, not {days:g}")
-    if any(r.body["name"] == name for r in await store.records(COLLECTION, states=(ACTIVE,), limit=1000)):
+    # As people read them: two tokens of one person would be two persons to an approval.
+    active = await store.records(COLLECTION, states=(ACTIVE,), limit=1000)
+    if any(r.body["name"].casefold() == name.casefold() for r in active):
         raise InvalidInput(f"there is an active token named {name!r}", hint="revoke it first, or use another name")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     body = {"name": name, "role": role.label, "hash": _hash(secret), "created_by": who, "valid_days": days}
@@ -128,11 +133,33 @@ def masked(value: Any, fields: Sequence[str]) -> Any:
     return MASK if "*" in fields and value is not None else cover(value)
 
 
-def secrets_in(value: Any, fields: Sequence[str]) -> list[str]:
-    """What is covered in a payload and long enough to be found again in a message."""
-    hidden, found = _plain_names(fields), list[str]()
+def covered(texts: Sequence[str], payload: Any, fields: Sequence[str]) -> list[str]:
+    """Messages as a viewer sees them: what is covered in the payload is covered where they quote it, also escaped or
+    in an address. A payload with very many secrets says nothing at all."""
+    found = _secrets_in(payload, fields)
+    if len(found) > MOST_SECRETS:
+        return [MASK] * len(texts)
+    if not found:
+        return list(texts)
+    forms = {form for secret in found for form in _forms(secret)}
+    # The longest first: a short one must not leave the end of a longer one behind.
+    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+    return [pattern.sub(MASK, text) for text in texts]
+
+
+def _forms(secret: str) -> set[str]:
+    return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1],
+            quote(secret), quote(secret, safe=""), quote_plus(secret)}  # fmt: skip
+
+
+def _secrets_in(value: Any, fields: Sequence[str]) -> set[str]:
+    """What is covered in a payload and long enough to be found again in a message; a few more than the most are
+    enough to know."""
+    hidden, found = _plain_names(fields), set[str]()
 
     def look(part: Any, covered: bool) -> None:
+        if len(found) > MOST_SECRETS:
+            return
         if isinstance(part, dict):
             for key, inner in part.items():
                 look(inner, covered or _hidden(key, hidden))
@@ -140,7 +167,7 @@ def secrets_in(value: Any, fields: Sequence[str]) -> list[str]:
             for inner in part:
                 look(inner, covered)
         elif covered and len(str(part)) >= SHORTEST_SECRET:
-            found.append(str(part))
+            found.add(str(part))
 
     look(value, "*" in fields)
     return found

@@ -60,7 +60,7 @@ async def forget(store: Store, ids: Sequence[UUID], *, actor: str, reason: str |
     """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
     who, why = check_actor(actor), check_text(reason, "reason")
     result, moves = Result(), list[Transition]()
-    found = await store.get_many(list(dict.fromkeys(ids)))
+    found = await store.standings(list(dict.fromkeys(ids)))
     for task_id in dict.fromkeys(ids):
         task = found.get(task_id)
         if task is None or task.state is not State.FAILED:
@@ -127,7 +127,7 @@ async def _move(store: Store, ids: Sequence[UUID], event: Event, actor: str, rea
 
 
 async def _why_not(store: Store, task_ids: Collection[UUID], event: Event) -> dict[UUID, str]:
-    found = await store.get_many(task_ids) if task_ids else {}
+    found = await store.standings(task_ids) if task_ids else {}
     wanted = " or ".join(state.value for state in TABLE[event].sources)
     return {
         task_id: f"it is {found[task_id].state.value}, not {wanted}" if task_id in found else "not found"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from redrive.errors import ApprovalUnknown, InvalidTransition, NotAllowed
+from redrive.errors import ApprovalNeeded, ApprovalUnknown, InvalidTransition, NotAllowed
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
@@ -34,6 +34,22 @@ def reason_for(operation: Operation, above: int) -> str | None:
     if operation.action is Action.RETRY and everything:
         return "everything is retried"
     return f"{operation.total} tasks are more than {above}" if operation.total > above else None
+
+
+def insist_on_one_alone(which: Failures, number: int, everything: int | None, above: int | None) -> None:
+    """For what is done at once: only what one operator may do alone. ``everything``: how many are failed at all."""
+    if above is None:
+        return
+    if which == Failures() and everything is not None and number >= everything > 0:
+        why = "everything is retried"
+    elif number > above:
+        why = f"{number} tasks are more than {above}"
+    else:
+        return
+    raise ApprovalNeeded(
+        f"a second operator has to agree, because {why}",
+        hint="begin it as an operation, which can be approved: redrive retry, or POST /api/operations",
+    )
 
 
 async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, Record | None]:
@@ -115,7 +131,8 @@ async def _decide(
         raise InvalidTransition(f"approval {approval_id} is {record.state}", hint="only pending ones can be decided")
     if expired(record, await store.now()):
         raise InvalidTransition(f"approval {approval_id} has expired", hint="ask for it again")
-    if decision == APPROVED and who == record.body["requested_by"]:
+    # Names are compared as people read them: "Ann" is "ann".
+    if decision == APPROVED and who.strip().casefold() == record.body["requested_by"].strip().casefold():
         raise NotAllowed(f"{who} asked for it, and cannot approve it", hint="somebody else has to: --by NAME")
     return await _close(store, record, who, why, decision, then)
 

@@ -39,20 +39,24 @@ class Archive:
 
     def read(self, which: AuditFilter | None = None) -> Iterator[AuditRow]:
         """Oldest first, each row once, also if several pieces have it. Prunes by filter leave pieces whose stretches
-        overlap, so they are merged; no more of them are in memory than overlap."""
+        overlap, so they are merged; no more of them are in memory than overlap. Two different rows with one number are
+        both answered: they are of two stores."""
         found = (match for name in self._shelf.names() if (match := _NAME.fullmatch(name)))
         ahead = deque(sorted((int(match[1]), match[0], match[3]) for match in found))
         heads: list[tuple[int, str, AuditRow, Iterator[AuditRow]]] = []
-        last = 0
+        same: list[AuditRow] = []
         while ahead or heads:
             while ahead and (not heads or ahead[0][0] <= heads[0][0]):
                 _, name, mark = ahead.popleft()
                 _push(heads, name, self._rows(name, mark))
             _, name, row, rest = heapq.heappop(heads)
             _push(heads, name, rest)
-            if row.id > last and (which is None or _fits(row, which)):
-                yield row
-            last = max(last, row.id)
+            if same and row.id != same[0].id:
+                same = []
+            if row not in same:
+                same.append(row)
+                if which is None or _fits(row, which):
+                    yield row
 
     def _rows(self, name: str, mark: str) -> Iterator[AuditRow]:
         data = self._shelf.get(name)

@@ -114,15 +114,19 @@ async def prune(
         return Pruned(await store.count_audit(old), 0, True)
     batch_id, removed = str(new_id()), 0
     facts = {name: plain(value) for name, value in asdict(old).items() if value is not None}
-    # The oldest first; what was removed is gone from the next look.
-    while not stopping() and (rows := await store.audit(old, limit=piece, after=0)):
-        rows.sort(key=lambda row: row.id)
+    after = 0
+    while not stopping() and (found := await store.audit(old, limit=piece, after=after)):
+        after = found[-1].id
+        # What was pruned before is told by its summary: it goes in its time, with everything, and not by a filter.
+        rows = found if which == ANY else [row for row in found if row.action != PRUNE_SUMMARY]
+        if not rows:
+            continue
         if archive is not None:
             await asyncio.to_thread(archive.write, rows)
         applied = await store.apply(_removal(rows, who, batch_id, facts, which == ANY))
         removed += len(applied.pruned)
         progress(len(applied.pruned))
-        if len(rows) < piece:
+        if len(found) < piece:
             break
     return Pruned(removed, removed, False, batch_id)
 
@@ -182,5 +186,6 @@ def _cell(value: Any) -> str:
 
 def _csv_line(cells: Any) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    # All in quotes: a spreadsheet that takes ; for the separator must not find one inside a cell.
+    csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerow(cells)
     return out.getvalue()

@@ -10,14 +10,15 @@ from uuid import UUID
 
 from redrive.errors import ChangedMeanwhile, PlanUnknown, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
-from redrive.kernel.operation import COLLECTION, WAITING, Action, Meant, Operation, Status
+from redrive.kernel.failed import Failures, Meant
+from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Status
 from redrive.kernel.store import Query, Store
 from redrive.kernel.task import Task
 from redrive.ops import plans
 
 logger = logging.getLogger("redrive.operations")
 AT_ONCE = 1000
+EVERY = 1.0  # seconds between two calls of the duty
 STRETCH = 60.0  # seconds that one call of the duty may take
 GONE_AFTER = 3.0  # another driver that has not moved for so long is gone, or waits for its rate
 LOOK_AT_CANARIES_EVERY = 1.0
@@ -27,6 +28,20 @@ async def drive(store: Store, driver: str, stopping: Callable[[], bool]) -> None
     """Each of them for a while, at its rate."""
     running = await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE)
     await asyncio.gather(*(_carefully(store, driver, stopping, record.id) for record in running))
+
+
+async def stirring(store: Store) -> bool:
+    """Will one of them move within moments? One whose canaries are still out, or at a slow rate, will not."""
+    now = await store.now()
+    for record in await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE):
+        operation = Operation.of(record)
+        if operation.testing:
+            assert operation.canary is not None
+            if operation.judged((await store.standings(operation.canary.ids)).values()) is not None:
+                return True
+        elif operation.pause_after_piece - (now - record.updated_at).total_seconds() < 2 * EVERY:
+            return True
+    return False
 
 
 async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
@@ -47,8 +62,8 @@ async def _drive(store: Store, driver: str, stopping: Callable[[], bool], operat
             wait = await step(store, operation_id, driver)
         except ChangedMeanwhile:
             return  # somebody else drives it, or an operator has just paused it
-        if wait is None or time.monotonic() + wait > ends:
-            return
+        if wait is None or wait >= EVERY or time.monotonic() + wait > ends:
+            return  # what is worth a longer wait is looked at again when the duty comes round
         await asyncio.sleep(wait)
 
 
@@ -92,13 +107,17 @@ async def _end(store: Store, operation: Operation, status: Status, why: str | No
 
 async def _next(store: Store, operation: Operation) -> list[Meant]:
     if operation.action is Action.PURGE:
-        return [_meant(task) for task in await _waiting(store, operation)]
-    after = int(operation.cursor)
+        return [Meant(task.id, None, None) for task in await _waiting(store, operation)]
+    after, which = int(operation.cursor), operation.which
     listed = None if operation.plan is None else await _listed(store, operation.plan)
-    if listed is not None:
-        return await _planned(store, {id: seq for id, seq in listed.items() if seq > after}, operation.piece)
-    tasks = await store.failed(operation.which, limit=operation.piece, after=after, upto=operation.upto)
-    return [_meant(task) for task in tasks]
+    if listed is None:
+        return await store.failed_ids(which, limit=operation.piece, after=after, upto=operation.upto)
+    # Each task that the plan lists, also those that somebody else has dealt with: they are answered as skipped.
+    ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > after][: operation.piece]
+    ids = tuple(task_id for task_id, _ in ahead)
+    still = {one.id: one for one in await store.failed_ids(Failures(ids=ids), limit=len(ids), upto=operation.upto)}
+    return [Meant(task_id, seq, still[task_id].error_fingerprint if task_id in still else None)
+            for task_id, seq in ahead]  # fmt: skip
 
 
 async def _listed(store: Store, token: str) -> dict[UUID, int] | None:
@@ -108,26 +127,12 @@ async def _listed(store: Store, token: str) -> dict[UUID, int] | None:
         return None  # older than plans are kept: its filter and its boundary are part of the operation
 
 
-async def _planned(store: Store, ahead: dict[UUID, int], piece: int) -> list[Meant]:
-    """Each task that the plan lists, also those that somebody else has dealt with: they are answered as skipped."""
-    wanted = dict(list(ahead.items())[:piece])
-    found = await store.get_many(wanted)
-    return [
-        Meant(task_id, seq, found[task_id].error_fingerprint if task_id in found else None)
-        for task_id, seq in wanted.items()
-    ]
-
-
-def _meant(task: Task) -> Meant:
-    return Meant(task.id, task.failed_seq, task.error_fingerprint)
-
-
 async def _waiting(store: Store, operation: Operation) -> list[Task]:
     which, cursor = operation.which, UUID(str(operation.cursor))
     while True:
         query = Query(
             WAITING, which.kind, which.queue, which.group, which.scope, which.trace_id, limit=operation.piece,
-            before=cursor,
+            before=cursor, brief=True,
         )  # fmt: skip
         found = await store.find(query)
         meant = [task for task in found if operation.means(task)]
@@ -138,7 +143,7 @@ async def _waiting(store: Store, operation: Operation) -> list[Task]:
 
 async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
     assert operation.canary is not None
-    verdict = operation.judged((await store.get_many(operation.canary.ids)).values())
+    verdict = operation.judged((await store.standings(operation.canary.ids)).values())
     if verdict is None:
         return LOOK_AT_CANARIES_EVERY
     if isinstance(verdict, str):

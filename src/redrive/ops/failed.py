@@ -19,7 +19,7 @@ from redrive.kernel.machine import DeadReason, Event, Transition
 from redrive.kernel.operation import Action, facts
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_int, check_text
-from redrive.ops import plans
+from redrive.ops import approvals, plans
 from redrive.ops.actions import check_actor
 
 MOST_AT_ONCE = 500
@@ -131,14 +131,19 @@ async def _page_of(store: Store, plan: plans.Plan, page: int, page_size: int) ->
 
 async def retry_matching(
     store: Store, which: Failures = EVERYTHING, *, actor: str, reason: str | None = None, limit: int | None = None,
-    plan: str | None = None, dry_run: bool = False,
+    plan: str | None = None, dry_run: bool = False, approvals_above: int | None = None,
 ) -> BatchResult:  # fmt: skip
     """Retry up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
-    named, by id or by the plan, and in no state to be retried are answered, and audited, as skipped."""
+    named, by id or by the plan, and in no state to be retried are answered, and audited, as skipped. What a second
+    operator has to agree to is refused; ``approvals_above`` None: nothing has to be approved."""
     who, why = check_actor(actor), check_text(reason, "reason")
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
     if dry_run:
         return await _foretold(store, chosen)
+    if approvals_above is not None:
+        meant = which if plan is None else (await plans.load(store, plan)).which
+        everything = await store.count_failed(EVERYTHING) if meant == EVERYTHING else None
+        approvals.insist_on_one_alone(meant, len(chosen.meant), everything, approvals_above)
     return await retry_tasks(
         store, chosen, actor=who, reason=why, facts=facts(which) if plan is None else {"plan": plan}
     )
@@ -195,13 +200,19 @@ async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
         return Chosen(dict.fromkeys(ids))
     found = await store.get_many(ids)
     excluded = {
-        task.id: why for task in found.values() if task.state in RETRIED and (why := which.unlike(task)) is not None
-    }
+        task_id: why for task_id in ids if (why := _unfit(found.get(task_id), which)) is not None
+    }  # fmt: skip
     meant = {
-        task_id: found[task_id].failed_seq if task_id in found and found[task_id].state is State.FAILED else None
+        task_id: found[task_id].failed_seq if found[task_id].state is State.FAILED else None
         for task_id in ids if task_id not in excluded
     }  # fmt: skip
     return Chosen(meant, excluded)
+
+
+def _unfit(task: Task | None, which: Failures) -> str | None:
+    if task is None or task.state not in RETRIED:
+        return skip_reason(None if task is None else task.state.value)
+    return which.unlike(task)
 
 
 async def _planned(store: Store, token: str, which: Failures, limit: int | None) -> Chosen:
@@ -230,7 +241,7 @@ def _limited(which: Failures, limit: int | None) -> int:
 
 async def _foretold(store: Store, chosen: Chosen) -> BatchResult:
     result = BatchResult(None, len(chosen.meant), skipped=dict(chosen.excluded), dry_run=True)
-    found = await store.get_many(chosen.meant)
+    found = await store.standings(chosen.meant)
     for task_id, seen in chosen.meant.items():
         task = found.get(task_id)
         if task is not None and task.state in RETRIED and seen in (None, task.failed_seq):

@@ -30,22 +30,26 @@ from redrive.ops.actions import check_actor, check_states
 from redrive.ops.failed import EVERYTHING
 
 TRIES = 50
+SLOWEST = 0.001
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 async def begin(
     store: Store, action: Action, which: Failures = EVERYTHING, *, actor: str, reason: str | None = None,
     plan: str | None = None, rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
-    approvals_above: int | None = None,
+    approvals_above: int | None = None, bound: Operation | None = None,
 ) -> tuple[Operation, Record | None]:  # fmt: skip
     """Begin one, or ask for it: dangerous and large ones wait for a second operator, whose approval is answered too.
-    ``approvals_above`` None: nothing has to be approved."""
+    ``approvals_above`` None: nothing has to be approved. ``bound``: what ``foresee`` answered, to do exactly that."""
     who, why = check_actor(actor), check_text(reason, "reason")
     _check(action, canary, rate, stop_on_return)
     operation = Operation(
         str(new_id()), action, which, who, why, 0, rate=rate, canary=canary, stop_on_return=stop_on_return, plan=plan
     )
-    operation = await _bounded(store, operation)
+    if bound is None:
+        operation = await _bounded(store, operation)
+    else:
+        operation = replace(operation, which=bound.which, upto=bound.upto, total=bound.total, cursor=bound.cursor)
     needed = None if approvals_above is None else approvals.reason_for(operation, approvals_above)
     if needed is not None:
         return await approvals.ask(store, operation, needed)
@@ -53,10 +57,9 @@ async def begin(
     return replace(operation, version=1), None
 
 
-async def foresee(store: Store, action: Action, which: Failures = EVERYTHING, plan: str | None = None) -> int:
-    """How many tasks it would be about."""
-    operation = Operation("", action, which, "", None, 0, plan=plan)
-    return (await _bounded(store, operation)).total
+async def foresee(store: Store, action: Action, which: Failures = EVERYTHING, plan: str | None = None) -> Operation:
+    """What it would be about, from now on: which tasks, and how many."""
+    return await _bounded(store, Operation("", action, which, "", None, 0, plan=plan))
 
 
 async def show(store: Store, operation_id: str) -> Operation:
@@ -128,8 +131,8 @@ def _note(
 
 
 def _check(action: Action, canary: Canary | None, rate: float | None, stop_on_return: bool) -> None:
-    if rate is not None and not (math.isfinite(rate) and 0 < rate <= 1_000_000):
-        raise InvalidInput(f"rate must be above 0 and at most 1,000,000 tasks a second, not {rate}")
+    if rate is not None and not (math.isfinite(rate) and SLOWEST <= rate <= 1_000_000):
+        raise InvalidInput(f"rate must be from {SLOWEST} to 1,000,000 tasks a second, not {rate:g}")
     if action is not Action.RETRY and (canary is not None or stop_on_return):
         raise InvalidInput(f"a canary makes sense for a retry, not to {action.value} tasks")
     if canary is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
+import base64
+import hashlib
+import json
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from redrive.errors import PlanUnknown
+from redrive.errors import ChangedMeanwhile, PlanUnknown
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import facts, failures
@@ -31,18 +33,30 @@ class Plan:
 
 
 async def make(store: Store, which: Failures, actor: str) -> Plan:
+    """Who looks again, and nothing has changed within the hour, gets the same plan again."""
     upto, count = await store.failed_end(which)
+    token = _token(which, actor, upto, count, await store.now())
+    if await store.record(COLLECTION, token) is not None:
+        return await load(store, token)
     listed = None
     if count <= LISTED:
-        listed = dict(await store.failed_ids(which, limit=LISTED, upto=upto))
+        listed = {one.id: one.failed_seq or 0 for one in await store.failed_ids(which, limit=LISTED, upto=upto)}
         count = len(listed)  # some may have left since
-    plan = Plan(secrets.token_urlsafe(18), which, upto, count, listed)
     body = {
         "which": facts(which), "upto": upto, "count": count, "actor": actor,
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
     }  # fmt: skip
-    await store.apply(Commit(puts=[Put(COLLECTION, plan.token, body, keep=KEPT)]))
-    return plan
+    try:
+        await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=KEPT)]))
+    except ChangedMeanwhile:
+        return await load(store, token)  # the same question, asked twice at once
+    return Plan(token, which, upto, count, listed)
+
+
+def _token(which: Failures, actor: str, upto: int, count: int, now: datetime) -> str:
+    """The name of a plan. It opens nothing by itself: whoever uses it has to be allowed to retry."""
+    what = json.dumps([facts(which), actor, upto, count, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
+    return base64.urlsafe_b64encode(hashlib.sha256(what.encode()).digest()[:18]).decode()
 
 
 async def load(store: Store, token: str) -> Plan:

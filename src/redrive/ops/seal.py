@@ -1,9 +1,9 @@
 """The audit log sealed into a chain of hashes, and the search for what was tampered with.
 
-Rows are sealed a minute after they were written, by maintenance: acting costs nothing more for it. Each seal covers a
-stretch of rows and the seal before it: a row that is changed, removed or slipped in shows, and so does another seal.
-What was pruned on purpose is accounted for by the summary that the prune left, or by its archive. Who can rewrite the
-whole database can rewrite the whole chain: write the head down elsewhere, and compare.
+Rows are sealed within five minutes after they were written, by maintenance: acting costs nothing more for it. Each
+seal covers a stretch of rows and the seal before it: a row that is changed, removed or slipped in shows, and so does
+another seal. What was pruned on purpose is accounted for by the summary that the prune left, or by its archive. Who can
+rewrite the whole database can rewrite the whole chain: write the head down elsewhere, and compare.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from redrive.ops.audit import ANY, PRUNE_SUMMARY, ranges, row_hash
 
 COLLECTION = "audit-seal"
 STRETCH = 500
-LAG = timedelta(seconds=60)
+LAG, PATIENCE = timedelta(seconds=60), timedelta(minutes=4)
 BEGINNING = "0" * 64
 
 
@@ -40,8 +40,11 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
 
 
-async def seal(store: Store, stopping: Callable[[], bool] = lambda: False, lag: timedelta = LAG) -> int:
-    """Seal what is old enough; answers how many rows. Two who do so at once cannot both succeed with the same seal."""
+async def seal(
+    store: Store, stopping: Callable[[], bool] = lambda: False, lag: timedelta = LAG, patience: timedelta = PATIENCE
+) -> int:
+    """Seal what is old enough; answers how many rows. Fewer than a stretch wait for a while for more. Two who do so at
+    once cannot both succeed with the same seal."""
     sealed = 0
     while not stopping():
         newest = await store.records(COLLECTION, limit=1)
@@ -51,7 +54,7 @@ async def seal(store: Store, stopping: Callable[[], bool] = lambda: False, lag: 
         # A row with a smaller number may still be on its way: stop at the first that is too young.
         young = next((nth for nth, row in enumerate(rows) if row.at >= cutoff), len(rows))
         rows = rows[:young]
-        if not rows:
+        if not rows or (len(rows) < STRETCH and rows[0].at > cutoff - patience):
             break
         number = 1 if last is None else int(last.id) + 1
         body = _body(rows, last.body["hash"] if last is not None else BEGINNING)
@@ -72,7 +75,8 @@ async def verify(
     """Walk the whole chain. ``archived``: rows of an archive, oldest first, which prove pruned stretches; ``head``: a
     hash that was written down earlier, and must still be part of the chain."""
     verdict = Verdict()
-    gone = _Gone(await _summaries(store), archived)
+    gone = _Gone(archived)
+    await gone.hear(store, verdict)
     previous, last, heads = BEGINNING, 0, {BEGINNING}
     for expected, record in enumerate(await _seals(store), 1):
         if int(record.id) != expected:
@@ -84,7 +88,7 @@ async def verify(
                 f"seal {expected} (rows {body['ids']}) does not fit the one before it: it was rewritten"
             )
         gone.reach(body["last"])
-        await _check_rows(store, record, gone, verdict)
+        await _check_rows(store, record, last, gone, verdict)
         previous, last = body["hash"], body["last"]
         heads.add(previous)
         verdict.seals += 1
@@ -115,16 +119,21 @@ def _chained(body: Mapping[str, Any]) -> str:
     return hashlib.sha256("|".join(parts).encode()).hexdigest()
 
 
-async def _check_rows(store: Store, record: Record, gone: _Gone, verdict: Verdict) -> None:
-    body = record.body
-    limit = body["last"] - body["first"] + 2
-    found = await store.audit(ANY, limit=limit, after=body["first"] - 1)
-    rows = {row.id: row for row in found if row.id <= body["last"]}
+async def _check_rows(store: Store, record: Record, before: int, gone: _Gone, verdict: Verdict) -> None:
+    """The rows of one seal, and those between it and the seal ``before``: there must be none."""
+    body, rows, after = record.body, dict[int, AuditRow](), before
+    while page := await store.audit(ANY, limit=1000, after=after):
+        rows |= {row.id: row for row in page if row.id <= body["last"]}
+        after = page[-1].id
+        if after >= body["last"]:
+            break
     wanted = parse_ranges(body["ids"])
     extra = sorted(set(rows) - set(wanted))
     if extra:
         verdict.problems.append(f"rows {ranges(extra)} were slipped in: they are not part of seal {int(record.id)}")
     missing = [number for number in wanted if number not in rows]
+    if not all(gone.explains(number) for number in missing):
+        await gone.hear(store, verdict)  # a prune may have taken them since we began
     unexplained = [number for number in missing if not gone.explains(number)]
     if unexplained:
         verdict.problems.append(f"rows {ranges(unexplained)} are gone, and no prune says so")
@@ -133,9 +142,13 @@ async def _check_rows(store: Store, record: Record, gone: _Gone, verdict: Verdic
     verdict.rows += len(wanted) - len(missing)
     verdict.pruned += len(missing)
     known = [value for value in hashes if value is not None]
-    # Where a prune's summary is itself long gone, its rows' hashes are too: the seal alone speaks for them.
-    if len(known) == len(hashes) and _digest(known) != body["digest"]:
-        verdict.problems.append(f"rows {body['ids']} are not what was sealed: at least one was changed")
+    if len(known) == len(hashes):
+        if _digest(known) != body["digest"]:
+            verdict.problems.append(f"rows {body['ids']} are not what was sealed: at least one was changed")
+    elif len(missing) < len(wanted):
+        # A prune's summary is kept longer than the rows around it. Only where all of a seal's rows are long gone, its
+        # hashes may be, too: then the seal alone speaks for them.
+        verdict.problems.append(f"rows {body['ids']} cannot be proven: nobody kept the hashes of those that are gone")
 
 
 async def _seals(store: Store) -> list[Record]:
@@ -145,15 +158,6 @@ async def _seals(store: Store) -> list[Record]:
         found += page
         before = page[-1].seq
     return found[::-1]
-
-
-async def _summaries(store: Store) -> list[AuditRow]:
-    found: list[AuditRow] = []
-    after = 0
-    while page := await store.audit(AuditFilter(action=PRUNE_SUMMARY), limit=500, after=after):
-        found += page
-        after = page[-1].id
-    return found
 
 
 async def _count_after(store: Store, last: int) -> int:
@@ -176,18 +180,29 @@ class _Gone:
     """Rows that were pruned on purpose, with their hashes as far as somebody kept them. The archive is walked along
     with the chain: it may be larger than memory."""
 
-    def __init__(self, summaries: Iterable[AuditRow], archived: Iterable[AuditRow]) -> None:
+    def __init__(self, archived: Iterable[AuditRow]) -> None:
         self._rest = iter(archived)
         self._next = next(self._rest, None)
         self._archived: dict[int, str] = {}
         self._hashes: dict[int, str] = {}
         self._through = 0
-        for row in summaries:
-            told = row.after or {}
-            ids, hashes = parse_ranges(told["ids"]) if told.get("ids") else [], told.get("hashes") or []
-            self._hashes.update(zip(ids, hashes, strict=False))
-            if told.get("everything"):
-                self._through = max(self._through, max(ids, default=0))
+        self._heard = 0
+
+    async def hear(self, store: Store, verdict: Verdict) -> None:
+        """What prunes have written down, from the last one heard on."""
+        while page := await store.audit(AuditFilter(action=PRUNE_SUMMARY), limit=500, after=self._heard):
+            for row in page:
+                self._take(row, verdict)
+            self._heard = page[-1].id
+
+    def _take(self, row: AuditRow, verdict: Verdict) -> None:
+        told = row.after if isinstance(row.after, dict) else {}
+        ids, hashes = parse_ranges(told["ids"]) if told.get("ids") else [], told.get("hashes") or []
+        if len(ids) != len(hashes):
+            verdict.problems.append(f"row {row.id} tells of a prune of {len(ids)} rows, with {len(hashes)} hashes")
+        self._hashes.update(zip(ids, hashes, strict=False))
+        if told.get("everything"):
+            self._through = max(self._through, max(ids, default=0))
 
     def reach(self, last: int) -> None:
         """What the archive has up to this row; what came before was asked for already."""
@@ -201,4 +216,4 @@ class _Gone:
         return number in self._archived or number in self._hashes or number <= self._through
 
     def hash_of(self, number: int) -> str | None:
-        return self._archived.get(number) or self._hashes.get(number)
+        return self._hashes.get(number) or self._archived.get(number)

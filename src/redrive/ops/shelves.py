@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -58,10 +59,12 @@ class Folder:
             raise StoreError(f"{self._path / name} cannot be read: {error.strerror or error}") from None
 
     def put(self, name: str, data: bytes) -> None:
-        draft = self._path / f".{name}.{os.getpid()}"
         try:
             self._path.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
+            # A name of its own: two who write the same piece at once must not share a draft.
+            handle, made = tempfile.mkstemp(prefix=".draft-", dir=self._path)
+            draft = Path(made)
+            with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

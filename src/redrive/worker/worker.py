@@ -73,6 +73,7 @@ class Worker:
         self._patience = LOOK_AGAIN_FIRST
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._deafen: Callable[[], None] = lambda: None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -88,7 +89,7 @@ class Worker:
         helpers: list[asyncio.Task[None]] = []
         try:
             await prepare(self)
-            self.store.listen(self.on_wake, self.options.queues)
+            self._deafen = self.store.listen(self.on_wake, self.options.queues)
             helpers = [
                 asyncio.create_task(self.leases.run(), name="redrive-leases"),
                 asyncio.create_task(self.beats.run(), name="redrive-beat"),
@@ -102,6 +103,7 @@ class Worker:
                 await self.settling.hand_back()
             raise
         finally:
+            self._deafen()
             await end(helpers)
             self._retire()
             with contextlib.suppress(RedriveError):
@@ -217,8 +219,17 @@ class Worker:
             if self.beats.busy:
                 return False
             self._empty = False
-            return not await self.beats.beat_now()
+            if await self.beats.beat_now():
+                return False
+            if await self._stirring():
+                self.loop.call_later(LOOK_AGAIN_LAST, self.look)
+                return False
+            return True
         return self.stopping
+
+    async def _stirring(self) -> bool:
+        asked = [errand.stirring for errand in self.errands.values() if errand.stirring is not None]
+        return any([await stirring(self.store) for stirring in asked])
 
     async def _wait(self, ends: float) -> None:
         """Until there is something to settle, room and reason to look, or the poll interval has passed."""

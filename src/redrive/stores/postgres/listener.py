@@ -34,7 +34,7 @@ class Listener:
         self.alive = False
         self.reconnects = 0
 
-    def add(self, on_wake: Callable[[Wake], None], queues: Iterable[str]) -> None:
+    def add(self, on_wake: Callable[[Wake], None], queues: Iterable[str]) -> Callable[[], None]:
         self._callbacks.append(on_wake)
         new = {channel_of(queue) for queue in queues} - self._channels
         self._channels |= new
@@ -44,6 +44,12 @@ class Listener:
             # Rare: a second worker in one process. A new connection listens to everything.
             self.alive = False
             self._connection.terminate()
+        return lambda: self._remove(on_wake)
+
+    def _remove(self, on_wake: Callable[[Wake], None]) -> None:
+        """Its channels stay: another may listen there, and hints that nobody wants cost little."""
+        if on_wake in self._callbacks:
+            self._callbacks.remove(on_wake)
 
     async def close(self) -> None:
         if self._task is not None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import FailedCount, Failures
+from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.records import Record
 from redrive.kernel.store import Count, GroupRow, Overview, Query
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
@@ -46,8 +46,14 @@ class Reads:
         found = await self._snapshot(look)
         return {task_id: rows.task(found[task_id]) for task_id in task_ids if task_id in found}
 
+    async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
+        rest = await self._rows("standings", list(task_ids))
+        found = {row["id"]: Standing(row["id"], State(row["state"]), *list(row)[2:]) for row in reversed(rest)}
+        return {task_id: found[task_id] for task_id in task_ids if task_id in found}
+
     async def find(self, query: Query) -> list[Task]:
-        parts = [("find_live", filters.live(query)), ("find_history", filters.history(query))]
+        live = "find_brief" if query.brief else "find_live"
+        parts = [(live, filters.live(query)), ("find_history", filters.history(query))]
 
         async def look(connection: Any) -> list[Any]:
             found: list[Any] = []
@@ -86,9 +92,9 @@ class Reads:
         found = await self.pool.run(lambda connection: connection.fetch(text, *where.args))
         return [rows.task(row) for row in found]
 
-    async def failed_ids(self, which: Failures, *, limit: int, upto: int) -> list[tuple[UUID, int]]:
-        where = _bounded(which, 0, upto).add(" order by failed_seq limit {}", limit)
-        return [(row["id"], row["failed_seq"]) for row in await self._where("failed_ids", where)]
+    async def failed_ids(self, which: Failures, *, limit: int, upto: int, after: int = 0) -> list[Meant]:
+        where = _bounded(which, after, upto).add(" order by failed_seq limit {}", limit)
+        return [Meant(*row) for row in await self._where("failed_ids", where)]
 
     async def count_failed(self, which: Failures) -> int:
         name, where = filters.count_failed(which)

@@ -100,12 +100,18 @@ select t.*, t.state::text as state_name from redrive.task t where t.id = any ($1
 select h.*, h.state::text as state_name from redrive.history h
 where h.id = any ($1) and ($2::timestamptz is null or h.finished_at >= $2) order by h.finished_at;
 
--- states: where these tasks are
-select t.id, t.state::text from redrive.task t where t.id = any ($1)
-union all select h.id, h.state::text from redrive.history h where h.id = any ($1);
+-- standings: what has become of these tasks
+select t.id, t.state::text, t.failed_seq, t.error_code, t.error_fingerprint from redrive.task t where t.id = any ($1)
+union all select h.id, h.state::text, null, null, null from redrive.history h where h.id = any ($1);
 
 -- find_live: live tasks; filters and order follow
 select *, state::text as state_name from redrive.task where true
+
+-- find_brief: live tasks without what they carry; filters and order follow
+select id, state::text as state_name, kind, queue, null as payload, priority, attempt_count, max_attempts, task_group, scope,
+  trace_id, idempotency_key, timeout_ms, created_at, run_at, next_attempt_at, last_attempt_at, lease_token, worker_id, paused_by,
+  replay_count, last_replayed_at
+from redrive.task where true
 
 -- find_history: finished tasks; filters and order follow
 select *, state::text as state_name from redrive.history where true
@@ -123,7 +129,7 @@ select * from redrive.audit where task_id = $1 order by id;
 select * from redrive.dead_letter where true
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
-select id, failed_seq from redrive.task where state = 'failed'
+select id, failed_seq, error_fingerprint from redrive.task where state = 'failed'
 
 -- failed_places: places in the order of failures; filters, bounds and order follow
 select failed_seq from redrive.task where state = 'failed'

@@ -93,10 +93,10 @@ class PostgresStore(Reads):
             self._listener = None
         await self.pool.close()
 
-    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> None:
+    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
         if self._listener is None:
             self._listener = Listener(self.pool, self._remembered)
-        self._listener.add(on_wake, queues)
+        return self._listener.add(on_wake, queues)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ async def _put(connection: Connection, put: Put, applied: Applied) -> None:
 async def _conclude(connection: Connection, batch: Batch, commit: Commit, applied: Applied) -> None:
     """Say of each task that was left alone why, and add the batch up."""
     lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
-    states = dict(await connection.fetch(SQL["states"], lost)) if lost else {}
+    states = {row["id"]: row["state"] for row in await connection.fetch(SQL["standings"], lost)} if lost else {}
     applied.skipped = {task_id: states.get(task_id) for task_id in lost}
     audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
     await connection.execute(SQL["audit"], arguments.audits(audits))

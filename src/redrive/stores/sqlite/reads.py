@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import FailedCount, Failures
+from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.machine import Held
 from redrive.kernel.records import Record
 from redrive.kernel.store import Count, GroupRow, Overview, Query, ScheduleRow
@@ -34,6 +34,12 @@ class Reads:
 
     async def get_many(self, task_ids: Collection[UUID]) -> dict[UUID, Task]:
         return await self.read(lambda session: _get(session, task_ids))
+
+    async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
+        args = [dumps([str(task_id) for task_id in task_ids])]
+        rest = await self.read(lambda session: _rows(session, SQL["standings"], args))
+        found = {UUID(row["id"]): Standing(UUID(row["id"]), State(row["state"]), *list(row)[2:]) for row in rest[::-1]}
+        return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
     async def find(self, query: Query) -> list[Task]:
         return await self.read(lambda session: _find(session, query))
@@ -60,11 +66,11 @@ class Reads:
         found = await self.read(lambda session: _rows(session, text, values))
         return [rows.task(row) for row in found]
 
-    async def failed_ids(self, which: Failures, *, limit: int, upto: int) -> list[tuple[UUID, int]]:
+    async def failed_ids(self, which: Failures, *, limit: int, upto: int, after: int = 0) -> list[Meant]:
         sql, args = filters.failed(which)
-        text = SQL["failed_ids"] + sql + " and failed_seq <= ? order by failed_seq limit ?"
-        found = await self.read(lambda session: _rows(session, text, [*args, upto, limit]))
-        return [(UUID(row["id"]), row["failed_seq"]) for row in found]
+        text = SQL["failed_ids"] + sql + " and failed_seq > ? and failed_seq <= ? order by failed_seq limit ?"
+        found = await self.read(lambda session: _rows(session, text, [*args, after, upto, limit]))
+        return [Meant(UUID(row["id"]), row["failed_seq"], row["error_fingerprint"]) for row in found]
 
     async def count_failed(self, which: Failures) -> int:
         name, sql, args = filters.count_failed(which)
@@ -177,7 +183,8 @@ def _get(session: Session, task_ids: Collection[UUID]) -> dict[UUID, Task]:
 
 def _find(session: Session, query: Query) -> list[Task]:
     found: list[sqlite3.Row] = []
-    for name, wanted in (("find_live", filters.live(query)), ("find_history", filters.history(query))):
+    live = "find_brief" if query.brief else "find_live"
+    for name, wanted in ((live, filters.live(query)), ("find_history", filters.history(query))):
         if wanted is not None:
             sql, args = wanted
             found += _rows(session, SQL[name] + sql, args)

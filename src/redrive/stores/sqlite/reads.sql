@@ -4,6 +4,16 @@ select * from redrive_task where id in (select value from json_each(?))
 -- get_history: finished tasks
 select * from redrive_history where id in (select value from json_each(?)) order by finished_at
 
+-- standings: what has become of these tasks
+select id, state, failed_seq, error_code, error_fingerprint from redrive_task where id in (select value from json_each(?1))
+union all select id, state, null, null, null from redrive_history where id in (select value from json_each(?1))
+
+-- find_brief: live tasks without what they carry; filters and order follow
+select id, state, kind, queue, null as payload, priority, attempt_count, max_attempts, task_group, scope, trace_id,
+  idempotency_key, timeout_ms, created_at, run_at, next_attempt_at, last_attempt_at, lease_token, worker_id, paused_by,
+  replay_count, last_replayed_at
+from redrive_task where true
+
 -- find_live: live tasks; filters and order follow
 select * from redrive_task where true
 
@@ -26,7 +36,7 @@ select * from redrive_audit where true
 select * from redrive_dead_letter where true
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
-select id, failed_seq from redrive_task where state = 'failed'
+select id, failed_seq, error_fingerprint from redrive_task where state = 'failed'
 
 -- failed_places: their places in the order of failures; filters, bounds and order follow
 select failed_seq from redrive_task where state = 'failed'

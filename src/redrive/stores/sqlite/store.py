@@ -67,9 +67,10 @@ class SqliteStore(Reads):
         await self._reader.close()
         await self._writer.close()
 
-    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> None:
-        self._hub.add(on_wake)
+    def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
+        leave = self._hub.add(on_wake)
         self._writer.ring()
+        return leave
 
     async def diagnose(self) -> Diagnosis:
         path, indexes = self.location.path, index_names("redrive.stores.sqlite")

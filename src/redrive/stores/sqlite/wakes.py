@@ -23,10 +23,16 @@ class Hub:
     def listening(self) -> bool:
         return bool(self._listeners)
 
-    def add(self, on_wake: OnWake) -> None:
-        loop = asyncio.get_running_loop()
+    def add(self, on_wake: OnWake) -> Callable[[], None]:
+        """Answers how to end it."""
+        added = (asyncio.get_running_loop(), on_wake)
         with self._lock:
-            self._listeners = (*self._listeners, (loop, on_wake))
+            self._listeners = (*self._listeners, added)
+        return lambda: self._remove(added)
+
+    def _remove(self, added: tuple[asyncio.AbstractEventLoop, OnWake]) -> None:
+        with self._lock:
+            self._listeners = tuple(one for one in self._listeners if one is not added)
 
     def clear(self) -> None:
         with self._lock:

@@ -33,6 +33,8 @@ class Errand:
 
     every: float
     run: Callable[[Store, str, Callable[[], bool]], Awaitable[None]]
+    # Will it bring tasks within moments? Asked by a worker that would end because there is nothing to do.
+    stirring: Callable[[Store], Awaitable[bool]] | None = None
 
 
 async def perform(worker: Worker, duty: str) -> None:
