@@ -459,8 +459,12 @@ async def test_problems_are_problem_documents(
 )
 async def test_hostile_filters_stay_data(app: App, text: str) -> None:
     async with with_failures(app, 1) as (client, _):
-        found = await get(client, "/api/tasks/dead-letters/preview", traceId=text, jobKind=text, episodeId=text)
+        found = await get(client, "/api/tasks/dead-letters/preview", traceId=text, episodeId=text)
         assert found["total"] == 0
+        for name in ("jobKind", "queue", "fingerprint"):
+            refused = await client.get("/api/tasks/dead-letters/preview", params={name: text})
+            assert refused.status_code in (404, 422) and refused.json()["code"].endswith("_UNKNOWN")
+        assert (await get(client, "/api/tasks/failed", jobKind=text, errorCode=text))["total"] == 0
         assert (await get(client, "/api/tasks/ops", auditActor=text))["totals"]["failed"] == 1
 
 

@@ -48,7 +48,12 @@ def test_failed_groups_and_statistics(redrive) -> None:
     assert "the farm is down" in shown and "owner: bob" in shown and "muted until" in shown
     assert redrive("groups", "mute", name, "soon").code == 2
     assert redrive("groups", "show", name[:6], "--json").json["fingerprint"] == name
-    assert redrive("groups", "show", name[:3]).code == 1, "too short to mean one"
+    assert redrive("groups", "show", name[:3]).code == 2, "too short to mean one"
+    for command in (["failed"], ["list"], ["retry", "--dry-run"], ["replay", "--dry-run"]):
+        assert (
+            name in redrive(*command, "--fingerprint", name[:6], "--json").out
+            or "3" in redrive(*command, "--fingerprint", name[:6]).out
+        ), command
     assert redrive("groups", "resolve", name, "--json").json["status"] == "resolved"
     assert redrive("groups", "--status", "open", "--json").json == []
     assert redrive("groups", "show", "nonsense").code == 1
@@ -78,6 +83,9 @@ def test_retry_in_every_way(redrive) -> None:
     assert (done["status"], done["done"]) == ("completed", 3)
     assert "nothing is failed" in redrive("failed").out
     assert redrive("operations", "show", "nonsense").code == 1
+    assert redrive("retry", ids[0], ids[1], "--by", "ann").code == 1, "they wait already"
+    skipped = redrive("audit", "--action", "TASK_RETRY_BATCH_SKIPPED", "--json").json["items"]
+    assert {row["task_id"] for row in skipped} == set(ids[:2])
 
 
 def test_replay(redrive) -> None:
@@ -119,6 +127,8 @@ def test_what_was_looked_at_is_what_is_done(redrive) -> None:
     ids = make_failures(redrive, 7)
     told = redrive("retry", "--scope", "e1", "--dry-run", "--json").json
     assert (told["matched"], told["first"], told["needs_approval"]) == (7, ids[:5], None)
+    said = redrive("retry", "--scope", "e1", "--dry-run", "--canary", 2, "--percent", 50, "--rate", 5).out
+    assert f"redrive retry --plan {told['plan']} --rate 5 --canary 2 --percent 50" in said
     make_failures(redrive, 2)
     redrive("retry", ids[0], "--by", "bob")
     begun = redrive("retry", "--plan", told["plan"], "--yes", "--by", "ann", "--json").json["operation"]
@@ -137,11 +147,11 @@ def test_what_was_looked_at_is_what_is_done(redrive) -> None:
 def test_audit_tokens_and_limits(redrive, here: Path) -> None:
     ids = make_failures(redrive, 2)
     redrive("retry", *ids, "--by", "ann", "--reason", "=cmd()")
-    assert len(redrive("audit", "--actor", "ann", "--json").json["items"]) == 2
-    assert redrive("audit", "export", "audit.csv", "--action", "TASK_RETRY").code == 0
+    assert len(redrive("audit", "--actor", "ann", "--json").json["items"]) == 3
+    assert redrive("audit", "export", "audit.csv", "--action", "TASK_RETRY_BATCH_ITEM").code == 0
     rows = list(csv.DictReader(io.StringIO((here / "audit.csv").read_text())))
     assert sorted(row["task_id"] for row in rows) == sorted(ids) and rows[0]["reason"] == "'=cmd()"
-    assert len(redrive("audit", "export").out.splitlines()) == 2
+    assert len(redrive("audit", "export").out.splitlines()) == 3
     assert redrive("audit", "export", "nowhere/at/all.csv").code == 2
     again = redrive("audit", "export", "audit.csv")
     assert (
@@ -151,8 +161,8 @@ def test_audit_tokens_and_limits(redrive, here: Path) -> None:
     )
     assert "of csv" in redrive("audit", "export", "audit.csv", "--force").err
     assert redrive("audit", "export", "audit.txt").code == 2 and not (here / "audit.txt").exists()
-    assert "2 rows would be removed" in redrive("audit", "prune", "--older-than-days", 0, "--dry-run").out
-    assert redrive("audit", "prune", "--older-than-days", 0, "--yes", "--json").json["removed"] == 2
+    assert "3 rows would be removed" in redrive("audit", "prune", "--older-than-days", 0, "--dry-run").out
+    assert redrive("audit", "prune", "--older-than-days", 0, "--yes", "--json").json["removed"] == 3
     made = redrive("tokens", "create", "ann", "--role", "viewer", "--json").json
     assert made["token"].startswith("rdt_")
     with sqlite3.connect(here / "redrive.db") as db:
@@ -177,8 +187,12 @@ def test_doctor(redrive) -> None:
     redrive("pause", "--kind", "SHOT_RENDER", "--force", "--by", "ann")
     said = redrive("doctor")
     assert said.code == 1
-    assert "no live worker serves queue reports" in said.out and "redrive work --queue reports" in said.out
+    assert (
+        "no live worker serves queue reports" in said.out
+        and "redrive work --app module:app --queue reports" in said.out
+    )
     assert "failed by TASK_PAYLOAD_UNSUPPORTED" in said.out and "kind SHOT_RENDER was paused by ann" in said.out
+    assert redrive("doctor", "--queue", "nope").code == 2
     found = redrive("doctor", "--queue", "default", "--json").json
     assert "reports" not in json.dumps(found)
     with sqlite3.connect("redrive.db") as db:
@@ -195,6 +209,7 @@ def test_doctor_shows_the_notes_of_those_who_know(redrive, here: Path) -> None:
     make_failures(redrive, 1)
     said = redrive("doctor").out
     assert "is the farm up?" in said and "typical: the licence ran out" in said and "business tables: shot" in said
+    redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--queue", "other")
     assert redrive("doctor", "--queue", "other", "--json").json["triage"] == {}
     (here / "redrive.toml").write_text("[redrive_triage.default]\nlok = 1\n")
     assert redrive("doctor").code == 1

@@ -16,7 +16,7 @@ from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
-from redrive.ops import access, audit, groups, operations
+from redrive.ops import access, audit, executor, groups, operations
 from redrive.ops.access import Role
 from redrive.ops.why import why
 from redrive.settings import MASKED
@@ -216,11 +216,32 @@ class TestWhy:
         await harness.tick("w1")
         (reason,) = await why(harness.store, await harness.task(task_id))
         assert reason.text == "no live worker serves queue reports; live workers serve default"
-        assert reason.fix == "redrive work --queue reports"
+        assert reason.fix == "redrive work --app module:app --queue reports"
 
     async def test_ready(self, harness: Harness) -> None:
         await harness.tick("w1")
-        assert await self.codes(harness, await harness.enqueue()) == ["ready"]
+        task_id = await harness.enqueue()
+        assert await self.codes(harness, task_id) == ["ready"]
+        await harness.advance(60)
+        await harness.tick("w1")
+        assert await self.codes(harness, task_id) == ["unhandled"], "workers are free, and leave it"
+
+    async def test_its_worker_is_gone(self, harness: Harness) -> None:
+        await harness.tick("w1")
+        task = await harness.running()
+        assert await self.codes(harness, task.id) == []
+        await harness.advance(40)
+        (reason,) = await why(harness.store, await harness.task(task.id))
+        assert reason.code == "lost_worker" and "its worker w1 was last seen 40 s ago" in reason.text
+
+    async def test_somebody_outside_serves_it(self, harness: Harness) -> None:
+        first, second = await harness.enqueue_many(2, queue="ext")
+        [claimed] = await executor.claim(harness.store, "ex1", ["ext"], 1, 600)
+        assert await self.codes(harness, second) == ["busy"]
+        await harness.advance(40)
+        await executor.heartbeat(harness.store, claimed.id, claimed.token, 600, None)
+        assert await self.codes(harness, first) == []
+        assert await self.codes(harness, second) == ["busy"]
 
     async def test_paused_by_whom(self, harness: Harness) -> None:
         await harness.tick("w1")

@@ -189,7 +189,7 @@ class TestCanary:
 
     async def test_it_stops_when_the_same_failure_returns(self, harness: Harness) -> None:
         await fail(harness, 12)
-        operation = await begin(harness.store, stop_on_return=True)
+        operation = await begin(harness.store, stop_on_return=True, rate=1_000_000)
         await step(harness.store, operation.id, "w1")
         await run(harness, OTHER)  # another failure than before
         await step(harness.store, operation.id, "w1")
@@ -405,7 +405,7 @@ class TestFoundByReview:
     async def test_a_return_behind_others(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kernel, "PIECE", 30)
         await fail(harness, 40)
-        operation = await begin(harness.store, stop_on_return=True)
+        operation = await begin(harness.store, stop_on_return=True, rate=1_000_000)
         await step(harness.store, operation.id, "w1")
         claimed = await harness.claim(30)
         for number, task in enumerate(claimed):

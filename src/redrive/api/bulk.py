@@ -11,7 +11,7 @@ from pydantic import Field
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import By, Opened, Operator, TheApp, Viewer, actor
-from redrive.api.filters import FilterIn
+from redrive.api.filters import FilterIn, known
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.kernel.failed import Failures
@@ -64,6 +64,7 @@ class Begun(m.Out):
     operation: m.OperationOut | None
     approval: m.ApprovalOut | None
     matched: int
+    needs_approval: str | None = Field(description="Why a second operator has to agree.")
     dry_run: bool
 
 
@@ -119,12 +120,13 @@ async def list_operations(
 async def begin(body: OperationIn, store: Opened, app: TheApp, caller: Operator) -> Begun:
     """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
     and dangerous ones wait for a second operator."""
-    which = body.failures()
+    which = await known(body.failures(), store, app)
     if body.action is Action.PURGE and caller.role < Role.ADMIN:
         raise NotAllowed(f"{caller.name} is {caller.role.label}; a purge needs admin")
     if body.dry_run:
-        matched = (await operations.foresee(store, body.action, which, body.plan_token)).total
-        return Begun(operation=None, approval=None, matched=matched, dry_run=True)
+        seen, above = await operations.foresee(store, body.action, which, body.plan_token), app.settings.approved_above
+        needed = None if above is None else approvals.reason_for(seen, above)
+        return Begun(operation=None, approval=None, matched=seen.total, needs_approval=needed, dry_run=True)
     return await _begin(body.action, which, body, store, app, caller, body.plan_token)
 
 
@@ -184,6 +186,7 @@ async def _begin(
     return Begun(
         operation=await _operation(store, operation.id), matched=operation.total, dry_run=False,
         approval=None if approval is None else shown.approval(approval),
+        needs_approval=None if approval is None else approval.body["needed"],
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import Opened, Operator, TheApp, Viewer, actor, is_own_page
-from redrive.api.filters import FilterIn, Text, WhichFailed
+from redrive.api.filters import FilterIn, Text, WhichFailed, known
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
 from redrive.kernel.store import Query as LetterQuery
@@ -59,6 +59,7 @@ async def preview(
     # A plan is written down: not for pages of other sites, which read nothing, but could fill the store.
     binds = planToken is None and page == 1 and caller.role >= Role.OPERATOR and is_own_page(request)
     bind = caller.name if binds else None
+    which = await known(which, store, app)
     found = await failed.preview(store, which, page=page, page_size=pageSize, plan=planToken, bind=bind)
     return m.PreviewOut(
         total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,
@@ -71,7 +72,7 @@ async def retry(body: RetryIn, store: Opened, app: TheApp, caller: Operator) -> 
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
     cancelled tasks are touched; others that were named are answered, and audited, as skipped. What needs a second
     operator (everything, or more than ``REDRIVE_APPROVALS_ABOVE``) is refused with 409: begin it as an operation."""
-    which = body.failures(body.task_ids)
+    which = await known(body.failures(body.task_ids), store, app)
     if which == failed.EVERYTHING and body.plan_token is None:
         raise InvalidInput("say which tasks", hint="a filter, taskIds or a planToken; everything is a bulk operation")
     result = await failed.retry_matching(

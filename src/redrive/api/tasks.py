@@ -61,7 +61,7 @@ async def enqueue(
     values["scope"] = one_of(new.episode_id, new.scope, "episodeId and scope")
     if values["kind"] is None:
         raise InvalidInput("say which kind of task", hint='for example {"kind": "BUILD_REPORT", "payload": {}}')
-    values["idempotency_key"] = new.idempotency_key or idempotency_key
+    values["idempotency_key"] = one_of(new.idempotency_key, idempotency_key, "idempotencyKey and Idempotency-Key")
     task = await app.enqueue(**values)
     response.status_code = 200 if task.deduplicated else 201
     # As the store has it: times are the store's, and a worker may already be at it.

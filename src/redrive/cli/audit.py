@@ -25,6 +25,7 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
 from redrive.ops import audit, inspect, seal
 from redrive.ops.archive import archive_at
+from redrive.ops.wording import counted
 
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
 Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
@@ -168,9 +169,13 @@ def verify(
         output.emit(asdict(found))
     else:
         output.say(*found.problems)
-        output.say(f"{found.rows} rows in {found.seals} seals, {found.pruned} pruned, {found.unsealed} not sealed yet",
-                   f"head: {found.head}",
-                   "no tampering was found" if not found.problems else f"{len(found.problems)} problems")  # fmt: skip
+        place = archive or load(url, app).app.settings.audit_archive
+        kept = "" if place is None or not found.pruned else f" ({found.archived} of them in the archive)"
+        output.say(
+            f"{found.rows} rows in {found.seals} seals, {found.pruned} pruned{kept}, {found.unsealed} not sealed yet",
+            f"head: {found.head}",
+            "no tampering was found" if not found.problems else counted(len(found.problems), "problem"),
+        )
     if found.problems:
         raise typer.Exit(1)
 

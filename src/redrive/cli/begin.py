@@ -13,7 +13,7 @@ from redrive.app import App
 from redrive.cli import output
 from redrive.cli.bulk import follow, told
 from redrive.cli.confirm import confirm
-from redrive.cli.filters import insist_on_known, worded
+from redrive.cli.filters import known, worded
 from redrive.cli.options import actor
 from redrive.cli.session import with_store
 from redrive.kernel.failed import Failures
@@ -82,7 +82,7 @@ def begin_bulk(action: Action, which: Failures, how: dict[str, Any], ask: Ask, v
     seen = with_store(ask.url, ask.app, _look(action, which, how.get("plan"), ask))
     subject = f"{counted(seen.number)} ({_set_of(action, which, how)})"
     if ask.dry_run or not seen.number:
-        _foretell(name, seen, subject, ask)
+        _foretell(name, seen, subject, how, ask)
         return
     confirm(f"{name} {subject}?", ask.yes)
 
@@ -103,11 +103,11 @@ def _look(action: Action, which: Failures, token: str | None, ask: Ask) -> Calla
     """What it is about, bound by a plan: what is asked about, answered and done is one set."""
 
     async def look(application: App, store: Store) -> Foreseen:
-        await insist_on_known(application, store, which)
+        meant = await known(application, store, which)
         plan, first = token, list[UUID]()
         if plan is None and action is not Action.PURGE:
-            plan = (await plans.make(store, which, actor(ask.by))).token
-        bound = await operations.foresee(store, action, which if plan is None else Failures(), plan)
+            plan = (await plans.make(store, meant, actor(ask.by))).token
+        bound = await operations.foresee(store, action, meant if plan is None else Failures(), plan)
         if plan is not None:
             first = [one.id for one in await store.failed_ids(bound.which, limit=SHOWN, upto=bound.upto)]
         above = application.settings.approved_above
@@ -117,7 +117,7 @@ def _look(action: Action, which: Failures, token: str | None, ask: Ask) -> Calla
     return look
 
 
-def _foretell(name: str, seen: Foreseen, subject: str, ask: Ask) -> None:
+def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask: Ask) -> None:
     if ask.json:
         output.emit({"action": name, "matched": seen.number, "dry_run": ask.dry_run, "plan": seen.plan,
                      "first": seen.first, "needs_approval": seen.approval})  # fmt: skip
@@ -133,7 +133,16 @@ def _foretell(name: str, seen: Foreseen, subject: str, ask: Ask) -> None:
         output.say(f"a second operator has to agree, because {seen.approval}")
     if seen.plan is not None:
         command = "forget" if name in ("forget", "flush") else "retry"
-        output.say(f"exactly these, within a day: redrive {command} --plan {seen.plan}")
+        output.say(f"exactly this, within a day: redrive {command} --plan {seen.plan}{_options(how)}")
+
+
+def _options(how: dict[str, Any]) -> str:
+    """How it was to be carried out, as it is typed."""
+    canary: Canary | None = how.get("canary")
+    given = [f" --rate {how['rate']:g}"] if how.get("rate") else []
+    given += [f" --canary {canary.first}" + (f" --percent {canary.percent:g}" if canary.percent < 100 else "")
+              ] if canary is not None else []  # fmt: skip
+    return "".join([*given, *([" --stop-on-return"] if how.get("stop_on_return") else [])])
 
 
 def _set_of(action: Action, which: Failures, how: dict[str, Any]) -> str:

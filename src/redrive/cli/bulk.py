@@ -14,6 +14,7 @@ from redrive.cli import output
 from redrive.cli.options import AppName, By, Json, Reason, Url, actor
 from redrive.cli.progress import bar
 from redrive.cli.session import with_store
+from redrive.kernel.failed import Failures
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.kernel.store import Store
@@ -48,17 +49,24 @@ def told(operation: Operation, approval: Record | None, json: bool, name: str) -
 
 def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
     """To its end, with a bar on a terminal; exit code 1 when it did not end well."""
-    found = with_store(url, app, lambda _, store: _followed(store, operation_id))
+    try:
+        found, again = with_store(url, app, lambda _, store: _followed(store, operation_id))
+    except KeyboardInterrupt:
+        typer.echo(f"operation {operation_id} goes on: redrive operations watch {operation_id}", err=True)
+        raise
     if json:
-        output.emit(_document(found))
+        output.emit({**_document(found), "failed_again": again})
     else:
         note = f": {_note(found)}" if _note(found) else ""
         output.say(f"operation {found.id} is {found.status}: {found.done} of {found.total} done{note}")
-    if found.status is not Status.COMPLETED:
+        if again:
+            output.say(f"{counted(again)} of them failed again by now: redrive failed")
+    if found.status is not Status.COMPLETED or (found.total and not found.done):
         raise typer.Exit(1)
 
 
-async def _followed(store: Store, operation_id: str) -> Operation:
+async def _followed(store: Store, operation_id: str) -> tuple[Operation, int]:
+    """The operation at its end, and how many of its tasks are failed again."""
     found = await operations.show(store, operation_id)
     held_up = _HeldUp(found)
     with bar(found.total) as shown:
@@ -70,7 +78,7 @@ async def _followed(store: Store, operation_id: str) -> Operation:
             shown.update(task, completed=found.done + found.skipped, description=f"{found.action}: {state}")
             await asyncio.sleep(LOOK_EVERY)
             found = await operations.show(store, operation_id)
-    return found
+    return found, await store.count_failed(Failures(batch=operation_id))
 
 
 class _HeldUp:
@@ -128,7 +136,7 @@ def list_operations(
     output.table(
         ["id", "action", "status", "#done", "#of", "#begun", "by", "note"],
         [(o.id, o.action, o.status, o.done, o.total, output.ago(r.created_at), o.actor,
-          output.shorten(_note(o), 80))
+          output.shorten(_note(o), 200))
          for o, r in listed],
     )  # fmt: skip
 
@@ -177,9 +185,11 @@ def list_approvals(
         output.say("nothing waits for approval" if pending else "nothing was asked for")
         return
     output.table(
-        ["id", "state", "action", "#tasks", "asked by", "#ago", "because", "reason"],
+        ["id", "state", "action", "#tasks", "asked by", "#ago", "decided by", "because", "reason"],
         [(r.id, "expired" if approvals.expired(r, now) else r.state, r.body["action"], r.body["total"],
-          r.body["requested_by"], output.ago(r.created_at), r.body["needed"], r.body["reason"] or "") for r in found],
+          r.body["requested_by"], output.ago(r.created_at), r.body["decided_by"] or "", r.body["needed"],
+          r.body["reason"] or "")
+         for r in found],
     )  # fmt: skip
 
 

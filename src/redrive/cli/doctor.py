@@ -29,7 +29,7 @@ def doctor(
     when there is something to do."""
 
     async def look(application: App, store: Store) -> tuple[list[Finding], dict[str, Triage]]:
-        found = await service.examine(store, queue)
+        found = await service.examine(store, queue, sorted(application.registry.queues()))
         notes = application.settings.triage
         return found, {name: note for name, note in notes.items() if queue in (None, name)}
 

@@ -25,7 +25,7 @@ from redrive.ops import drill as service
 def drill(
     api: Annotated[str | None, typer.Option("--api", metavar="HTTP-URL", help="Also look through this one.")] = None,
     token: Annotated[str | None, typer.Option("--token", metavar="T", help="Else REDRIVE_TOKEN, else none.")] = None,
-    patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", help="For each step.")] = 30.0,
+    patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="For each step.")] = 30.0,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Also write the record here.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Earlier drills instead of a new one.")] = False,
     by: By = None, url: Url = None, app: AppName = None, json: Json = False,

@@ -9,7 +9,7 @@ import typer
 
 from redrive.app import App
 from redrive.cli import output
-from redrive.cli.filters import filtered, insist_on_known, worded
+from redrive.cli.filters import filtered, known, worded
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import with_store
 from redrive.kernel.failed import Failures
@@ -19,7 +19,14 @@ from redrive.ops import failed as service
 from redrive.ops import inspect
 from redrive.ops.wording import counted
 
-_BY = ("kind", "group", "code", "type", "reason", "fingerprint")
+_BY = {
+    "kind": "kind",
+    "group": "group",
+    "code": "code",
+    "type": "type",
+    "reason": "dead reason",
+    "fingerprint": "cause",
+}
 
 
 @filtered
@@ -38,8 +45,8 @@ def failed(
         return
 
     async def look(application: App, store: Store) -> tuple[list[Task], int]:
-        await insist_on_known(application, store, which)
-        return await service.list_failed(store, which, limit=limit, offset=offset), await store.count_failed(which)
+        meant = await known(application, store, which)
+        return await service.list_failed(store, meant, limit=limit, offset=offset), await store.count_failed(meant)
 
     found, total = with_store(url, app, look)
     if json:
@@ -67,8 +74,8 @@ def _stats(url: str | None, app: str | None, json: bool) -> None:
         output.emit(asdict(found))
         return
     output.say(f"{counted(found.total)} failed")
-    for name in _BY:
+    for name, title in _BY.items():
         counts: dict[str, int] = getattr(found, f"by_{name}")
         if counts:
             output.say("")
-            output.table(["#failed", name], [(n, value or "(none)") for value, n in counts.items()])
+            output.table(["#failed", title], [(n, value or "(none)") for value, n in counts.items()])

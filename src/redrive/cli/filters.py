@@ -11,8 +11,7 @@ import typer
 from redrive.app import App
 from redrive.kernel.failed import Failures
 from redrive.kernel.store import Store
-from redrive.ops import groups, inspect
-from redrive.ops.failed import failures
+from redrive.ops import failed
 
 _HELP = {
     "kind": ("KIND", "Of this kind."),
@@ -43,7 +42,7 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     def wrapped(**given: Any) -> None:
-        which = failures(**{_NAMES.get(name, name): given.pop(name) for name in FILTERS})
+        which = failed.failures(**{_NAMES.get(name, name): given.pop(name) for name in FILTERS})
         command(**given, which=which)
 
     wrapped.__doc__ = command.__doc__
@@ -64,11 +63,7 @@ def worded(which: Failures) -> str:
     return ", ".join(given) or "all failures"
 
 
-async def insist_on_known(app: App, store: Store, which: Failures) -> None:
-    """A mistyped kind or queue is pointed out: "nothing matches" would be taken for good news."""
-    if which.kind is not None:
-        await inspect.check_kind(store, which.kind, [*app.registry.handlers, *app.registry.declared])
-    if which.queue is not None:
-        await inspect.check_queue(store, which.queue, sorted(app.registry.queues()))
-    if which.fingerprint is not None:
-        await groups.show(store, which.fingerprint)
+async def known(app: App, store: Store, which: Failures) -> Failures:
+    return await failed.known(
+        store, which, [*app.registry.handlers, *app.registry.declared], sorted(app.registry.queues())
+    )

@@ -144,11 +144,13 @@ def _say(group: Group, json: bool) -> None:
                f"sample: redrive show {row.sample_task}")  # fmt: skip
     if any(group.trend):
         output.say(f"last 24 hours: |{bars(group.trend)}| at most {max(group.trend)} an hour")
-    for name in ("note", "owner", "resolved_by"):
+    for name in ("note", "owner", *(["resolved_by"] if group.status == "resolved" else [])):
         if getattr(group, name):
             output.say(f"{name.replace('_', ' ')}: {getattr(group, name)}")
     if group.status == "muted":
         output.say(f"muted until {output.when(group.muted_until)}")
+    if group.failed:
+        output.say(f"once it is mended: redrive groups retry {row.fingerprint} --canary 10 --wait")
 
 
 def _document(group: Group) -> dict[str, Any]:

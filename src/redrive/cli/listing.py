@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import with_store
 from redrive.kernel.store import HoldRow, Query, Store
 from redrive.kernel.task import Task
-from redrive.ops import inspect
+from redrive.ops import groups, inspect
 
 LIMIT = 50
 
@@ -49,7 +50,10 @@ def list_tasks(
     )  # fmt: skip
 
     async def look(_: App, store: Store) -> tuple[inspect.Page, list[HoldRow]]:
-        page = await inspect.list_tasks(store, query)
+        meant = query
+        if fingerprint is not None:
+            meant = replace(query, fingerprint=(await groups.show(store, fingerprint)).row.fingerprint)
+        page = await inspect.list_tasks(store, meant)
         return page, [] if json else await pauses(store, page.tasks)
 
     page, holds = with_store(url, app, look)

@@ -151,7 +151,10 @@ def run(arguments: Sequence[str]) -> int:
     except RedriveError as error:
         output.report(error, as_json)
         return REFUSED
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
+        sys.stderr.write("nothing was done\n")
+        return INTERRUPTED
+    except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _forget(sys.stdout)

@@ -13,7 +13,7 @@ from redrive.cli import output
 from redrive.cli.act import report
 from redrive.cli.begin import Ask, First, Percent, Plan, Rate, StopOnReturn, Wait, begin_bulk, pace
 from redrive.cli.confirm import DryRun, Yes, confirm
-from redrive.cli.filters import filtered, insist_on_known, worded
+from redrive.cli.filters import filtered, known, worded
 from redrive.cli.options import AppName, By, Json, Reason, Url, actor
 from redrive.cli.progress import progress
 from redrive.cli.session import with_store
@@ -40,7 +40,7 @@ def retry(
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     if _one_way(ids, which, everything, plan) == "ids":
         _refuse_pace(any(how.values()) or wait)
-        _by_id(ids or [], actions.retry, "retried", failed.RETRIED, ask)
+        _by_id(ids or [], _retry_named, "retried", failed.RETRIED, ask)
         return
     begin_bulk(Action.RETRY, which, {**how, "plan": plan}, ask)
 
@@ -53,9 +53,9 @@ def forget(
 ) -> None:  # fmt: skip
     """Give failed tasks up: they leave the list of failures for history, from where they can still be retried."""
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
-    if _one_way(ids, which, False, plan) == "ids":
+    if _one_way(ids, which, None, plan) == "ids":
         _refuse_pace(rate is not None or wait)
-        _by_id(ids or [], actions.forget, "forgotten", (State.FAILED,), ask)
+        _by_id(ids or [], _forget_named, "forgotten", (State.FAILED,), ask)
         return
     begin_bulk(Action.FORGET, which, {"rate": rate, "plan": plan}, ask)
 
@@ -91,16 +91,16 @@ def replay(
 ) -> None:  # fmt: skip
     """Retry failed tasks here and now, the ones that failed first, up to a limit."""
 
-    async def look(application: App, store: Store) -> tuple[int, int]:
-        await insist_on_known(application, store, which)
+    async def look(application: App, store: Store) -> tuple[Failures, int, int]:
+        meant = await known(application, store, which)
         # From now on it is about these: what fails later is another matter.
-        end, total = await store.failed_end(which)
+        end, total = await store.failed_end(meant)
         if not dry_run:
             above = application.settings.approved_above
-            approvals.insist_on_one_alone(which, min(total, limit), total, above)
-        return min(total, limit), end
+            approvals.insist_on_one_alone(meant, min(total, limit), total, above)
+        return meant, min(total, limit), end
 
-    number, end = with_store(url, app, look)
+    which, number, end = with_store(url, app, look)
     if dry_run or not number:
         _say_batch({"matched": number, "retried": 0, "skipped": 0, "dry_run": dry_run}, which, json)
         return
@@ -143,11 +143,13 @@ def _say_batch(done: dict[str, Any], which: Failures, json: bool) -> None:
         output.say(f"{counted(done['retried'])} replayed{skipped} ({worded(which)})")
 
 
-def _one_way(ids: Sequence[str] | None, which: Failures, everything: bool, plan: str | None) -> str:
+def _one_way(ids: Sequence[str] | None, which: Failures, everything: bool | None, plan: str | None) -> str:
+    """``everything`` None: there is no such way."""
     ways = {"ids": bool(ids), "filter": which != Failures(), "all": everything, "plan": plan is not None}
     chosen = [name for name, used in ways.items() if used]
     if len(chosen) != 1:
-        raise typer.BadParameter("say which tasks, in one way: ids, filters like --kind, --plan TOKEN, or --all")
+        last = ", --plan TOKEN, or --all" if everything is not None else ", or --plan TOKEN; redrive flush is for all"
+        raise typer.BadParameter(f"say which tasks, in one way: ids, filters like --kind{last}")
     return chosen[0]
 
 
@@ -161,8 +163,23 @@ def _by_id(ids: Sequence[str], action: Any, verb: str, possible: tuple[State, ..
     if ask.dry_run:
         _foretell(wanted, verb, possible, ask)
         return
-    result = with_store(ask.url, ask.app, lambda _, s: action(s, wanted, actor=actor(ask.by), reason=ask.reason))
+    result = with_store(ask.url, ask.app, lambda app, store: action(app, store, wanted, ask))
     report(result, verb, ask.json)
+
+
+async def _forget_named(_: App, store: Store, wanted: list[UUID], ask: Ask) -> actions.Result:
+    return await actions.forget(store, wanted, actor=actor(ask.by), reason=ask.reason)
+
+
+async def _retry_named(app: App, store: Store, wanted: list[UUID], ask: Ask) -> actions.Result:
+    """Several are one batch: those that are left alone get their audit row, too."""
+    if len(wanted) == 1:
+        return await actions.retry(store, wanted, actor=actor(ask.by), reason=ask.reason)
+    done = await failed.retry_matching(
+        store, Failures(ids=tuple(wanted)), actor=actor(ask.by), reason=ask.reason,
+        approvals_above=app.settings.approved_above,
+    )  # fmt: skip
+    return actions.Result(done.retried, [], done.skipped)
 
 
 def _foretell(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask: Ask) -> None:

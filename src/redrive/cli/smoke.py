@@ -105,7 +105,7 @@ CHECKS: dict[str, Check] = {
 def smoke(
     instance: Annotated[str, typer.Argument(metavar="HTTP-URL", help="The instance.")] = "http://127.0.0.1:8321",
     token: Annotated[str | None, typer.Option("--token", metavar="T", help="Else REDRIVE_TOKEN, else none.")] = None,
-    patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", help="For each task.")] = 30.0,
+    patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="For each task.")] = 30.0,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Check a running instance from end to end. Its tasks are marked by their scope; failed ones are given up."""

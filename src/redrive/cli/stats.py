@@ -15,6 +15,7 @@ from redrive.kernel.store import WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import inspect
 from redrive.ops.inspect import Stats
+from redrive.ops.why import ALIVE
 
 _STATES = [state.value for state in State]
 HEARD_WITHIN = timedelta(seconds=10)
@@ -102,10 +103,16 @@ def _workers(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
         [row.id, ",".join(row.queues), f"{'-' if _ended(row, now) else row.running}/{row.concurrency}",
          output.ago(row.started_at, now), output.ago(row.seen_at, now),
-         "stopped" if _ended(row, now) else "stopping" if row.stopping else ""]
+         _standing(row, now)]
         for row in found.overview.workers
     ]  # fmt: skip
     _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
+
+
+def _standing(row: WorkerRow, now: datetime) -> str:
+    if row.stopping:
+        return "stopped" if _ended(row, now) else "stopping"
+    return "silent" if now - row.seen_at > ALIVE else ""
 
 
 def _ended(row: WorkerRow, now: datetime) -> bool:

@@ -133,7 +133,7 @@ async def _decide(
         raise InvalidTransition(f"approval {approval_id} has expired", hint="ask for it again")
     # Names are compared as people read them: "Ann" is "ann".
     if decision == APPROVED and who.strip().casefold() == record.body["requested_by"].strip().casefold():
-        raise NotAllowed(f"{who} asked for it, and cannot approve it", hint="somebody else has to: --by NAME")
+        raise NotAllowed(f"{who} asked for it, and cannot approve it", hint="somebody else has to")
     return await _close(store, record, who, why, decision, then)
 
 

@@ -8,34 +8,38 @@ from datetime import datetime, timedelta
 
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
-from redrive.kernel.store import Overview, Store
+from redrive.kernel.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, groups, inspect, operations, vitals
-from redrive.ops.why import ALIVE
+from redrive.ops.executor import OUTSIDE
+from redrive.ops.why import ALIVE, live_workers
 from redrive.ops.wording import counted
 
 SLOW = timedelta(minutes=5)
 STALE = timedelta(seconds=30)
 RECENT = timedelta(hours=1)
+NEWS, FORGOTTEN = timedelta(minutes=15), timedelta(hours=2)  # a worker that fell silent: an alarm, a note, history
 GROUPS, SHOWN = 50, 5  # causes that are looked at, and told
 _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
-async def examine(store: Store, queue: str | None = None) -> list[Finding]:
-    """The worst first. ``queue`` leaves out what is about others."""
+async def examine(store: Store, queue: str | None = None, queues: Sequence[str] = ()) -> list[Finding]:
+    """The worst first. ``queue`` leaves out what is about others; ``queues`` are those that the application names."""
     status = await store.migrations.status()
     if status.pending:
         return [Finding(
             Level.CRITICAL, "migrations", f"the schema is at version {status.version} of {status.latest}",
             "redrive migrate",
         )]  # fmt: skip
+    if queue is not None:
+        await inspect.check_queue(store, queue, queues)
     overview, diagnosis = await store.overview(), await store.diagnose()
     stats = inspect.Stats(await store.counts(), overview, [])
-    queues = {name: row for name, row in stats.by("queue").items() if queue in (None, name)}
+    rows = {name: row for name, row in stats.by("queue").items() if queue in (None, name)}
     found = [
-        *_workers(overview, queues), *_backlog(diagnosis, overview, queues), *_leases(diagnosis),
-        *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, queues),
-        *await _bulk(store, overview.now), *diagnosis.findings, *await vitals.trends(store),
+        *_workers(overview, rows), *_backlog(diagnosis, overview, rows), *_leases(diagnosis),
+        *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, rows),
+        *await _bulk(store, overview), *diagnosis.findings, *await vitals.trends(store),
     ]  # fmt: skip
     return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
         Finding(Level.OK, "healthy", "nothing is wrong")
@@ -48,23 +52,18 @@ def _waiting(row: dict[str, int]) -> int:
 
 
 def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Finding]:
-    alive = [w for w in overview.workers if not w.stopping and overview.now - w.seen_at < ALIVE]
+    alive = live_workers(overview)
     served = {name for worker in alive for name in worker.queues}
-    silent = [w for w in overview.workers if not w.stopping and overview.now - w.seen_at >= ALIVE]
     found = [
         Finding(Level.CRITICAL, "no_worker",
                 f"no live worker serves queue {name}, with {counted(_waiting(row))} waiting",
-                f"redrive work --queue {name}")
+                f"redrive work --app module:app --queue {name}")
         for name, row in queues.items() if _waiting(row) and name not in served
     ]  # fmt: skip
     if not alive and not found:
         found.append(Finding(Level.WARNING, "no_worker", "no worker is alive", "redrive work --app module:app"))
-    found += [
-        Finding(Level.WARNING, "silent_worker",
-                f"worker {w.id} was last seen {_ago(overview.now, w.seen_at)} ago, and did not say goodbye",
-                f"look at its process: pid {w.pid} on {w.host}")
-        for w in silent[:5]
-    ]  # fmt: skip
+    quiet = [w for w in overview.workers if not w.stopping and ALIVE <= overview.now - w.seen_at < FORGOTTEN]
+    found += [_silent(worker, overview.now) for worker in quiet if worker.host != OUTSIDE][:5]
     if alive:
         found.append(
             Finding(Level.OK, "workers", f"{counted(len(alive), 'worker')} alive, for {', '.join(sorted(served))}")
@@ -72,12 +71,22 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
     return found
 
 
+def _silent(worker: WorkerRow, now: datetime) -> Finding:
+    """An alarm while its tasks may still be held; then a note for a while."""
+    held = f", with {counted(worker.running)} running: each comes back when its lease ends" if worker.running else ""
+    return Finding(
+        Level.WARNING if now - worker.seen_at < NEWS else Level.NOTE, "silent_worker",
+        f"worker {worker.id} was last seen {_ago(now, worker.seen_at)} ago, and did not say goodbye{held}",
+        f"look at its process: pid {worker.pid} on {worker.host}",
+    )  # fmt: skip
+
+
 def _backlog(diagnosis: Diagnosis, overview: Overview, queues: dict[str, dict[str, int]]) -> list[Finding]:
     held = {hold.name for hold in overview.holds if hold.target == "queue"}
     return [
         Finding(Level.WARNING, "backlog", f"queue {name} backs up: its first task waits since"
                 f" {_ago(diagnosis.now, since)}, {queues[name][State.QUEUED.value]} are queued",
-                "add workers or concurrency; redrive show ID says why one does not run")
+                f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why")
         for name, since in diagnosis.oldest.items()
         if name in queues and name not in held and diagnosis.now - since > SLOW
     ]  # fmt: skip
@@ -128,10 +137,11 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
             shown += own
             # What somebody has muted or resolved is known: worth a note, not an alarm.
             known = "" if group.status in ("open", "reopened") else f" ({group.status})"
+            said = "".join(f"; {what}: {text}" for what, text in (("owner", group.owner), ("note", group.note)) if text)
             level = Level.WARNING if now - row.last_seen < RECENT and not known else Level.NOTE
             found.append(Finding(
                 level, "failures", f"{counted(own)} failed by {row.code}{known}, last {_ago(now, row.last_seen)} ago:"
-                f" {row.message[:200]}", f"redrive groups show {row.fingerprint}",
+                f" {row.message[:200]}{said}", f"redrive groups show {row.fingerprint}",
             ))  # fmt: skip
     if total > shown:
         other = " by other causes" if shown else ""
@@ -139,7 +149,8 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
     return found
 
 
-async def _bulk(store: Store, now: datetime) -> list[Finding]:
+async def _bulk(store: Store, overview: Overview) -> list[Finding]:
+    now, alone = overview.now, not live_workers(overview)
     found = [
         Finding(Level.NOTE, "approval", f"{record.body['requested_by']} waits for approval to {record.body['action']}"
                 f" {counted(record.body['total'])}", f"redrive approvals approve {record.id}")
@@ -149,7 +160,8 @@ async def _bulk(store: Store, now: datetime) -> list[Finding]:
     for record in await operations.list_operations(store, states=(Status.RUNNING, Status.PAUSED), limit=10):
         operation = Operation.of(record)
         quiet = now - record.updated_at
-        stuck = operation.status is Status.RUNNING and quiet > SLOW + timedelta(seconds=operation.pause_after_piece)
+        late = quiet > SLOW + timedelta(seconds=operation.pause_after_piece)
+        stuck = operation.status is Status.RUNNING and (late or alone)
         found.append(Finding(
             Level.WARNING if stuck else Level.NOTE, "operation",
             f"operation {operation.id} is {operation.status}: {operation.done} of {operation.total}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -19,7 +19,7 @@ from redrive.kernel.machine import DeadReason, Event, Transition
 from redrive.kernel.operation import Action, facts
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_int, check_text
-from redrive.ops import approvals, plans
+from redrive.ops import approvals, groups, inspect, plans
 from redrive.ops.actions import check_actor
 
 MOST_AT_ONCE = 500
@@ -262,7 +262,17 @@ def failures(**texts: str | None) -> Failures:
     return Failures(**checked)
 
 
-def parse_ids(values: Sequence[str]) -> tuple[UUID, ...]:
-    from redrive.ops.inspect import parse_id
+async def known(store: Store, which: Failures, kinds: Sequence[str], queues: Sequence[str]) -> Failures:
+    """The same filter, with its fingerprint in full. A kind, queue or cause that nobody knows is pointed out: "nothing
+    matches" would be taken for good news. ``kinds`` and ``queues``: those that the application names."""
+    if which.kind is not None:
+        await inspect.check_kind(store, which.kind, kinds)
+    if which.queue is not None:
+        await inspect.check_queue(store, which.queue, queues)
+    if which.fingerprint is not None:
+        which = replace(which, fingerprint=(await groups.show(store, which.fingerprint)).row.fingerprint)
+    return which
 
-    return tuple(parse_id(value) for value in values)
+
+def parse_ids(values: Sequence[str]) -> tuple[UUID, ...]:
+    return tuple(inspect.parse_id(value) for value in values)

@@ -75,7 +75,12 @@ async def show(store: Store, fingerprint: str) -> Group:
     """Also by the beginning of its fingerprint, among those that were seen lately, if only one begins so."""
     row = await store.group(fingerprint)
     rows = [] if row is None else [row]
-    if not rows and len(fingerprint) >= SHORTEST:
+    if not rows and len(fingerprint) < SHORTEST:
+        raise InvalidInput(
+            f"{fingerprint!r} is too short for a fingerprint",
+            hint=f"at least {SHORTEST} characters of what redrive groups lists",
+        )
+    if not rows:
         rows = [row for row in await store.groups(LOOKED_AT) if row.fingerprint.startswith(fingerprint)]
     if len(rows) > 1:
         several = ", ".join(row.fingerprint for row in rows[:5])

@@ -80,14 +80,14 @@ async def check_queue(store: Store, name: str, declared: Sequence[str] = ()) -> 
     known = await known_queues(store, declared)
     if name not in known:
         listed = ", ".join(sorted(known)) or "none yet"
-        raise UnknownQueue(f"no queue is named {name!r}", hint=f"known queues: {listed}")
+        raise UnknownQueue(f"nothing is known of a queue {name[:100]!r}", hint=f"known queues: {listed}")
 
 
 async def check_kind(store: Store, name: str, declared: Sequence[str] = ()) -> None:
     known = await known_kinds(store, declared)
     if name not in known:
         listed = ", ".join(sorted(known)) or "none yet"
-        raise UnknownKind(f"no kind is named {name!r}", hint=f"known kinds: {listed}")
+        raise UnknownKind(f"nothing is known of a kind {name[:100]!r}", hint=f"known kinds: {listed}")
 
 
 def _held(overview: Overview, target: str) -> set[str]:

@@ -111,8 +111,9 @@ async def _turned(
     store: Store, operation: Operation, sources: tuple[Status, ...], to: Status, action: str, who: str, why: str | None
 ) -> None:
     if operation.status not in sources:
+        verb = {Status.RUNNING: "resumed", Status.PAUSED: "paused"}.get(to, "cancelled")
         raise InvalidTransition(
-            f"operation {operation.id} is {operation.status}", hint=f"only {' or '.join(sources)} ones can be {to}"
+            f"operation {operation.id} is {operation.status}", hint=f"only {' or '.join(sources)} ones can be {verb}"
         )
     row = _note(operation, who, action, why, {"status": operation.status.value}, {"status": to.value})
     if to in FINAL:
@@ -120,7 +121,8 @@ async def _turned(
         puts = [*ended.puts, *await approvals.withdrawn(store, operation)]
         await store.apply(Commit(puts=puts, audits=[*ended.audits, row]))
     else:
-        await store.apply(Commit(puts=[replace(operation, status=to).put()], audits=[row]))
+        told = f"paused by {who}" + (f": {why}" if why else "") if to is Status.PAUSED else None
+        await store.apply(Commit(puts=[replace(operation, status=to, note=told).put()], audits=[row]))
 
 
 def _note(
@@ -135,6 +137,11 @@ def _check(action: Action, canary: Canary | None, rate: float | None, stop_on_re
         raise InvalidInput(f"rate must be from {SLOWEST} to 1,000,000 tasks a second, not {rate:g}")
     if action is not Action.RETRY and (canary is not None or stop_on_return):
         raise InvalidInput(f"a canary makes sense for a retry, not to {action.value} tasks")
+    if stop_on_return and rate is None and canary is None:
+        raise InvalidInput(
+            "without a rate or a canary everything is retried before the first one can come back",
+            hint="add a rate or a canary to stop on return",
+        )
     if canary is not None:
         check_int(canary.first, "canary", 1, MOST_CANARIES)
         if not 0 < canary.percent <= 100:
@@ -157,7 +164,9 @@ async def _bounded(store: Store, operation: Operation) -> Operation:
 async def _purged(store: Store, operation: Operation) -> Operation:
     which = operation.which
     if operation.plan is not None or which != Failures(kind=which.kind, queue=which.queue):
-        raise InvalidInput("waiting tasks are purged by queue and kind", hint="for example --queue reports")
+        raise InvalidInput("waiting tasks are purged by queue and kind", hint="leave other filters out")
+    if which == EVERYTHING:
+        raise InvalidInput("a purge of everything that waits is refused", hint="say which queue or kind")
     counts = await store.counts()
     total = sum(
         count.n for count in counts

@@ -9,12 +9,13 @@ rewrite the whole database can rewrite the whole chain: write the head down else
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from redrive.errors import ChangedMeanwhile
+from redrive.errors import ChangedMeanwhile, InvalidInput, StoreError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put, Record
@@ -35,6 +36,7 @@ class Verdict:
     seals: int = 0
     rows: int = 0
     pruned: int = 0
+    archived: int = 0  # of those that were pruned
     unsealed: int = 0
     head: str = BEGINNING
     problems: list[str] = field(default_factory=list)
@@ -74,6 +76,8 @@ async def verify(
 ) -> Verdict:  # fmt: skip
     """Walk the whole chain. ``archived``: rows of an archive, oldest first, which prove pruned stretches; ``head``: a
     hash that was written down earlier, and must still be part of the chain."""
+    if head is not None and re.fullmatch(r"[0-9a-f]{64}", head) is None:
+        raise InvalidInput(f"{head[:80]!r} is no head", hint="64 hexadecimal digits, as verify prints them")
     verdict = Verdict()
     gone = _Gone(archived)
     await gone.hear(store, verdict)
@@ -87,7 +91,7 @@ async def verify(
             verdict.problems.append(
                 f"seal {expected} (rows {body['ids']}) does not fit the one before it: it was rewritten"
             )
-        gone.reach(body["last"])
+        gone.reach(body["last"], verdict)
         await _check_rows(store, record, last, gone, verdict)
         previous, last = body["hash"], body["last"]
         heads.add(previous)
@@ -135,12 +139,13 @@ async def _check_rows(store: Store, record: Record, before: int, gone: _Gone, ve
     if not all(gone.explains(number) for number in missing):
         await gone.hear(store, verdict)  # a prune may have taken them since we began
     unexplained = [number for number in missing if not gone.explains(number)]
+    verdict.rows += len(wanted) - len(missing)
+    verdict.pruned += len(missing) - len(unexplained)
+    verdict.archived += sum(gone.keeps(number) for number in missing)
     if unexplained:
         verdict.problems.append(f"rows {ranges(unexplained)} are gone, and no prune says so")
         return
     hashes = [row_hash(rows[number]) if number in rows else gone.hash_of(number) for number in wanted]
-    verdict.rows += len(wanted) - len(missing)
-    verdict.pruned += len(missing)
     known = [value for value in hashes if value is not None]
     if len(known) == len(hashes):
         if _digest(known) != body["digest"]:
@@ -182,7 +187,8 @@ class _Gone:
 
     def __init__(self, archived: Iterable[AuditRow]) -> None:
         self._rest = iter(archived)
-        self._next = next(self._rest, None)
+        self._next: AuditRow | None = None
+        self._begun = False
         self._archived: dict[int, str] = {}
         self._hashes: dict[int, str] = {}
         self._through = 0
@@ -204,12 +210,26 @@ class _Gone:
         if told.get("everything"):
             self._through = max(self._through, max(ids, default=0))
 
-    def reach(self, last: int) -> None:
+    def reach(self, last: int, verdict: Verdict) -> None:
         """What the archive has up to this row; what came before was asked for already."""
         self._archived.clear()
+        if not self._begun:
+            self._advance(verdict)
         while self._next is not None and self._next.id <= last:
             self._archived[self._next.id] = row_hash(self._next)
+            self._advance(verdict)
+
+    def _advance(self, verdict: Verdict) -> None:
+        self._begun = True
+        try:
             self._next = next(self._rest, None)
+        except StoreError as error:  # the rest of the archive cannot be read; the chain still can
+            verdict.problems.append(error.message)
+            self._next = None
+
+    def keeps(self, number: int) -> bool:
+        """In the archive."""
+        return number in self._archived
 
     def explains(self, number: int) -> bool:
         # Retention takes everything up to some row; what it took earlier is gone together with its summaries.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from redrive.kernel.audit import AuditFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
@@ -26,7 +27,7 @@ class Reason:
 
 
 async def why(store: Store, task: Task) -> list[Reason]:
-    """Empty for a task that runs, or is done."""
+    """Empty for a task that runs well, or is done."""
     match task.state:
         case State.FAILED:
             return [_failed(task), *await _operations(store, task)]
@@ -36,7 +37,23 @@ async def why(store: Store, task: Task) -> list[Reason]:
             return [_delayed(task, await store.now()), *_held(task, (await store.overview()).holds)]
         case State.QUEUED:
             return await _queued(store, task)
+        case State.RUNNING:
+            return _lost(task, await store.overview())
     return []
+
+
+def live_workers(overview: Overview) -> list[WorkerRow]:
+    return [worker for worker in overview.workers if not worker.stopping and overview.now - worker.seen_at < ALIVE]
+
+
+def _lost(task: Task, overview: Overview) -> list[Reason]:
+    """A task that runs on a worker of which nothing is heard any more."""
+    worker = next((worker for worker in overview.workers if worker.id == task.worker_id), None)
+    if worker is None or overview.now - worker.seen_at < ALIVE or task.lease_expires_at is None:
+        return []
+    silent, left = overview.now - worker.seen_at, task.lease_expires_at - overview.now
+    return [Reason("lost_worker", f"its worker {worker.id} was last seen {_span(silent.total_seconds())} ago; the lease"
+                   f" ends in {_span(max(left.total_seconds(), 0))}, then it runs elsewhere")]  # fmt: skip
 
 
 def _failed(task: Task) -> Reason:
@@ -69,7 +86,9 @@ async def _paused(store: Store, task: Task) -> list[Reason]:
     if by.startswith("group:"):
         held = _held(task, (await store.overview()).holds)
         return held or [Reason("resuming", f"group {task.group} was resumed, and its tasks are on their way back")]
-    return [Reason("paused", f"paused by {by or 'somebody'}", f"redrive resume {task.id}")]
+    rows = await store.audit(AuditFilter(task_id=task.id, action="TASK_PAUSE"), limit=1)
+    said = f": {rows[0].reason}" if rows and rows[0].reason else ""
+    return [Reason("paused", f"paused by {by or 'somebody'}{said}", f"redrive resume {task.id}")]
 
 
 def _delayed(task: Task, now: datetime) -> Reason:
@@ -128,18 +147,21 @@ async def _quota(store: Store, limit: LimitRow) -> Reason:
 
 
 def _served(task: Task, overview: Overview) -> list[Reason]:
-    alive = [w for w in overview.workers if not w.stopping and overview.now - w.seen_at < ALIVE]
+    alive = live_workers(overview)
     serving = [worker for worker in alive if task.queue in worker.queues]
+    start = f"redrive work --app module:app --queue {task.queue}"
     if not serving:
         others = sorted({queue for worker in alive for queue in worker.queues})
         known = f"; live workers serve {', '.join(others)}" if others else "; no worker is alive at all"
-        return [
-            Reason(
-                "no_worker", f"no live worker serves queue {task.queue}{known}", f"redrive work --queue {task.queue}"
-            )
-        ]
+        return [Reason("no_worker", f"no live worker serves queue {task.queue}{known}", start)]
     if all(worker.running >= worker.concurrency for worker in serving):
         return [Reason("busy", f"all workers of queue {task.queue} are busy: {_busy(serving)}")]
+    since = max(when for when in (task.created_at, task.run_at, task.last_attempt_at, task.last_replayed_at,
+                                  overview.now - timedelta(days=9999)) if when is not None)  # fmt: skip
+    waited = overview.now - since
+    if waited > ALIVE:
+        text = f"it is due since {_span(waited.total_seconds())} and workers are free: does none of them handle"
+        return [Reason("unhandled", f"{text} {task.kind}?", start)]
     return []
 
 
