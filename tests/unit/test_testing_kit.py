@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from redrive import App, Context, Fail, State
 from redrive.errors import InvalidTransition
+from redrive.ops import driving
 from redrive.testing import TestKit, using, using_sync
 
 
@@ -237,3 +239,35 @@ async def test_failed_tasks_from_the_applications_own_code() -> None:
         with pytest.raises(InvalidTransition):
             await app.failed.retry(task.id)
         assert (await app.get(task.id)).error is None  # type: ignore[union-attr]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", [{}, {"canary": {"first": 1}}, {"rate": 1}])
+async def test_a_bulk_operation_is_drained_too(how: dict[str, Any]) -> None:
+    """No time passes meanwhile: one at a rate waits for ``advance``, like everything that is not due."""
+    app = make_app()
+    async with using(app) as kit:
+        tasks = [await app.enqueue("REFUSE") for _ in range(3)]
+        await kit.drain()
+        kit.api.post("/api/operations", {"jobKind": "REFUSE", **how})
+        await kit.drain()
+        rounds = [kit.get(task).replay_count for task in tasks]
+        # The handler still refuses: a canary stops it, a rate of one a second lets one through.
+        assert sorted(rounds) == ([1, 1, 1] if not how else [0, 0, 1])
+        [operation] = kit.api.get("/api/operations").ok()["operations"]
+        assert operation["status"] == ("completed" if not how else "stopped" if "canary" in how else "running")
+
+
+@pytest.mark.anyio
+async def test_a_bulk_operation_that_cannot_go_on_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError("broken")
+
+    app = make_app()
+    async with using(app) as kit:
+        await app.enqueue("REFUSE")
+        await kit.drain()
+        kit.api.post("/api/operations", {"jobKind": "REFUSE"})
+        monkeypatch.setattr(driving, "step", broken)
+        async with asyncio.timeout(10):
+            await kit.drain()

@@ -15,8 +15,9 @@ from redrive.api import models as m
 from redrive.api.access import Bearer, Opened, TheApp, Unauthorized, doorkeeper, refuse_unknown_filters
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidTransition, NotAllowed
+from redrive.kernel.operation import Status
 from redrive.kernel.task import check_name
-from redrive.ops import inspect
+from redrive.ops import inspect, operations
 from redrive.settings import Options
 from redrive.worker.worker import Worker
 
@@ -60,7 +61,9 @@ class RunOut(m.Out):
     failed: int
     cancelled: int
     seconds: float
-    drained: bool = Field(description="Nothing was left to do; false when a limit ended it: call again.")
+    drained: bool = Field(
+        description="Nothing was left to do. False when a limit ended it, or a bulk operation goes on."
+    )
 
 
 async def trusted(request: Request, app: TheApp, credentials: Bearer) -> None:
@@ -90,7 +93,8 @@ async def run(request: Request, store: Opened, app: TheApp, body: RunIn | None =
     await triggered.run(worker)
     seconds, done = time.monotonic() - began, worker.health
     enough = seconds >= wanted.max_seconds or done.claimed >= (wanted.max_jobs or done.claimed + 1)
+    bulk = await operations.list_operations(store, states=(Status.RUNNING.value,), limit=1)
     return RunOut(
         worker_id=worker.id, claimed=done.claimed, completed=done.completed, requeued=done.requeued,
-        failed=done.failed, cancelled=done.cancelled, seconds=round(seconds, 3), drained=not enough,
+        failed=done.failed, cancelled=done.cancelled, seconds=round(seconds, 3), drained=not enough and not bulk,
     )  # fmt: skip

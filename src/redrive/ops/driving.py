@@ -30,18 +30,26 @@ async def drive(store: Store, driver: str, stopping: Callable[[], bool]) -> None
     await asyncio.gather(*(_carefully(store, driver, stopping, record.id) for record in running))
 
 
-async def stirring(store: Store) -> bool:
-    """Will one of them move within moments? One whose canaries are still out, or at a slow rate, will not."""
-    now = await store.now()
+async def stirring(store: Store, driver: str) -> tuple[tuple[str, int], ...]:
+    """Those that can move this moment, by id and version: whoever has tried, and finds the same again, has moved none.
+    One whose canaries are out, that waits for its rate, or that somebody else drives, cannot."""
+    now, found = await store.now(), []
     for record in await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE):
-        operation = Operation.of(record)
+        operation, since = Operation.of(record), (now - record.updated_at).total_seconds()
         if operation.testing:
             assert operation.canary is not None
-            if operation.judged((await store.standings(operation.canary.ids)).values()) is not None:
-                return True
-        elif operation.pause_after_piece - (now - record.updated_at).total_seconds() < 2 * EVERY:
-            return True
-    return False
+            ready = operation.judged((await store.standings(operation.canary.ids)).values()) is not None
+        else:
+            ready = not _waits(operation, since, driver)
+        if ready:
+            found.append((record.id, record.version))
+    return tuple(found)
+
+
+def _waits(operation: Operation, since: float, driver: str) -> bool:
+    """``since``: seconds from its last step. The rate is kept by the store's clock, whoever drives."""
+    others = operation.driver not in (None, driver) and since < GONE_AFTER
+    return others or bool(operation.last_piece and since < operation.pause_after_piece)
 
 
 async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
@@ -76,11 +84,9 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     if operation.testing:
         return await _look_at_canaries(store, operation)
     since = (await store.now() - record.updated_at).total_seconds()
-    if operation.driver not in (None, driver) and since < GONE_AFTER:
-        return None
-    # The rate is kept by the store's clock, whoever drives.
-    if operation.last_piece and since < operation.pause_after_piece:
-        return operation.pause_after_piece - since
+    if _waits(operation, since, driver):
+        theirs = operation.driver not in (None, driver)
+        return None if theirs and since < GONE_AFTER else operation.pause_after_piece - since
     if operation.stop_on_return and (why := await _came_back(store, operation)) is not None:
         await _end(store, operation, Status.STOPPED, why)
         return None

@@ -89,7 +89,9 @@ class TestKit:
     async def _worker(self, jobs: int) -> Worker:
         queues = await inspect.known_queues(self.store, sorted(self.app.registry.queues()))
         options = Options(queues=tuple(sorted(queues)), concurrency=10, sleep=0.01, stop_when_empty=True, max_jobs=jobs)
-        return self.app.worker(self.store, options, log=TaskLog(style="off"))
+        worker = self.app.worker(self.store, options, log=TaskLog(style="off"))
+        worker.id = "kit"  # one after the other, and no time passes: they are one worker
+        return worker
 
     async def _make_due(self, worker: Worker) -> None:
         """What the fleet's beat does over time, at once: schedules, expired leases, delays that are over."""

@@ -107,11 +107,14 @@ class Beater:
             if run is not None:
                 run.ask_to_stop("cancel")
         for duty in tick.duties:
-            running = self._duties.get(duty)
-            if running is None or running.done():
-                self._duties[duty] = asyncio.create_task(perform(worker, duty), name=f"redrive-{duty}")
-                if worker.options.stop_when_empty:
-                    self._duties[duty].add_done_callback(lambda _: worker.look())
+            self.begin(duty)
+
+    def begin(self, duty: str) -> None:
+        running = self._duties.get(duty)
+        if running is None or running.done():
+            self._duties[duty] = asyncio.create_task(perform(self._worker, duty), name=f"redrive-{duty}")
+            if self._worker.options.stop_when_empty:
+                self._duties[duty].add_done_callback(lambda _: self._worker.look())
 
     def _message(self, duties: dict[str, float]) -> Beat:
         worker = self._worker

@@ -73,6 +73,7 @@ class Worker:
         self._patience = LOOK_AGAIN_FIRST
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._tried: dict[str, object] = {}
         self._deafen: Callable[[], None] = lambda: None
 
     @property
@@ -221,15 +222,18 @@ class Worker:
             self._empty = False
             if await self.beats.beat_now():
                 return False
-            if await self._stirring():
-                self.loop.call_later(LOOK_AGAIN_LAST, self.look)
-                return False
-            return True
+            return not await self._stirred()
         return self.stopping
 
-    async def _stirring(self) -> bool:
-        asked = [errand.stirring for errand in self.errands.values() if errand.stirring is not None]
-        return any([await stirring(self.store) for stirring in asked])
+    async def _stirred(self) -> bool:
+        """Errands that can bring tasks now are done now, whoever had the duty last; what moved nothing is left."""
+        asked = {name: errand.stirring for name, errand in self.errands.items() if errand.stirring is not None}
+        found = {name: await stirring(self.store, self.id) for name, stirring in asked.items()}
+        moving = [name for name, what in found.items() if what and what != self._tried.get(name)]
+        self._tried = found
+        for name in moving:
+            self.beats.begin(name)
+        return bool(moving)
 
     async def _wait(self, ends: float) -> None:
         """Until there is something to settle, room and reason to look, or the poll interval has passed."""

@@ -33,8 +33,9 @@ class Errand:
 
     every: float
     run: Callable[[Store, str, Callable[[], bool]], Awaitable[None]]
-    # Will it bring tasks within moments? Asked by a worker that would end because there is nothing to do.
-    stirring: Callable[[Store], Awaitable[bool]] | None = None
+    # What could bring tasks this moment, as a value that changes when something has moved; false when nothing could.
+    # Asked by a worker that would end because there is nothing to do.
+    stirring: Callable[[Store, str], Awaitable[object]] | None = None
 
 
 async def perform(worker: Worker, duty: str) -> None:
