@@ -38,10 +38,15 @@ class Triggered:
         self._worker, self._task = worker, asyncio.create_task(worker.run(), name="redrive-triggered")
         await asyncio.shield(self._task)
 
-    async def stop(self) -> None:
-        """It claims no more, and has ended when this returns: what it holds is finished or handed back."""
-        if self._worker is not None and self._task is not None:
+    def halt(self) -> None:
+        """It claims no more; what it holds is finished or handed back."""
+        if self._worker is not None:
             self._worker.stop()
+
+    async def stop(self) -> None:
+        """The same, and it has ended when this returns."""
+        self.halt()
+        if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
 

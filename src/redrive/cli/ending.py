@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 
 from redrive.worker.worker import Worker
 
@@ -13,10 +14,12 @@ KINDS = 10
 
 
 class Ending:
-    """Asks one worker to stop, on the loop, and says so. Everything beyond that is the worker's."""
+    """Asks one worker to stop, on the loop, and says so. Everything beyond that is the worker's. ``also``: what else is
+    to stop with it."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, also: Callable[[], None] = lambda: None) -> None:
         self._worker = worker
+        self._also = also
         self._asked = False
 
     def __call__(self, why: str) -> None:
@@ -33,6 +36,7 @@ class Ending:
         # Before the worker's own clock starts: what it stops is counted while it is still there.
         asyncio.get_running_loop().call_later(grace, self._over, grace)
         self._worker.stop()
+        self._also()
 
     def _over(self, grace: float) -> None:
         running = self._running()

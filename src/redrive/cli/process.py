@@ -9,7 +9,10 @@ import shlex
 import socket
 import sys
 
+from fastapi import FastAPI
+
 from redrive.api import make_api
+from redrive.app import App
 from redrive.cli import output
 from redrive.cli.ending import Ending
 from redrive.cli.loading import Loaded, told
@@ -44,12 +47,13 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
             refuse_open(host)
         await leave_unknown_kinds(loaded, store, options.queues)
         worker = app.worker(store, options)
+        api = _make_api(app, worker, host)
         # Before it says that it is up: whoever reads that may stop it the next moment.
-        with stopping(Ending(worker)):
+        with stopping(Ending(worker, api.state.triggered.halt)):
             if demo:
                 await _demo(loaded)
             _announce(loaded, worker, listening, migrated, json)
-            await _serve(loaded, worker, host, listening)
+            await _serve(loaded, worker, api, listening)
     finally:
         await app.close()
 
@@ -62,14 +66,15 @@ async def _migrate(url: str) -> list[str]:
         await store.close()
 
 
-async def _serve(loaded: Loaded, worker: Worker, host: str, listening: socket.socket) -> None:
-    """HTTP answers until the worker has ended, so that health can be read while it finishes."""
+def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
     private = is_loopback(host)
     # Where others can reach it, nobody is let in without a token, also not after the last one was revoked.
-    api = make_api(
-        loaded.app, worker, hosts=(*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host) if private else (),
-        open_door=private,
-    )  # fmt: skip
+    names = (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host) if private else ()
+    return make_api(app, worker, hosts=names, open_door=private)
+
+
+async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket.socket) -> None:
+    """HTTP answers until the worker has ended, so that health can be read while it finishes."""
     server = make_server(api)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: worker.stop())
