@@ -19,7 +19,7 @@ from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.kernel.store import Store
 from redrive.ops import approvals, operations
-from redrive.ops.why import ALIVE, why
+from redrive.ops.why import live_workers, why
 from redrive.ops.wording import counted
 
 operations_cli = typer.Typer(
@@ -90,30 +90,30 @@ class _HeldUp:
         self._said: str | None = None
 
     async def look(self, store: Store, operation: Operation) -> str | None:
-        """What to say now, if it was not said already."""
+        """What to say now, if it was not said already, in other words or with other numbers."""
         if operation != self._seen:
             self._seen, self._since = operation, time.monotonic()
-        why = await self._why(store, operation)
-        said, self._said = self._said, why
-        return why if why != said else None
+        code, text = await self._why(store, operation)
+        said, self._said = self._said, code
+        return text if code != said else None
 
-    async def _why(self, store: Store, operation: Operation) -> str | None:
+    async def _why(self, store: Store, operation: Operation) -> tuple[str | None, str | None]:
         if operation.status is Status.WAITING:
-            return f"it waits for a second operator: redrive approvals approve {operation.approval}"
+            return "waiting", f"it waits for a second operator: redrive approvals approve {operation.approval}"
         if operation.status is Status.PAUSED:
-            return f"it is paused: redrive operations resume {operation.id}"
+            return "paused", f"it is paused: redrive operations resume {operation.id}"
         if time.monotonic() - self._since < STUCK_AFTER:
-            return None
+            return None, None
         if operation.testing and operation.canary is not None:
             for task in (await store.get_many(operation.canary.ids)).values():
-                if reasons := [reason for reason in await why(store, task) if reason.code != "failed"]:
-                    fix = f"; {reasons[0].fix}" if reasons[0].fix else ""
-                    return f"canary {task.id} does not run: {reasons[0].text}{fix}"
-            return None
-        overview = await store.overview()
-        if not any(not w.stopping and overview.now - w.seen_at < ALIVE for w in overview.workers):
-            return "no worker is alive, and workers carry it out: redrive work --app module:app"
-        return None
+                for reason in await why(store, task):
+                    if reason.code != "failed":
+                        fix = f"; {reason.fix}" if reason.fix else ""
+                        return reason.code, f"canary {task.id} does not run: {reason.text}{fix}"
+            return None, None
+        if not live_workers(await store.overview()):
+            return "no_worker", "no worker is alive, and workers carry it out: redrive work --app module:app"
+        return None, None
 
 
 @operations_cli.callback()
