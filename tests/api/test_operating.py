@@ -16,6 +16,8 @@ import httpx
 import pytest
 
 from redrive import App, Context, Fail
+from redrive.api import make_api
+from redrive.errors import InvalidTransition, StoreUnavailable
 from redrive.observe.logs import TaskLog
 from redrive.ops import access
 from redrive.ops.access import Role
@@ -161,16 +163,20 @@ async def test_groups_and_operations(app: App) -> None:
 
 async def test_what_needs_a_second_person_is_not_retried_at_once(app: App) -> None:
     app.settings.approvals_above = 3
-    async with with_failures(app, 5) as (client, ids):
+    async with with_failures(app, 2) as (client, ids):
         path = "/api/tasks/dead-letters"
-        for body in ({"jobKind": "SEND"}, {"taskIds": ids}):
-            refused = await post(client, f"{path}/retry", body, 409)
-            assert refused["code"] == "APPROVAL_NEEDED" and "/api/operations" in refused["hint"]
-        assert len((await post(client, f"{path}/retry", {"jobKind": "SEND", "limit": 3}))["retried"]) == 3
-        rest = await get(client, f"{path}/preview")
-        refused = await post(client, f"{path}/retry", {"planToken": rest["planToken"]}, 409)
+        everything = {"planToken": (await get(client, f"{path}/preview"))["planToken"]}
+        refused = await post(client, f"{path}/retry", everything, 409)
+        assert refused["code"] == "APPROVAL_NEEDED" and "/api/operations" in refused["hint"]
         assert "everything is retried" in refused["detail"]
-        assert (await get(client, "/api/tasks/failed"))["total"] == 2
+        for n in range(3):
+            ids.append(str((await app.enqueue("SEND", {"to": f"late {n}"})).id))
+        await work(app)
+        await post(client, f"{path}/retry", everything, 409)  # also when more has failed since
+        for body in ({"jobKind": "SEND"}, {"taskIds": ids}):
+            assert "5 tasks are more than 3" in (await post(client, f"{path}/retry", body, 409))["detail"]
+        assert (await get(client, "/api/tasks/failed"))["total"] == 5
+        assert len((await post(client, f"{path}/retry", {"jobKind": "SEND", "limit": 3}))["retried"]) == 3
         narrow = await get(client, f"{path}/preview", jobKind="SEND")
         assert len((await post(client, f"{path}/retry", {"planToken": narrow["planToken"]}))["retried"]) == 2
 
@@ -524,6 +530,27 @@ class TestWokenByHttp:
             for name in ("nosuch", "a b", "", "\x00", "q" * 5000):
                 assert (await self.run(client, status=422, queues=[name]))["code"] in ("INPUT_INVALID", "QUEUE_UNKNOWN")
             assert (await self.run(client, queues=["default"]))["drained"]
+
+    async def test_no_run_begins_in_a_process_that_stops(self, app: App) -> None:
+        api = make_api(app)
+        api.state.triggered.halt()
+        with pytest.raises(InvalidTransition, match="stopping"):
+            await api.state.triggered.run(app.worker(await app.store()))
+        await app.close()
+
+    async def test_a_run_rides_a_short_outage_out(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = 0
+
+        async def flaky(*_: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                raise StoreUnavailable("the wire is cut")
+            return ()
+
+        async with served(app) as client:
+            monkeypatch.setattr("redrive.app.stirring", flaky)
+            assert (await self.run(client))["drained"] and asked > 1
 
     async def test_runs_leave_nothing_behind(self, app: App) -> None:
         async with served(app) as client:

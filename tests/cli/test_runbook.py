@@ -122,6 +122,26 @@ def test_forget_flush_and_a_second_person(redrive) -> None:
     assert "would purge 1 task (waiting, kind VIDEO_GEN, queue default)" in said and "second operator" in said
 
 
+def test_what_one_person_may_do_alone(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = make_failures(redrive, 3)
+    monkeypatch.setenv("REDRIVE_APPROVALS_ABOVE", "2")
+    for command in (["retry", *ids], ["forget", *ids], ["replay", "--yes"], ["replay", "--kind", "VIDEO_GEN", "--yes"]):
+        refused = redrive(*command)
+        assert refused.code == 1 and "a second operator has to agree" in refused.err, command
+    assert redrive("failed", "--json").json["total"] == 3
+    assert redrive("replay", "--yes", "--limit", 2).code == 0
+    alone = redrive("replay", "--yes")
+    assert alone.code == 1 and "everything is retried" in alone.err
+
+
+def test_verify_before_the_first_prune(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive("migrate")
+    monkeypatch.setenv("TASK_AUDIT_ARCHIVE", "archive")
+    assert redrive("audit", "verify").code == 0
+    assert redrive("audit", "verify", "--archive", "elsewhere").code == 2
+    assert redrive("audit", "verify", "--head", "zzz").code == 2
+
+
 def test_what_was_looked_at_is_what_is_done(redrive) -> None:
     """A dry run makes a plan; so does the question that is asked before a bulk retry."""
     ids = make_failures(redrive, 7)

@@ -80,8 +80,10 @@ class PostgresHarness(Harness):
             for shift in self._shifts:
                 await admin.execute(shift, by)
         for store in self._stores:
-            if store._checked_to is not None:
-                store._checked_to -= by
+            store._checked = {
+                queues: (None if checked_to is None else checked_to - by, next_full_check)
+                for queues, (checked_to, next_full_check) in store._checked.items()
+            }
 
     async def stock(self, count: int, state: State, *, kind: str, queue: str = "default") -> None:
         admin = await self.connection()

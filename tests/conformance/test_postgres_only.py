@@ -12,6 +12,7 @@ import pytest
 from redrive.errors import InvalidInput
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.outcome import Completed, Retry
+from redrive.kernel.store import Beat
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness, failing
 from redrive.testing.conformance.limits import limit_of
@@ -61,12 +62,21 @@ class TestDeadRows:
             while batch := await harness.claim(400, lease=0.001):
                 await harness.settle_many([(task, Completed()) for task in batch])
             await harness.tick()
-            harness.store._checked_to = (await harness.store.overview()).now  # what the next minute brings
+            now = (await harness.store.overview()).now  # what the next minute brings
+            harness.store._checked = {queues: (now, full) for queues, (_, full) in harness.store._checked.items()}
             async with harness.measure(harness.store) as cost:
                 await harness.store.expired(50)
                 await harness.tick()
             assert cost.rows < 200, cost.rows
         await reader.close()
+
+    async def test_workers_of_other_queues_that_share_a_store(self, harness: PostgresHarness) -> None:
+        """What one of them has looked through is not what another has."""
+        await harness.enqueue(queue="b", delay=600)
+        await harness.advance(1200)
+        for _ in range(2):
+            assert (await harness.store.tick(Beat("w1", "host", 1, ("a",), 4, 0, "0", {}, False))).promoted == 0
+        assert (await harness.store.tick(Beat("w2", "host", 1, ("b",), 4, 0, "0", {}, False))).promoted == 1
 
     async def test_a_worker_that_never_claims_does_not_walk_them_either(self, harness: PostgresHarness) -> None:
         idle = await harness.another()

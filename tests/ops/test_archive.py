@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -131,6 +133,23 @@ def test_two_who_write_one_piece_at_once(tmp_path: Path) -> None:
         names = set(pool.map(lambda _: archive.write([row(n) for n in range(1, 50)]), range(200)))
     assert len(names) == 1 and [path.name for path in tmp_path.iterdir()] == [*names]
     assert len(list(archive.read())) == 49
+
+
+def test_others_may_read_it_and_failures_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, before = Archive(str(tmp_path)), os.umask(0o022)
+    try:
+        name = archive.write([row(1)])
+    finally:
+        os.umask(before)
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o644
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left"):
+        archive.write([row(2)])
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_damaged_piece_is_named(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import io
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from redrive.errors import GroupUnknown, InvalidInput, InvalidTransition
+from redrive.errors import GroupUnknown, InvalidInput, InvalidTransition, StoreUnavailable
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import Failures
@@ -224,7 +225,7 @@ class TestWhy:
         assert await self.codes(harness, task_id) == ["ready"]
         await harness.advance(60)
         await harness.tick("w1")
-        assert await self.codes(harness, task_id) == ["unhandled"], "workers are free, and leave it"
+        assert await self.codes(harness, task_id) == ["unhandled"], "workers are idle, and leave it"
 
     async def test_its_worker_is_gone(self, harness: Harness) -> None:
         await harness.tick("w1")
@@ -236,12 +237,25 @@ class TestWhy:
 
     async def test_somebody_outside_serves_it(self, harness: Harness) -> None:
         first, second = await harness.enqueue_many(2, queue="ext")
-        [claimed] = await executor.claim(harness.store, "ex1", ["ext"], 1, 600)
-        assert await self.codes(harness, second) == ["busy"]
-        await harness.advance(40)
-        await executor.heartbeat(harness.store, claimed.id, claimed.token, 600, None)
-        assert await self.codes(harness, first) == []
-        assert await self.codes(harness, second) == ["busy"]
+        assert await self.codes(harness, second) == ["no_worker"]
+        await executor.claim(harness.store, "ex1", ["ext"], 1, 600)
+        await harness.advance(60)
+        assert await self.codes(harness, second) == ["ready"]
+        assert await self.codes(harness, first) == [], "he is about his work, and says nothing meanwhile"
+        await executor.claim(harness.store, "ex1", ["other"], 1, 600)
+        assert {row.queues for row in (await harness.store.overview()).workers} == {("ext",), ("other",)}
+        await harness.advance(1000)
+        assert await self.codes(harness, second) == ["no_worker"]
+
+    async def test_a_claim_is_answered_also_if_nobody_sees_it(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def broken(*_: Any) -> Any:
+            raise StoreUnavailable("the wire is cut")
+
+        await harness.enqueue(queue="ext")
+        monkeypatch.setattr(type(harness.store), "tick", broken)
+        assert len(await executor.claim(harness.store, "ex1", ["ext"], 1, 600)) == 1
 
     async def test_paused_by_whom(self, harness: Harness) -> None:
         await harness.tick("w1")

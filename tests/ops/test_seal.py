@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,33 @@ async def test_a_row_changed_before_it_was_archived(timed: SqliteHarness, tmp_pa
     archive = Archive(str(tmp_path))
     await audit.retain(timed.store, 30, 500, lambda: False, archive)
     assert "rows 1-4 are not what was sealed" in (await problems(timed, archive))[0]
+
+
+async def test_a_piece_of_the_archive_that_was_rewritten(timed: SqliteHarness, tmp_path: Path) -> None:
+    await sealed(timed, 8)
+    await timed.advance(86_400 * 40)
+    folder = tmp_path / "archive"
+    archive = Archive(str(folder))
+    await audit.retain(timed.store, 30, 500, lambda: False, archive)
+    rows = list(archive.read())
+    [piece] = folder.iterdir()
+    piece.unlink()
+    archive.write([replace(rows[0], reason="another"), *rows[1:]])
+    assert await problems(timed, archive) == ["rows 1-4 are not what was sealed: at least one was changed"]
+    for piece in folder.iterdir():
+        piece.write_bytes(b"garbage")
+    verdict = await seal.verify(timed.store, archive.read())
+    assert len(verdict.problems) == 1 and "is damaged" in verdict.problems[0] and verdict.seals == 2
+
+
+@pytest.mark.parametrize("told", [{"ids": "abc"}, {"ids": 5}, {"ids": "1", "hashes": 5}, [1], "x"])
+async def test_rubbish_is_a_problem_and_no_crash(harness: Harness, told: Any) -> None:
+    await sealed(harness)
+    await harness.store.apply(Commit(audits=[Audit("eve", audit.PRUNE_SUMMARY, None, after=told)]))
+    assert all("row 11 tells of a prune" in problem for problem in await problems(harness))
+    (last, *_) = await harness.store.records(seal.COLLECTION, limit=1)
+    await harness.store.apply(Commit(puts=[Put(seal.COLLECTION, last.id, {"first": 1}, last.version)]))
+    assert "seal 3 cannot be read: it was rewritten" in await problems(harness)
 
 
 async def test_an_archive_that_cannot_be_written_keeps_everything(timed: SqliteHarness, tmp_path: Path) -> None:

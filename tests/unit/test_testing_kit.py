@@ -242,7 +242,7 @@ async def test_failed_tasks_from_the_applications_own_code() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("how", [{}, {"canary": {"first": 1}}, {"rate": 1}])
+@pytest.mark.parametrize("how", [{}, {"canary": {"first": 1}}, {"rate": 1}, {"rate": 2}])
 async def test_a_bulk_operation_is_drained_too(how: dict[str, Any]) -> None:
     """No time passes meanwhile: one at a rate waits for ``advance``, like everything that is not due."""
     app = make_app()

@@ -43,10 +43,13 @@ def cover(out: Any, caller: Caller, app: App, payload: Any = None, *, known: boo
     if caller.role > Role.VIEWER:
         return out
     fields = app.settings.mask_fields
+    quoted = getattr(out, "payload", payload)
     values = {name: access.masked(getattr(out, name), fields) for name in _COVERED if hasattr(out, name)}
+    values |= {
+        name: access.scrubbed(values[name], quoted, fields) for name in ("result", "progress") if values.get(name)
+    }
     values |= {name: None for name in _STACKS if hasattr(out, name)}
     texts = {name: str(getattr(out, name)) for name in _MESSAGES if getattr(out, name, None) is not None}
-    quoted = getattr(out, "payload", payload)
     shown = access.covered(list(texts.values()), quoted, fields) if known else [access.MASK] * len(texts)
     return out.model_copy(update=values | dict(zip(texts, shown, strict=True)))
 

@@ -19,7 +19,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.store import Query as TaskQuery
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
-from redrive.ops import actions, inspect
+from redrive.ops import actions, groups, inspect
 from redrive.ops.access import Caller
 from redrive.ops.why import why
 
@@ -83,6 +83,8 @@ async def list_tasks(
         "error_code": errorCode, "error_reason": errorReason, "fingerprint": fingerprint,
     }  # fmt: skip
     checked: dict[str, Any] = {name: check_text(value or None, name) for name, value in texts.items()}
+    if checked["fingerprint"] is not None:
+        checked["fingerprint"] = (await groups.show(store, checked["fingerprint"])).row.fingerprint
     query = TaskQuery(
         inspect.parse_states(state), **checked, limit=limit,
         before=None if before is None else inspect.parse_id(before),

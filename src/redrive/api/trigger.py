@@ -31,15 +31,19 @@ class Triggered:
     def __init__(self) -> None:
         self._worker: Worker | None = None
         self._task: asyncio.Task[None] | None = None
+        self._halted = False
 
     async def run(self, worker: Worker) -> None:
+        if self._halted:
+            raise InvalidTransition("this process is stopping", hint="call another one, or this one when it is back")
         if self._task is not None and not self._task.done():
             raise InvalidTransition("a run is under way in this process", hint="it answers when it is done")
         self._worker, self._task = worker, asyncio.create_task(worker.run(), name="redrive-triggered")
         await asyncio.shield(self._task)
 
     def halt(self) -> None:
-        """It claims no more; what it holds is finished or handed back."""
+        """It claims no more, and none is started any more; what it holds is finished or handed back."""
+        self._halted = True
         if self._worker is not None:
             self._worker.stop()
 

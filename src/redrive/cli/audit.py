@@ -162,7 +162,11 @@ def verify(
     async def work(application: App, store: Store) -> seal.Verdict:
         found = archive_at(archive or application.settings.audit_archive)
         with progress("rows") as checked:
-            return await seal.verify(store, () if found is None else found.read(), head, checked)
+            # One that the settings name may not have been written yet; one that was named here has to be there.
+            if archive is not None and found is not None and not found.begun:
+                raise InvalidInput(f"there is no archive at {archive}")
+            rows = () if found is None or not found.begun else found.read()
+            return await seal.verify(store, rows, head, checked)
 
     found = with_store(url, app, work)
     if json:

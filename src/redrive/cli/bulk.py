@@ -19,7 +19,7 @@ from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.kernel.store import Store
 from redrive.ops import approvals, operations
-from redrive.ops.why import live_workers, why
+from redrive.ops.why import drivers, why
 from redrive.ops.wording import counted
 
 operations_cli = typer.Typer(
@@ -111,7 +111,7 @@ class _HeldUp:
                         fix = f"; {reason.fix}" if reason.fix else ""
                         return reason.code, f"canary {task.id} does not run: {reason.text}{fix}"
             return None, None
-        if not live_workers(await store.overview()):
+        if not drivers(await store.overview()):
             return "no_worker", "no worker is alive, and workers carry it out: redrive work --app module:app"
         return None, None
 

@@ -97,7 +97,7 @@ def replay(
         end, total = await store.failed_end(meant)
         if not dry_run:
             above = application.settings.approved_above
-            approvals.insist_on_one_alone(meant, min(total, limit), total, above)
+            approvals.insist_on_one_alone(min(total, limit), above, everything=meant == Failures() and limit >= total)
         return meant, min(total, limit), end
 
     which, number, end = with_store(url, app, look)
@@ -167,7 +167,8 @@ def _by_id(ids: Sequence[str], action: Any, verb: str, possible: tuple[State, ..
     report(result, verb, ask.json)
 
 
-async def _forget_named(_: App, store: Store, wanted: list[UUID], ask: Ask) -> actions.Result:
+async def _forget_named(app: App, store: Store, wanted: list[UUID], ask: Ask) -> actions.Result:
+    approvals.insist_on_one_alone(len(wanted), app.settings.approved_above)
     return await actions.forget(store, wanted, actor=actor(ask.by), reason=ask.reason)
 
 

@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus
 from redrive.errors import InvalidInput, InvalidTransition, TokenUnknown
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.failure import MAX_MESSAGE
 from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_name
@@ -27,7 +28,7 @@ ACTIVE, REVOKED = "active", "revoked"
 PREFIX = "rdt"
 MASK = "•••"
 SHORTEST_SECRET = 4
-MOST_SECRETS = 100
+MOST_SECRETS, CUT_TRIES = 100, 20
 
 
 class Role(IntEnum):
@@ -141,15 +142,49 @@ def covered(texts: Sequence[str], payload: Any, fields: Sequence[str]) -> list[s
         return [MASK] * len(texts)
     if not found:
         return list(texts)
-    forms = {form for secret in found for form in _forms(secret)}
-    # The longest first: a short one must not leave the end of a longer one behind.
-    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
-    return [pattern.sub(MASK, text) for text in texts]
+    forms = {form for secret in found for form in _forms(secret) if len(form) >= SHORTEST_SECRET}
+    return [_cover(text, forms) for text in texts]
+
+
+def scrubbed(value: Any, payload: Any, fields: Sequence[str]) -> Any:
+    """The same for every text in a document."""
+    if isinstance(value, dict):
+        return {key: scrubbed(inner, payload, fields) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [scrubbed(inner, payload, fields) for inner in value]
+    return covered([value], payload, fields)[0] if isinstance(value, str) else value
+
+
+def _cover(text: str, forms: set[str]) -> str:
+    """Every place where one of these stands, also where they overlap."""
+    out, done = list[str](), 0
+    for begin, end in sorted(span for form in forms for span in _spans(text, form)):
+        if begin >= done:
+            out += [text[done:begin], MASK]
+        done = max(done, end)
+    return "".join([*out, text[done:]])
+
+
+def _spans(text: str, form: str) -> Iterator[tuple[int, int]]:
+    """Where it stands; in a message that is as long as they are kept also its beginning, at the very end."""
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form)
+        at = text.find(form, at + len(form))
+    if len(text) >= MAX_MESSAGE:
+        start, tries = text.rfind(form[:SHORTEST_SECRET]), CUT_TRIES
+        while start >= 0 and tries and len(text) - start < len(form):
+            if form.startswith(text[start:]):
+                yield start, len(text)
+            start, tries = text.rfind(form[:SHORTEST_SECRET], 0, start + SHORTEST_SECRET - 1), tries - 1
 
 
 def _forms(secret: str) -> set[str]:
-    return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1],
-            quote(secret), quote(secret, safe=""), quote_plus(secret)}  # fmt: skip
+    return {
+        form for plain in (secret, secret.strip())
+        for form in (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1],
+                     quote(plain), quote(plain, safe=""), quote_plus(plain))
+    }  # fmt: skip
 
 
 def _secrets_in(value: Any, fields: Sequence[str]) -> set[str]:
@@ -162,6 +197,8 @@ def _secrets_in(value: Any, fields: Sequence[str]) -> set[str]:
             return
         if isinstance(part, dict):
             for key, inner in part.items():
+                if covered:
+                    look(key, True)  # {"tokens": {"sk-…": 1}}
                 look(inner, covered or _hidden(key, hidden))
         elif isinstance(part, list):
             for inner in part:

@@ -36,19 +36,14 @@ def reason_for(operation: Operation, above: int) -> str | None:
     return f"{operation.total} tasks are more than {above}" if operation.total > above else None
 
 
-def insist_on_one_alone(which: Failures, number: int, everything: int | None, above: int | None) -> None:
-    """For what is done at once: only what one operator may do alone. ``everything``: how many are failed at all."""
-    if above is None:
+def insist_on_one_alone(number: int, above: int | None, *, everything: bool = False) -> None:
+    """For what is done at once: only what one operator may do alone. ``above`` None: that is anything."""
+    if above is None or not number or (number <= above and not everything):
         return
-    if which == Failures() and everything is not None and number >= everything > 0:
-        why = "everything is retried"
-    elif number > above:
-        why = f"{number} tasks are more than {above}"
-    else:
-        return
+    why = "everything is retried" if everything else f"{number} tasks are more than {above}"
     raise ApprovalNeeded(
         f"a second operator has to agree, because {why}",
-        hint="begin it as an operation, which can be approved: redrive retry, or POST /api/operations",
+        hint="begin it as an operation, which can be approved: redrive retry or forget, or POST /api/operations",
     )
 
 

@@ -30,6 +30,10 @@ class Archive:
     def __init__(self, address: str) -> None:
         self._shelf = shelf_at(address)
 
+    @property
+    def begun(self) -> bool:
+        return not self._shelf.empty()
+
     def write(self, rows: Sequence[AuditRow]) -> str:
         text = "".join(json.dumps(values_of(row)) + "\n" for row in rows)
         data = gzip.compress(text.encode(), mtime=0)

@@ -11,8 +11,7 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, groups, inspect, operations, vitals
-from redrive.ops.executor import OUTSIDE
-from redrive.ops.why import ALIVE, live_workers
+from redrive.ops.why import ALIVE, OUTSIDE, drivers, live_workers
 from redrive.ops.wording import counted
 
 SLOW = timedelta(minutes=5)
@@ -150,7 +149,7 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
 
 
 async def _bulk(store: Store, overview: Overview) -> list[Finding]:
-    now, alone = overview.now, not live_workers(overview)
+    now, alone = overview.now, not drivers(overview)
     found = [
         Finding(Level.NOTE, "approval", f"{record.body['requested_by']} waits for approval to {record.body['action']}"
                 f" {counted(record.body['total'])}", f"redrive approvals approve {record.id}")

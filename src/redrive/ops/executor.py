@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import ErrorCode, LeaseLost, PayloadInvalid
+from redrive.errors import ErrorCode, LeaseLost, PayloadInvalid, RedriveError
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.machine import Held, Policy, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Outcome, Released, Retry
 from redrive.kernel.payload import decode, encode
 from redrive.kernel.store import Beat, Store, Want
-from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed, Task
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task
+from redrive.ops.why import OUTSIDE
 from redrive.version import __version__
-
-OUTSIDE = "http"  # the host of those who claim from outside
 
 
 async def claim(
@@ -24,19 +24,22 @@ async def claim(
 ) -> list[Claimed]:
     want = Want(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
     claimed = (await store.cycle([], want)).claimed
-    # Whoever asks for work is somebody who serves these queues: operators see him among the workers.
-    await store.tick(Beat(worker_id, OUTSIDE, 0, tuple(queues), count, len(claimed), __version__, {}, False))
+    await _show(store, worker_id, tuple(queues), count)
     return claimed
+
+
+async def _show(store: Store, worker_id: str, queues: tuple[str, ...], count: int) -> None:
+    """Whoever asks for work serves these queues: operators see him among the workers, one row for each set of queues.
+    What he has claimed is his, also if this cannot be written down."""
+    name = f"{worker_id} ({', '.join(queues)})"[:MAX_TEXT]
+    with contextlib.suppress(RedriveError):
+        await store.tick(Beat(name, OUTSIDE, 0, queues, count, 0, __version__, {}, False))
 
 
 async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, progress: str | None) -> None:
     lost = await store.renew([(task_id, token)], lease, {} if progress is None else {task_id: progress})
     if lost:
         raise LeaseLost(f"the lease of task {task_id} is lost", hint="stop working on it: somebody else may be at it")
-    held = await store.get(task_id)
-    for row in (await store.overview()).workers:
-        if held is not None and row.id == held.worker_id and row.host == OUTSIDE:
-            await store.tick(Beat(row.id, OUTSIDE, 0, row.queues, row.concurrency, 1, __version__, {}, False))
 
 
 def stored(value: Any, what: str, limit: int = MAX_PAYLOAD_BYTES) -> str:

@@ -140,10 +140,12 @@ async def retry_matching(
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
     if dry_run:
         return await _foretold(store, chosen)
-    if approvals_above is not None:
-        meant = which if plan is None else (await plans.load(store, plan)).which
-        everything = await store.count_failed(EVERYTHING) if meant == EVERYTHING else None
-        approvals.insist_on_one_alone(meant, len(chosen.meant), everything, approvals_above)
+    number = len(chosen.meant)
+    if plan is not None:
+        everything = (await plans.load(store, plan)).which == EVERYTHING
+    else:
+        everything = which == EVERYTHING and number >= await store.count_failed(which)
+    approvals.insist_on_one_alone(number, approvals_above, everything=everything)
     return await retry_tasks(
         store, chosen, actor=who, reason=why, facts=facts(which) if plan is None else {"plan": plan}
     )

@@ -27,6 +27,7 @@ COLLECTION = "audit-seal"
 STRETCH = 500
 LAG, PATIENCE = timedelta(seconds=60), timedelta(minutes=4)
 BEGINNING = "0" * 64
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(slots=True)
@@ -87,16 +88,22 @@ async def verify(
             verdict.problems.append(f"seal {expected} is missing: the next one is {int(record.id)}")
             break
         body = record.body
-        if body["prev"] != previous or body["hash"] != _chained(body):
+        try:
+            fits = body["prev"] == previous and body["hash"] == _chained(body)
+            wanted = parse_ranges(body["ids"])
+            previous, before, last = str(body["hash"]), last, int(body["last"])
+        except _MALFORMED:
+            verdict.problems.append(f"seal {expected} cannot be read: it was rewritten")
+            break
+        if not fits:
             verdict.problems.append(
                 f"seal {expected} (rows {body['ids']}) does not fit the one before it: it was rewritten"
             )
-        gone.reach(body["last"], verdict)
-        await _check_rows(store, record, last, gone, verdict)
-        previous, last = body["hash"], body["last"]
+        gone.reach(last, verdict)
+        await _check_rows(store, record, wanted, before, gone, verdict)
         heads.add(previous)
         verdict.seals += 1
-        progress(body["count"])
+        progress(len(wanted))
     verdict.head = previous
     verdict.unsealed = await _count_after(store, last)
     if head is not None and head not in heads:
@@ -123,7 +130,9 @@ def _chained(body: Mapping[str, Any]) -> str:
     return hashlib.sha256("|".join(parts).encode()).hexdigest()
 
 
-async def _check_rows(store: Store, record: Record, before: int, gone: _Gone, verdict: Verdict) -> None:
+async def _check_rows(
+    store: Store, record: Record, wanted: list[int], before: int, gone: _Gone, verdict: Verdict
+) -> None:
     """The rows of one seal, and those between it and the seal ``before``: there must be none."""
     body, rows, after = record.body, dict[int, AuditRow](), before
     while page := await store.audit(ANY, limit=1000, after=after):
@@ -131,7 +140,6 @@ async def _check_rows(store: Store, record: Record, before: int, gone: _Gone, ve
         after = page[-1].id
         if after >= body["last"]:
             break
-    wanted = parse_ranges(body["ids"])
     extra = sorted(set(rows) - set(wanted))
     if extra:
         verdict.problems.append(f"rows {ranges(extra)} were slipped in: they are not part of seal {int(record.id)}")
@@ -192,18 +200,26 @@ class _Gone:
         self._archived: dict[int, str] = {}
         self._hashes: dict[int, str] = {}
         self._through = 0
-        self._heard = 0
+        self._heard: set[int] = set()
 
     async def hear(self, store: Store, verdict: Verdict) -> None:
-        """What prunes have written down, from the last one heard on."""
-        while page := await store.audit(AuditFilter(action=PRUNE_SUMMARY), limit=500, after=self._heard):
+        """What prunes have written down. From the beginning: one with a smaller number may have come late."""
+        after = 0
+        while page := await store.audit(AuditFilter(action=PRUNE_SUMMARY), limit=500, after=after):
             for row in page:
-                self._take(row, verdict)
-            self._heard = page[-1].id
+                if row.id not in self._heard:
+                    self._heard.add(row.id)
+                    self._take(row, verdict)
+            after = page[-1].id
 
     def _take(self, row: AuditRow, verdict: Verdict) -> None:
         told = row.after if isinstance(row.after, dict) else {}
-        ids, hashes = parse_ranges(told["ids"]) if told.get("ids") else [], told.get("hashes") or []
+        try:
+            ids = parse_ranges(told["ids"]) if told.get("ids") else []
+            hashes = [str(value) for value in told.get("hashes") or []]
+        except _MALFORMED:
+            verdict.problems.append(f"row {row.id} tells of a prune in words that no prune writes")
+            return
         if len(ids) != len(hashes):
             verdict.problems.append(f"row {row.id} tells of a prune of {len(ids)} rows, with {len(hashes)} hashes")
         self._hashes.update(zip(ids, hashes, strict=False))
@@ -236,4 +252,5 @@ class _Gone:
         return number in self._archived or number in self._hashes or number <= self._through
 
     def hash_of(self, number: int) -> str | None:
-        return self._hashes.get(number) or self._archived.get(number)
+        """The archive first: it is what the seal proves."""
+        return self._archived.get(number) or self._hashes.get(number)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,9 @@ _CODE = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 
 class Shelf(Protocol):
     """Named bytes. What was put is there as a whole, and stays there, or it is not there."""
+
+    def empty(self) -> bool:
+        """Nothing was ever put there, as far as that is known without asking far."""
 
     def names(self) -> list[str]: ...
 
@@ -44,6 +47,9 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def empty(self) -> bool:
+        return not self._path.is_dir()
+
     def __str__(self) -> str:
         return str(self._path)
 
@@ -59,12 +65,11 @@ class Folder:
             raise StoreError(f"{self._path / name} cannot be read: {error.strerror or error}") from None
 
     def put(self, name: str, data: bytes) -> None:
+        # A name of its own: two who write the same piece at once must not share a draft.
+        draft = self._path / f".draft-{os.getpid()}-{secrets.token_hex(8)}"
         try:
             self._path.mkdir(parents=True, exist_ok=True)
-            # A name of its own: two who write the same piece at once must not share a draft.
-            handle, made = tempfile.mkstemp(prefix=".draft-", dir=self._path)
-            draft = Path(made)
-            with os.fdopen(handle, "wb") as file:
+            with draft.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -74,6 +79,9 @@ class Folder:
             raise StoreError(
                 f"the audit archive {self} cannot be written: {error.strerror or error}", hint=_KEPT
             ) from None
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
 
 
 class Bucket:
@@ -99,6 +107,9 @@ class Bucket:
     def __str__(self) -> str:
         return self._address
 
+    def empty(self) -> bool:
+        return False
+
     def names(self) -> list[str]:
         with self._saying("cannot be listed"):
             return [str(found["path"]) for page in self._store.list() for found in page]
@@ -111,7 +122,7 @@ class Bucket:
         with self._saying("cannot be written", _KEPT):
             self._store.put(name, data)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _saying(self, what: str, hint: str = _LOOK) -> Iterator[None]:
         from obstore.exceptions import BaseError
 

@@ -14,6 +14,7 @@ from redrive.kernel.store import HoldRow, LimitRow, Overview, Query, Store, Work
 from redrive.kernel.task import State, Task
 
 ALIVE = timedelta(seconds=30)
+OUTSIDE, ABROAD = "http", timedelta(minutes=15)  # the host of those who claim from outside; they come now and then
 SHOWN = 3
 
 
@@ -43,7 +44,16 @@ async def why(store: Store, task: Task) -> list[Reason]:
 
 
 def live_workers(overview: Overview) -> list[WorkerRow]:
-    return [worker for worker in overview.workers if not worker.stopping and overview.now - worker.seen_at < ALIVE]
+    """Those that serve queues, also from outside."""
+    return [
+        worker for worker in overview.workers
+        if not worker.stopping and overview.now - worker.seen_at < (ABROAD if worker.host == OUTSIDE else ALIVE)
+    ]  # fmt: skip
+
+
+def drivers(overview: Overview) -> list[WorkerRow]:
+    """Those that also carry operations out."""
+    return [worker for worker in live_workers(overview) if worker.host != OUTSIDE]
 
 
 def _lost(task: Task, overview: Overview) -> list[Reason]:
@@ -154,12 +164,13 @@ def _served(task: Task, overview: Overview) -> list[Reason]:
         others = sorted({queue for worker in alive for queue in worker.queues})
         known = f"; live workers serve {', '.join(others)}" if others else "; no worker is alive at all"
         return [Reason("no_worker", f"no live worker serves queue {task.queue}{known}", start)]
-    if all(worker.running >= worker.concurrency for worker in serving):
-        return [Reason("busy", f"all workers of queue {task.queue} are busy: {_busy(serving)}")]
+    own = [worker for worker in serving if worker.host != OUTSIDE]
+    if own and all(worker.running >= worker.concurrency for worker in own):
+        return [Reason("busy", f"all workers of queue {task.queue} are busy: {_busy(own)}")]
     since = max(when for when in (task.created_at, task.run_at, task.last_attempt_at, task.last_replayed_at,
                                   overview.now - timedelta(days=9999)) if when is not None)  # fmt: skip
     waited = overview.now - since
-    if waited > ALIVE:
+    if waited > ALIVE and own and not any(worker.running for worker in own):
         text = f"it is due since {_span(waited.total_seconds())} and workers are free: does none of them handle"
         return [Reason("unhandled", f"{text} {task.kind}?", start)]
     return []

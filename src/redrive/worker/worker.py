@@ -222,13 +222,18 @@ class Worker:
             self._empty = False
             if await self.beats.beat_now():
                 return False
-            return not await self._stirred()
+            # A hint, or a duty, may have come while we asked.
+            return not await self._stirred() and not self._look and not self.beats.busy
         return self.stopping
 
     async def _stirred(self) -> bool:
         """Errands that can bring tasks now are done now, whoever had the duty last; what moved nothing is left."""
         asked = {name: errand.stirring for name, errand in self.errands.items() if errand.stirring is not None}
-        found = {name: await stirring(self.store, self.id) for name, stirring in asked.items()}
+        try:
+            found = {name: await stirring(self.store, self.id) for name, stirring in asked.items()}
+        except (StoreUnavailable, StoreUnusable):
+            self._look = True  # the next claim meets the same trouble, and rides it out
+            return True
         moving = [name for name, what in found.items() if what and what != self._tried.get(name)]
         self._tried = found
         for name in moving:

@@ -46,6 +46,7 @@ SHARE_UP_TO = 100
 LARGE_AT_ONCE = 2
 T = TypeVar("T")
 FULL_CHECK_EVERY = 60.0
+MOST_SETS = 100
 UNANSWERED_FOR = 60.0
 ASK_EVERY = 1.0
 CLOCKS_APART = 5.0  # how much two clocks may drift from each other while an answer is waited for
@@ -71,8 +72,8 @@ class PostgresStore(Reads):
         self._batcher = Batcher(self._enqueue_patiently)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._listener: Listener | None = None
-        self._checked_to: datetime | None = None
-        self._next_full_check = 0.0
+        # By the queues that a tick looked at: several workers may share a store.
+        self._checked: dict[tuple[str, ...], tuple[datetime | None, float]] = {}
         self._unanswered: dict[UUID, Unanswered] = {}
         self._next_ask = 0.0
 
@@ -213,20 +214,25 @@ class PostgresStore(Reads):
         if self._unanswered:
             await self._return_unanswered()
         now = time.monotonic()
-        full = now >= self._next_full_check
-        since = None if full else self._checked_to
+        checked_to, next_full_check = self._checked.get(beat.queues, (None, 0.0))
+        full = now >= next_full_check
+        since = None if full else checked_to
         found = await self._fetch(
             "tick", beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running,
             beat.version, beat.stopping, list(beat.duties), list(beat.duties.values()), since, PROMOTE_LIMIT,
         )  # fmt: skip
         row = found[0]
-        self._checked_to = row["checked_to"]
         if full and row["checked_to"] is not None:
-            self._next_full_check = now + max(FULL_CHECK_EVERY, 20 * (time.monotonic() - now))
+            next_full_check = now + max(FULL_CHECK_EVERY, 20 * (time.monotonic() - now))
+        if len(self._checked) >= MOST_SETS:
+            self._checked.clear()  # executors may ask for whatever they like
+        self._checked[beat.queues] = (row["checked_to"], next_full_check)
         return Tick(list(row["duties"] or ()), list(row["cancels"]), row["next_due"], row["promoted"])
 
     async def expired(self, limit: int) -> list[Held]:
-        found = await self._fetch("expired", self._checked_to, limit)
+        times = [checked_to for checked_to, _ in self._checked.values()]
+        since = None if None in times else min((time for time in times if time is not None), default=None)
+        found = await self._fetch("expired", since, limit)
         return [
             Held(row["id"], row["token"], row["attempt_count"], row["max_attempts"], row["worker_id"]) for row in found
         ]
