@@ -60,7 +60,7 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
         note = f": {_note(found)}" if _note(found) else ""
         output.say(f"operation {found.id} is {found.status}: {found.done} of {found.total} done{note}")
         if again:
-            output.say(f"{counted(again)} of them failed again by now: redrive failed")
+            output.say(f"{again} of them failed again by now: redrive failed")
     if found.status is not Status.COMPLETED or (found.total and not found.done):
         raise typer.Exit(1)
 
