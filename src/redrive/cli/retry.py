@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from redrive.cli.options import AppName, By, Json, Reason, Url, actor
 from redrive.cli.progress import progress
 from redrive.cli.session import with_store
 from redrive.kernel.failed import Failures
-from redrive.kernel.operation import Action, facts
+from redrive.kernel.operation import Action
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, failed, inspect
@@ -102,45 +102,25 @@ def replay(
 
     which, number, end = with_store(url, app, look)
     if dry_run or not number:
-        _say_batch({"matched": number, "retried": 0, "skipped": 0, "dry_run": dry_run}, which, json)
+        _say_batch(failed.Replayed(number, dry_run=dry_run), which, json)
         return
     confirm(f"replay {counted(number, 'failed task')} ({worded(which)})?", yes)
     with progress("replayed", number) as moved:
-        done = with_store(url, app, lambda _, store: _replayed(store, which, number, end, actor(by), reason, moved))
+        done = with_store(url, app, lambda _, store: failed.replay(
+            store, which, actor=actor(by), reason=reason, limit=number, upto=end, progress=moved))  # fmt: skip
     _say_batch(done, which, json)
 
 
-async def _replayed(
-    store: Store, which: Failures, limit: int, end: int, by: str, reason: str | None, moved: Callable[[int], None]
-) -> dict[str, Any]:
-    sums: dict[str, Any] = {"matched": 0, "retried": 0, "skipped": 0, "dry_run": False, "batches": []}
-    after = 0
-    while sums["matched"] < limit:
-        piece = min(failed.MOST_AT_ONCE, limit - sums["matched"])
-        tasks = await store.failed_ids(which, limit=piece, after=after, upto=end)
-        if not tasks:
-            break
-        after = tasks[-1].failed_seq or after
-        meant = failed.Chosen({task.id: task.failed_seq for task in tasks})
-        result = await failed.retry_tasks(store, meant, actor=by, reason=reason, facts=facts(which))
-        sums["matched"] += result.matched
-        sums["retried"] += len(result.retried)
-        sums["skipped"] += len(result.skipped)
-        sums["batches"].append(result.batch_id)
-        moved(result.matched)
-    return sums
-
-
-def _say_batch(done: dict[str, Any], which: Failures, json: bool) -> None:
+def _say_batch(done: failed.Replayed, which: Failures, json: bool) -> None:
     if json:
         output.emit(done)
-    elif done["dry_run"]:
-        output.say(f"{counted(done['matched'])} would be replayed ({worded(which)})")
-    elif not done["matched"]:
+    elif done.dry_run:
+        output.say(f"{counted(done.matched)} would be replayed ({worded(which)})")
+    elif not done.matched:
         output.say(f"nothing to replay ({worded(which)})")
     else:
-        skipped = f", {done['skipped']} skipped" if done["skipped"] else ""
-        output.say(f"{counted(done['retried'])} replayed{skipped} ({worded(which)})")
+        skipped = f", {done.skipped} skipped" if done.skipped else ""
+        output.say(f"{counted(done.retried)} replayed{skipped} ({worded(which)})")
 
 
 def _one_way(ids: Sequence[str] | None, which: Failures, everything: bool | None, plan: str | None) -> str:
@@ -184,14 +164,11 @@ async def _retry_named(app: App, store: Store, wanted: list[UUID], ask: Ask) -> 
 
 
 def _foretell(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
-    found = with_store(ask.url, ask.app, lambda _, store: store.standings(wanted))
-    would = [task_id for task_id in wanted if task_id in found and found[task_id].state in possible]
-    skipped = {
-        task_id: f"it is {found[task_id].state.value}" if task_id in found else "not found"
-        for task_id in wanted if task_id not in would
-    }  # fmt: skip
+    chosen = failed.Chosen(dict.fromkeys(wanted))
+    told = with_store(ask.url, ask.app, lambda _, store: failed.foretell(store, chosen, possible))
     if ask.json:
-        output.emit({"would": would, "skipped": {str(i): why for i, why in skipped.items()}, "dry_run": True})
+        skipped = {str(task_id): why for task_id, why in told.skipped.items()}
+        output.emit({"would": told.would_retry, "skipped": skipped, "dry_run": True})
         return
-    output.say(*(f"{task_id}  would be {verb}" for task_id in would))
-    output.say(*(f"{task_id}  would be left alone: {why}" for task_id, why in skipped.items()))
+    output.say(*(f"{task_id}  would be {verb}" for task_id in told.would_retry))
+    output.say(*(f"{task_id}  would be left alone: {why}" for task_id, why in told.skipped.items()))

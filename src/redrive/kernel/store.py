@@ -260,7 +260,7 @@ class Store(Protocol):
     ) -> list[Task]:  # fmt: skip
         """Tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of ``failed_seq``."""
 
-    async def failed_ids(self, which: Failures, *, limit: int, upto: int, after: int = 0) -> list[Meant]:
+    async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
         """The same, without what the tasks carry."""
 
     async def count_failed(self, which: Failures) -> int:

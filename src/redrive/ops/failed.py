@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -66,10 +66,11 @@ class BatchResult:
 @dataclass(slots=True)
 class Chosen:
     """The tasks that are meant, each with the failure that is (its ``failed_seq``; None: any), and those that were
-    named but are not what the other filters ask for."""
+    named but are not what the other filters ask for. ``everything``: that is all there is."""
 
     meant: Mapping[UUID, int | None]
     excluded: Mapping[UUID, str] = field(default_factory=dict)
+    everything: bool = False
 
 
 @dataclass(slots=True)
@@ -139,13 +140,8 @@ async def retry_matching(
     who, why = check_actor(actor), check_text(reason, "reason")
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
     if dry_run:
-        return await _foretold(store, chosen)
-    number = len(chosen.meant)
-    if plan is not None:
-        everything = (await plans.load(store, plan)).which == EVERYTHING
-    else:
-        everything = which == EVERYTHING and number >= await store.count_failed(which)
-    approvals.insist_on_one_alone(number, approvals_above, everything=everything)
+        return await foretell(store, chosen)
+    approvals.insist_on_one_alone(len(chosen.meant), approvals_above, everything=chosen.everything)
     return await retry_tasks(
         store, chosen, actor=who, reason=why, facts=facts(which) if plan is None else {"plan": plan}
     )
@@ -173,6 +169,37 @@ async def retry_tasks(
     return result
 
 
+@dataclass(slots=True)
+class Replayed:
+    matched: int = 0
+    retried: int = 0
+    skipped: int = 0
+    dry_run: bool = False
+    batches: list[str] = field(default_factory=list)
+
+
+async def replay(
+    store: Store, which: Failures, *, actor: str, reason: str | None, limit: int, upto: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Replayed:  # fmt: skip
+    """Retry here and now, piece by piece, the ones that failed first; nothing that failed after ``upto``."""
+    sums, after = Replayed(), 0
+    while sums.matched < limit:
+        piece = min(MOST_AT_ONCE, limit - sums.matched)
+        found = await store.failed_ids(which, limit=piece, after=after, upto=upto)
+        if not found:
+            break
+        after = found[-1].failed_seq or after
+        meant = Chosen({one.id: one.failed_seq for one in found})
+        result = await retry_tasks(store, meant, actor=actor, reason=reason, facts=facts(which))
+        sums.matched += result.matched
+        sums.retried += len(result.retried)
+        sums.skipped += len(result.skipped)
+        sums.batches.append(str(result.batch_id))
+        progress(result.matched)
+    return sums
+
+
 async def statistics(store: Store) -> FailureStats:
     counts = await store.failed_counts()
 
@@ -192,7 +219,8 @@ async def _chosen(store: Store, which: Failures, limit: int | None) -> Chosen:
     most = _limited(which, limit)
     if which.ids is not None:
         return await _named(store, which, list(dict.fromkeys(which.ids))[:most])
-    return Chosen({task.id: task.failed_seq for task in await store.failed(which, limit=most)})
+    found = {one.id: one.failed_seq for one in await store.failed_ids(which, limit=most)}
+    return Chosen(found, everything=which == EVERYTHING and len(found) >= await store.count_failed(which))
 
 
 async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
@@ -226,7 +254,7 @@ async def _planned(store: Store, token: str, which: Failures, limit: int | None)
             f"the plan's {plan.count} tasks are more than the {MOST_AT_ONCE} of one call",
             hint="retry them as a bulk operation with the same plan",
         )
-    return Chosen(plan.listed)
+    return Chosen(plan.listed, everything=plan.which == EVERYTHING)
 
 
 def _limited(which: Failures, limit: int | None) -> int:
@@ -241,15 +269,17 @@ def _limited(which: Failures, limit: int | None) -> int:
     return wanted
 
 
-async def _foretold(store: Store, chosen: Chosen) -> BatchResult:
+async def foretell(store: Store, chosen: Chosen, possible: tuple[State, ...] = RETRIED) -> BatchResult:
+    """What would become of each, as of now."""
     result = BatchResult(None, len(chosen.meant), skipped=dict(chosen.excluded), dry_run=True)
     found = await store.standings(chosen.meant)
     for task_id, seen in chosen.meant.items():
         task = found.get(task_id)
-        if task is not None and task.state in RETRIED and seen in (None, task.failed_seq):
+        if task is not None and task.state in possible and seen in (None, task.failed_seq):
             result.would_retry.append(task_id)
         else:
-            result.skipped[task_id] = skip_reason(None if task is None else task.state.value)
+            means = " or ".join(possible)
+            result.skipped[task_id] = skip_reason(None if task is None else task.state.value, means)
     return result
 
 

@@ -92,7 +92,7 @@ class Reads:
         found = await self.pool.run(lambda connection: connection.fetch(text, *where.args))
         return [rows.task(row) for row in found]
 
-    async def failed_ids(self, which: Failures, *, limit: int, upto: int, after: int = 0) -> list[Meant]:
+    async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
         where = _bounded(which, after, upto).add(" order by failed_seq limit {}", limit)
         return [Meant(*row) for row in await self._where("failed_ids", where)]
 

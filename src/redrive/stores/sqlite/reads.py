@@ -56,20 +56,18 @@ class Reads:
         self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
         newest: bool = False,
     ) -> list[Task]:  # fmt: skip
-        sql, args = filters.failed(which)
-        bounds = " and failed_seq > ?" + ("" if upto is None else " and failed_seq <= ?")
+        sql, args = _bounded(which, after, upto)
         order = f" order by failed_seq {'desc' if newest else ''}"
-        values = [*args, after, *([] if upto is None else [upto]), limit, offset]
         # The place in the order first, by index alone; rows are read for the page only, however far back it is.
-        places = SQL["failed_places"] + sql + bounds + order + " limit ? offset ?"
+        places = SQL["failed_places"] + sql + order + " limit ? offset ?"
         text = SQL["failed"] + f" and failed_seq in ({places})" + order
-        found = await self.read(lambda session: _rows(session, text, values))
+        found = await self.read(lambda session: _rows(session, text, [*args, limit, offset]))
         return [rows.task(row) for row in found]
 
-    async def failed_ids(self, which: Failures, *, limit: int, upto: int, after: int = 0) -> list[Meant]:
-        sql, args = filters.failed(which)
-        text = SQL["failed_ids"] + sql + " and failed_seq > ? and failed_seq <= ? order by failed_seq limit ?"
-        found = await self.read(lambda session: _rows(session, text, [*args, after, upto, limit]))
+    async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
+        sql, args = _bounded(which, after, upto)
+        text = SQL["failed_ids"] + sql + " order by failed_seq limit ?"
+        found = await self.read(lambda session: _rows(session, text, [*args, limit]))
         return [Meant(UUID(row["id"]), row["failed_seq"], row["error_fingerprint"]) for row in found]
 
     async def count_failed(self, which: Failures) -> int:
@@ -166,6 +164,13 @@ class Reads:
             return to_datetime(session.now), [rows.schedule(row) for row in due]
 
         return await self.read(look)
+
+
+def _bounded(which: Failures, after: int, upto: int | None) -> tuple[str, list[Any]]:
+    sql, args = filters.failed(which)
+    if upto is None:
+        return f"{sql} and failed_seq > ?", [*args, after]
+    return f"{sql} and failed_seq > ? and failed_seq <= ?", [*args, after, upto]
 
 
 def _rows(session: Session, sql: str, args: Sequence[Any] = ()) -> list[sqlite3.Row]:
