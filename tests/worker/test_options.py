@@ -45,6 +45,19 @@ async def test_once_runs_one_and_max_jobs_runs_that_many(app: App) -> None:
     assert worker.health.completed == 3
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("when_empty", [True, False])
+async def test_what_runs_when_the_time_is_over_is_finished(app: App, when_empty: bool) -> None:
+    @app.task("SLOW")
+    async def slow(ctx: Context) -> None:
+        await asyncio.sleep(0.6)
+
+    tasks = [await slow.enqueue() for _ in range(3)]
+    worker = await drain(app, concurrency=1, max_time=0.3, stop_when_empty=when_empty)
+    assert (worker.health.claimed, worker.health.completed) == (1, 1)
+    assert [(await app.get(task.id)).state for task in tasks] == [State.COMPLETED, State.QUEUED, State.QUEUED]  # type: ignore[union-attr]
+
+
 async def test_once_without_work_ends(app: App) -> None:
     worker = await drain(app, once=True)
     assert worker.health.claimed == 0

@@ -44,17 +44,16 @@ async def stirring(store: Store, driver: str) -> tuple[tuple[str, int], ...]:
             assert operation.canary is not None
             ready = operation.judged((await store.standings(operation.canary.ids)).values()) is not None
         else:
-            ready = _left(operation, since, driver) <= 0
+            ready = not _waits(operation, since, driver)
         if ready:
             found.append((record.id, record.version))
     return tuple(found)
 
 
-def _left(operation: Operation, since: float, driver: str) -> float:
-    """Seconds until this driver may go on; ``since``: from its last step. The rate is kept by the store's clock,
-    whoever drives, and another driver that has not moved for a while is gone."""
-    theirs = GONE_AFTER if operation.driver not in (None, driver) else 0.0
-    return max(theirs, operation.pause_after_piece) - since
+def _waits(operation: Operation, since: float, driver: str) -> bool:
+    """``since``: seconds from its last step. The rate is kept by the store's clock, whoever drives."""
+    others = operation.driver not in (None, driver) and since < GONE_AFTER
+    return others or bool(operation.last_piece and since < operation.pause_after_piece)
 
 
 async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
@@ -97,8 +96,9 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     if operation.testing:
         return await _look_at_canaries(store, operation)
     since = (await store.now() - record.updated_at).total_seconds()
-    if (left := _left(operation, since, driver)) > 0:
-        return left
+    if _waits(operation, since, driver):
+        theirs = operation.driver not in (None, driver)
+        return None if theirs and since < GONE_AFTER else operation.pause_after_piece - since
     if operation.stop_on_return and (why := await _came_back(store, operation)) is not None:
         await _end(store, operation, Status.STOPPED, why)
         return None

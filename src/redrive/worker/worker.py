@@ -116,11 +116,14 @@ class Worker:
         """Claim no more; let what runs finish within the grace period, then hand it back."""
         self.leases.begin_grace()
         self._retire()
+        self.wake()
 
     def _retire(self) -> None:
-        """Claim no more, and end when everything that runs has ended by itself."""
-        if not self.stopping:
-            self.stopped_at = time.monotonic()
+        """Claim no more, and end when everything that runs has ended by itself. Once: the hot loop asks for it again
+        and again when its time is over, and would wake itself for ever, and let nothing else run."""
+        if self.stopping:
+            return
+        self.stopped_at = time.monotonic()
         self.stopping = True
         self.health.stopping = True
         self.wake()
