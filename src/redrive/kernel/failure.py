@@ -7,7 +7,7 @@ import re
 import socket
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from redrive.errors import ErrorCode, RedriveError
+from redrive.kernel import frames
+from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of, words_of
 
 MAX_MESSAGE = 4_000
 MAX_STACK = 16_000
@@ -42,6 +44,8 @@ class Failure:
     stack: str | None = None
     retryable: bool = True
     retry_after: float | None = None
+    # What may be shown to everybody: see kernel/summary.py.
+    summary: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,9 +68,12 @@ _CONNECT_NAMES = {"TransportError", "NetworkError", "ConnectError", "ConnectionE
 
 
 def failure_of(
-    error: BaseException, *, deterministic: tuple[type[BaseException], ...] = (), now: datetime | None = None
-) -> Failure:
-    """Classify an exception raised by a handler. Unknown causes are retried: the fail-safe default (F3)."""
+    error: BaseException, *, deterministic: tuple[type[BaseException], ...] = (), now: datetime | None = None,
+    payload: Payload = NO_PAYLOAD, module: str | None = None,
+) -> Failure:  # fmt: skip
+    """Classify an exception raised by a handler. Unknown causes are retried: the fail-safe default.
+
+    ``payload`` is what the task was given and what must not be shown; ``module`` is the handler's."""
     found = _classify(error, deterministic)
     message = _message(error)
     return Failure(
@@ -78,22 +85,37 @@ def failure_of(
         fingerprint=fingerprint(found.code, type(error).__qualname__, place_of(error.__traceback__), message),
         retryable=found.retryable,
         retry_after=_retry_after(error, now) if found.retryable else None,
+        summary=_summary(error, message, payload, module),
     )
+
+
+def _summary(error: BaseException, message: str, payload: Payload, module: str | None) -> dict[str, Any]:
+    written = words_of(frames.literals(frames.codes(error)))
+    status = _status(error)
+    return summary_of(
+        safe_message(message, written, payload), exception=frames.type_name(error),
+        chain=[frames.type_name(one) for one in frames.chain(error)],
+        frames=frames.places(error, frames.package_of(module)), payload=payload,
+        marks={} if status is None else {"status": status},
+    )  # fmt: skip
 
 
 def failure(
     code: str, reason: str, message: str, *, type: FailureType = FailureType.UNKNOWN, where: str = "",
-    stack: str | None = None, retryable: bool | None = None,
+    stack: str | None = None, retryable: bool | None = None, public: bool = False, payload: Payload = NO_PAYLOAD,
 ) -> Failure:  # fmt: skip
-    """A failure that is not an exception: a verdict, an expired lease, an unsupported kind."""
+    """A failure that is not an exception: a verdict, an expired lease, an unsupported kind.
+
+    ``public``: the message is ours and quotes nothing, everybody may read it as it is."""
     return Failure(
         code=code,
         reason=reason,
         type=type,
-        message=clean(message)[:MAX_MESSAGE],
+        message=clean(message[:MAX_MESSAGE])[:MAX_MESSAGE],
         stack=stack,
         fingerprint=fingerprint(code, reason, where, message),
         retryable=code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
+        summary=summary_of(message if public else safe_message(message, (), payload)),
     )
 
 
@@ -216,7 +238,7 @@ def parse_retry_after(value: str, now: datetime | None) -> float | None:
 
 def _message(error: BaseException) -> str:
     try:
-        text = str(error)
+        text = str(error)[:MAX_MESSAGE]  # cut at once: whatever follows would go through all of it
     except Exception:
         text = "(the exception could not be shown as text)"
     kind = type(error)

@@ -201,7 +201,7 @@ def _expire(held: Held) -> Transition:
     cause = failure(
         ErrorCode.EXECUTION_FAILED, "lease_expired",
         f"the lease of attempt {held.attempt} ran out: its worker died, hung or lost the store",
-        type=FailureType.TIMEOUT,
+        type=FailureType.TIMEOUT, public=True,
     )  # fmt: skip
     if held.attempt >= held.max_attempts:
         dead = DeadReason.MAX_ATTEMPTS

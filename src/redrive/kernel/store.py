@@ -168,7 +168,7 @@ class ScheduleRow:
 
 @dataclass(slots=True, frozen=True)
 class GroupRow:
-    """Failures with one cause (F5)."""
+    """Failures with one cause. Message, summary and kind are those of the sample task's failure."""
 
     fingerprint: str
     count: int
@@ -180,6 +180,7 @@ class GroupRow:
     first_seen: datetime
     last_seen: datetime
     sample_task: UUID
+    summary: Any = None
 
 
 @dataclass(slots=True)

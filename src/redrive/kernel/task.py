@@ -72,6 +72,7 @@ class Task:
     error_message: str | None = None
     error_stack: str | None = None
     error_fingerprint: str | None = None
+    error_summary: Any = None
     failed_at: datetime | None = None
     failed_seq: int | None = None
     dead_reason: str | None = None
@@ -177,6 +178,7 @@ class Attempt:
     worker_id: str | None
     execution_ms: float | None
     replay: int = 0
+    summary: Any = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -201,6 +203,7 @@ class DeadLetter:
     failure_type: str
     error_message: str
     error_fingerprint: str
+    error_summary: Any = None
 
 
 @dataclass(slots=True, frozen=True)

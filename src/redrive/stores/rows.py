@@ -56,6 +56,7 @@ def task(row: Row) -> Task:
         error_message=get("error_message") or get("cancel_reason"),
         error_stack=get("error_stack"),
         error_fingerprint=get("error_fingerprint"),
+        error_summary=readable(get("error_summary")),
         failed_at=get("failed_at"),
         failed_seq=get("failed_seq"),
         dead_reason=get("dead_reason"),
@@ -74,6 +75,7 @@ def attempt(row: Row) -> Attempt:
     return Attempt(
         row["task_id"], row["attempt"], row["at"], row["code"], row["reason"], row["failure_type"], row["message"],
         row["stack"], row["fingerprint"], row["worker_id"], row["execution_ms"], row["replay"],
+        readable(row["error_summary"]),
     )  # fmt: skip
 
 
@@ -84,7 +86,7 @@ def dead_letter(row: Row) -> DeadLetter:
         payload=readable(row["payload"]), attempt_count=row["attempt_count"], max_attempts=row["max_attempts"],
         replay_count=row["replay_count"], error_code=row["error_code"], error_reason=row["error_reason"],
         failure_type=row["failure_type"], error_message=row["error_message"],
-        error_fingerprint=row["error_fingerprint"],
+        error_fingerprint=row["error_fingerprint"], error_summary=readable(row["error_summary"]),
     )  # fmt: skip
 
 
@@ -98,7 +100,7 @@ def audit(row: Row) -> AuditRow:
 def group(row: Row) -> GroupRow:
     return GroupRow(
         row["fingerprint"], row["n"], row["code"], row["reason"], row["failure_type"], row["message"], row["kind"],
-        row["first_seen"], row["last_seen"], row["sample_task"],
+        row["first_seen"], row["last_seen"], row["sample_task"], readable(row["error_summary"]),
     )  # fmt: skip
 
 

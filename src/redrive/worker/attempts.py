@@ -150,7 +150,7 @@ class Attempts:
         def completion() -> Transition:
             run.committing = True
             handler = run.handler
-            outcome = outcome_of(result(), handler) if handler is not None else Completed()
+            outcome = outcome_of(result(), handler, run.task) if handler is not None else Completed()
             return self.decide(run, outcome if isinstance(outcome, Completed) else Completed())
 
         try:

@@ -25,6 +25,7 @@ from redrive.handlers.context import logger as task_logger
 from redrive.handlers.registry import Handler
 from redrive.kernel.failure import failure_of
 from redrive.kernel.outcome import Cancel, Fail, Failed, Retry, Snooze, Verdict
+from redrive.kernel.summary import Payload
 from redrive.kernel.task import Claimed
 
 
@@ -274,7 +275,8 @@ def _run(job: Job, line: _Line) -> Any:
         return verdict
     except BaseException as error:
         # Classified here, where the traceback is; exceptions themselves often cannot be pickled.
-        return Failed(failure_of(error))
+        given = Payload(job.task.payload, job.task.memo)
+        return Failed(failure_of(error, payload=given, module=job.module))
 
 
 def _resolve(module: str, name: str) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.failure import FailureType, clean, failure, failure_of
 from redrive.kernel.outcome import Cancel, Completed, Failed, Outcome, Released, Verdict
 from redrive.kernel.payload import encode
+from redrive.kernel.summary import Payload
 from redrive.kernel.task import Claimed
 from redrive.worker.processes import ProcessDied, ProcessPool
 from redrive.worker.threads import ThreadPool
@@ -107,7 +108,7 @@ class Runner:
         try:
             arguments = handler.payload.arguments(run.task.payload)
         except RedriveError as error:
-            return _bad_payload(error)
+            return _bad_payload(error, run.task)
         except Exception as error:  # a validator of the application's own that raises what it should not
             return self._raised(run, error, handler)
         try:
@@ -117,7 +118,7 @@ class Runner:
                 value = await self._call_elsewhere(handler, run, arguments)
         except BaseException as error:
             return self._raised(run, error, handler)
-        return COMPLETED if value is None else outcome_of(value, handler)
+        return COMPLETED if value is None else outcome_of(value, handler, run.task)
 
     async def run_bulk(self, runs: list[Run]) -> list[Outcome]:
         """One call for many tasks. A payload that does not fit fails alone."""
@@ -129,7 +130,7 @@ class Runner:
             try:
                 items.append((index, Item(run.context, handler.payload.whole(run.task.payload))))
             except RedriveError as error:
-                outcomes[index] = _bad_payload(error)
+                outcomes[index] = _bad_payload(error, runs[index].task)
             except Exception as error:
                 outcomes[index] = self._raised(run, error, handler)
         batch = Batch([item for _, item in items])
@@ -142,7 +143,7 @@ class Runner:
                 raised = error
         for (index, item), answer in zip(items, answers(batch, returned, raised), strict=True):
             if raised is None or item.answered:
-                outcomes[index] = outcome_of(answer, handler)
+                outcomes[index] = outcome_of(answer, handler, runs[index].task)
             else:
                 outcomes[index] = self._raised(runs[index], raised, handler)
         return [outcomes[index] for index in range(len(runs))]
@@ -163,20 +164,21 @@ class Runner:
         if run.stop is not None and not isinstance(error, Verdict):
             return stopped(run)
         if isinstance(error, Verdict):
-            return outcome_of(error, handler)
+            return outcome_of(error, handler, run.task)
         if isinstance(error, ProcessDied):
-            return Failed(failure(ErrorCode.EXECUTION_FAILED, "process_died", str(error), where=run.task.kind))
-        return Failed(failure_of(error, deterministic=handler.deterministic))
+            died = failure(ErrorCode.EXECUTION_FAILED, "process_died", str(error), where=run.task.kind, public=True)
+            return Failed(died)
+        return _failed(error, handler, run.task)
 
 
-def outcome_of(value: Any, handler: Handler) -> Outcome:
+def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
     """What a handler returned or raised on purpose, as an outcome."""
     if isinstance(value, Verdict):
         return value  # type: ignore[return-value]
     if isinstance(value, Failed):
         return value
     if isinstance(value, BaseException):
-        return Failed(failure_of(value, deterministic=handler.deterministic))
+        return _failed(value, handler, task)
     if value is None:
         return Completed()
     try:
@@ -189,11 +191,17 @@ def outcome_of(value: Any, handler: Handler) -> Outcome:
     return Completed(encode({"error": "RESULT_NOT_STORED", "message": clean(message)[:500]}))
 
 
+def _failed(error: BaseException, handler: Handler, task: Claimed) -> Failed:
+    given = Payload(task.payload, task.memo)
+    module = getattr(handler.function, "__module__", None)
+    return Failed(failure_of(error, deterministic=handler.deterministic, payload=given, module=module))
+
+
 def unforeseen(run: Run, error: BaseException | None) -> Outcome:
     """The attempt broke where nothing was expected to. Says no more of the error than cannot break again."""
     what = "it was cancelled" if error is None else f"{type(error).__name__} was raised"
     message = f"the attempt ended without an outcome: {what} outside the handler"
-    return Failed(failure(ErrorCode.EXECUTION_FAILED, "no_outcome", message, where=run.task.kind))
+    return Failed(failure(ErrorCode.EXECUTION_FAILED, "no_outcome", message, where=run.task.kind, public=True))
 
 
 def stopped(run: Run) -> Outcome:
@@ -204,8 +212,11 @@ def stopped(run: Run) -> Outcome:
             if run.starting:
                 message = f"the handler's process did not start within {START_LIMIT:g} s"
             return Failed(
-                failure(ErrorCode.EXECUTION_FAILED, "timeout", message, type=FailureType.TIMEOUT, where=run.task.kind)
-            )
+                failure(
+                    ErrorCode.EXECUTION_FAILED, "timeout", message, type=FailureType.TIMEOUT, where=run.task.kind,
+                    public=True,
+                )
+            )  # fmt: skip
         case "cancel":
             return Cancel("cancelled while it was running")
         case _:
@@ -214,10 +225,15 @@ def stopped(run: Run) -> Outcome:
 
 def _unsupported(task: Claimed) -> Outcome:
     message = f"no handler is registered for kind {task.kind}"
-    return Failed(failure(ErrorCode.PAYLOAD_UNSUPPORTED, "no_handler", message, type=FailureType.PARAM_ERROR))
+    return Failed(
+        failure(ErrorCode.PAYLOAD_UNSUPPORTED, "no_handler", message, type=FailureType.PARAM_ERROR, public=True)
+    )
 
 
-def _bad_payload(error: RedriveError) -> Outcome:
+def _bad_payload(error: RedriveError, task: Claimed) -> Outcome:
     code = error.code if isinstance(error, InvalidInput) else ErrorCode.PAYLOAD_INVALID.value
-    cause = failure(code, "bad_payload", error.message, type=FailureType.PARAM_ERROR, retryable=False)
+    cause = failure(
+        code, "bad_payload", error.message, type=FailureType.PARAM_ERROR, retryable=False,
+        payload=Payload(task.payload, task.memo),
+    )  # fmt: skip
     return Failed(cause)

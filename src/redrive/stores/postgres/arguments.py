@@ -89,7 +89,7 @@ def _move(t: Transition) -> dict[str, Any]:
     if t.failure is not None:
         f = t.failure
         move |= {"code": f.code, "cause": f.reason, "type": f.type.value, "message": f.message,
-                 "stack": f.stack, "fingerprint": f.fingerprint}  # fmt: skip
+                 "stack": f.stack, "fingerprint": f.fingerprint, "summary": f.summary}  # fmt: skip
     return move
 
 

@@ -168,18 +168,17 @@ select coalesce(max(t.failed_seq), 0) from redrive.task t where t.state = 'faile
  limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
 union select d.fingerprint from redrive.failure_delta d;
 
--- groups_of: failures by cause
-select x.fingerprint, sum(x.n)::bigint as n, min(x.code) as code, min(x.reason) as reason,
-  min(x.failure_type) as failure_type, (array_agg(x.message order by x.last_seen desc))[1] as message,
-  (array_agg(x.kind order by x.last_seen desc))[1] as kind, (array_agg(x.sample_task order by x.last_seen desc))[1] as sample_task,
-  min(x.first_seen) as first_seen, max(x.last_seen) as last_seen
+-- groups_of: failures by cause; message, kind, sample and summary are those of the latest
+select distinct on (x.fingerprint) x.fingerprint, (sum(x.n) over w)::bigint as n, x.code, x.reason, x.failure_type, x.message, x.kind,
+  x.sample_task, x.error_summary, min(x.first_seen) over w as first_seen, max(x.last_seen) over w as last_seen
 from (
-  select fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen
+  select fingerprint, n, code, reason, failure_type, message, kind, sample_task, error_summary, first_seen, last_seen
   from redrive.failure_group where fingerprint = any ($1)
   union all
-  select fingerprint, n, code, reason, failure_type, message, kind, sample_task, at, at from redrive.failure_delta
-  where fingerprint = any ($1)
-) x group by x.fingerprint;
+  select fingerprint, n, code, reason, failure_type, message, kind, sample_task, error_summary, at, at
+  from redrive.failure_delta where fingerprint = any ($1)
+) x window w as (partition by x.fingerprint)
+order by x.fingerprint, x.last_seen desc, x.sample_task;
 
 -- counts: exact totals per queue and kind
 select * from redrive.v_counts order by queue, kind;

@@ -152,7 +152,7 @@ def _holder(t: Transition) -> str | None:
 
 def _failure(t: Transition) -> list[Any]:
     f = t.failure
-    return [] if f is None else [f.code, f.reason, f.type, f.message, f.stack, f.fingerprint]
+    return [] if f is None else [f.code, f.reason, f.type, f.message, f.stack, f.fingerprint, dumps(f.summary)]
 
 
 def _count_failed(session: Session, moves: Sequence[Move]) -> None:
@@ -184,7 +184,7 @@ def _record_failures(session: Session, failed: Sequence[Move]) -> None:
         attempts.append([
             row.id, _holder(t), t.execution_ms, row.attempt_count, row.replay_count, *_failure(t), row.worker_id,
         ])  # fmt: skip
-        fresh = [f.fingerprint, 0, f.code, f.reason, f.type, f.message, row.kind, row.id, session.now]
+        fresh = [f.fingerprint, 0, f.code, f.reason, f.type, f.message, row.kind, row.id, session.now, dumps(f.summary)]
         causes.setdefault(f.fingerprint, fresh)[1] += 1
     session.run(SQL["attempts"], session.now, dumps(attempts))
     session.run(SQL["causes"], dumps(list(causes.values())))

@@ -57,6 +57,7 @@ update redrive_task set
   error_message = case when v.event = 'redrive' then null else coalesce(v.message, redrive_task.error_message) end,
   error_stack = case when v.event = 'redrive' then null when v.code is null then redrive_task.error_stack else v.stack end,
   error_fingerprint = case when v.event = 'redrive' then null else coalesce(v.fingerprint, redrive_task.error_fingerprint) end,
+  error_summary = case when v.event = 'redrive' then null when v.code is null then redrive_task.error_summary else v.summary end,
   failed_at = case when v.state = 'failed' then v.now end,
   failed_seq = v.failed_seq,
   dead_reason = v.dead,
@@ -75,36 +76,38 @@ from (
     json_extract(j.value, '$[14]') as batch, json_extract(j.value, '$[15]') as code,
     json_extract(j.value, '$[16]') as cause, json_extract(j.value, '$[17]') as type,
     json_extract(j.value, '$[18]') as message, json_extract(j.value, '$[19]') as stack,
-    json_extract(j.value, '$[20]') as fingerprint
+    json_extract(j.value, '$[20]') as fingerprint, json_extract(j.value, '$[21]') as summary
   from json_each(?) j
 ) v where redrive_task.id = v.id
 
 -- attempts: failed attempts
 insert into redrive_attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type, message, stack,
-  fingerprint, worker_id)
+  fingerprint, error_summary, worker_id)
 select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]'),
-  json_extract(v.value, '$[9]'), json_extract(v.value, '$[10]'), json_extract(v.value, '$[11]')
+  json_extract(v.value, '$[9]'), json_extract(v.value, '$[10]'), json_extract(v.value, '$[11]'), json_extract(v.value, '$[12]')
 from json_each(?) v
 
 -- dead_letters: records of terminal failures, from the rows as they are now
 insert into redrive_dead_letter (id, task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
-  task_group, scope, trace_id, payload, error_code, error_reason, failure_type, error_message, error_fingerprint)
+  task_group, scope, trace_id, payload, error_code, error_reason, failure_type, error_message, error_fingerprint,
+  error_summary)
 select json_extract(v.value, '$[1]'), t.id, ?, t.attempt_count, t.max_attempts, t.replay_count,
   json_extract(v.value, '$[2]'), t.kind, t.queue, t.task_group, t.scope, t.trace_id, t.payload, t.error_code,
-  t.error_reason, t.failure_type, t.error_message, t.error_fingerprint
+  t.error_reason, t.failure_type, t.error_message, t.error_fingerprint, t.error_summary
 from json_each(?) v cross join redrive_task t on t.id = json_extract(v.value, '$[0]')
 
 -- causes: failures by fingerprint
-insert into redrive_failure_group (fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen)
+insert into redrive_failure_group (fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen,
+  error_summary)
 select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]'),
-  json_extract(v.value, '$[8]')
+  json_extract(v.value, '$[8]'), json_extract(v.value, '$[9]')
 from json_each(?) v where true
-on conflict (fingerprint) do update set n = n + excluded.n, message = excluded.message, kind = excluded.kind,
-  sample_task = excluded.sample_task, last_seen = max(last_seen, excluded.last_seen)
+on conflict (fingerprint) do update set n = n + excluded.n, code = excluded.code, reason = excluded.reason,
+  failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task, error_summary = excluded.error_summary, last_seen = max(last_seen, excluded.last_seen)
 
 -- hours: and by the hour
 insert into redrive_failure_hour (fingerprint, hour, n)

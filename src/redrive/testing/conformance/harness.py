@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Unpack
 from uuid import UUID
 
@@ -232,6 +232,12 @@ def operator_move(event: Event, task_id: UUID, actor: str | None = "ann", reason
 def failing(message: str = "boom") -> Failed:
     """A failure that is retried while attempts remain."""
     return Failed(failure(ErrorCode.EXECUTION_FAILED, "unknown_exception", message, stack=f"Traceback: {message}"))
+
+
+def failing_with(summary: dict[str, Any], message: str = "boom") -> Failed:
+    """A failure of one and the same cause, whatever it says, and what may be shown of it."""
+    cause = failing(message).failure
+    return Failed(replace(cause, summary=summary, fingerprint="0123456789abcdef"))
 
 
 TERMINAL = Fail("TASK_PRECONDITION_FAILED", "the shot is locked")

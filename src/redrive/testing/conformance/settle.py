@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import Failures
 from redrive.kernel.machine import DeadReason, Event
 from redrive.kernel.outcome import Cancel, Completed, Released, Retry, Snooze
 from redrive.kernel.store import Query
 from redrive.kernel.task import State
-from redrive.testing.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness, failing
+from redrive.testing.conformance.harness import (
+    LEASE,
+    RETRY_AT_ONCE,
+    TERMINAL,
+    Harness,
+    failing,
+    failing_with,
+    operator_move,
+)
 from redrive.testing.conformance.outcomes import SETTLED
 
 
@@ -90,6 +101,43 @@ class TestSettle:
         assert all(a.execution_ms == pytest.approx(12.5) for a in timeline.attempts)
         assert [letter.task_id for letter in timeline.dead_letters] == [task_id]
         assert timeline.task.error_message == "cause c"
+
+    async def test_what_may_be_shown_of_a_failure_is_kept_with_it(self, harness: Harness) -> None:
+        task_id = await harness.enqueue(max_attempts=2)
+        for n in range(2):
+            await harness.settle(await harness.claim_one(), failing_with({"message": "safe", "status": 500 + n}))
+            await harness.advance(20)
+            await harness.tick()
+        timeline = await harness.store.timeline(task_id)
+        assert timeline is not None
+        last = {"message": "safe", "status": 501}
+        assert [a.summary for a in timeline.attempts] == [{"message": "safe", "status": 500}, last]
+        assert (timeline.task.error_summary, timeline.dead_letters[0].error_summary) == (last, last)
+        (found,) = await harness.store.failed(Failures(), limit=10)
+        assert found.error_summary == last
+        await harness.store.apply(Commit(transitions=[operator_move(Event.REDRIVE, task_id)]))
+        assert (await harness.task(task_id)).error_summary is None
+        await harness.settle(await harness.claim_one(), failing_with({}))
+        assert (await harness.task(task_id)).error_summary == {}
+
+    async def test_a_failure_group_speaks_of_one_task(self, harness: Harness) -> None:
+        """Message, kind and summary are those of its sample: whoever looks at one judges the others by its payload."""
+        said: dict[str, tuple[str, str, Any]] = {}
+        for _ in range(3):
+            ids = [await harness.enqueue(kind, max_attempts=9) for kind in "ABCABC"]
+            claimed = await harness.claim(len(ids))
+            outcomes = []
+            for task in claimed:
+                text = f"{'zyx'[len(said) % 3]} {task.id}"
+                said[str(task.id)] = (text, task.kind, {"message": text})
+                outcomes.append((task, failing_with({"message": text}, text)))
+            await harness.settle_many(outcomes)
+            for folded in (False, True):
+                while folded and await harness.store.upkeep("fold", {}):
+                    pass
+                (group,) = await harness.store.groups(limit=10)
+                assert (group.message, group.kind, group.summary) == said[str(group.sample_task)]
+                assert group.count == len(said)
 
     async def test_a_retry_waits_for_its_backoff(self, harness: Harness) -> None:
         claimed = await harness.running()

@@ -50,6 +50,7 @@ create table redrive.task (
   error_message        text,
   error_stack          text,
   error_fingerprint    text,
+  error_summary        jsonb,                      -- what of it may be shown to everybody
   dead_reason          text,
   last_replayed_by     text,
   last_replayed_reason text,
@@ -126,7 +127,8 @@ create table redrive.attempt (
   message       text not null,
   stack         text,
   fingerprint   text not null,
-  worker_id     text
+  worker_id     text,
+  error_summary jsonb
 );
 create index attempt_task on redrive.attempt (task_id, seq);
 create index attempt_at on redrive.attempt (at, seq);
@@ -151,7 +153,8 @@ create table redrive.dead_letter (
   error_reason       text not null,
   failure_type       text not null,
   error_message      text not null,
-  error_fingerprint  text not null
+  error_fingerprint  text not null,
+  error_summary      jsonb
 );
 create index dead_letter_task on redrive.dead_letter (task_id);
 create index dead_letter_kind on redrive.dead_letter (kind, seq);
@@ -171,7 +174,8 @@ create table redrive.failure_delta (
   message       text not null,
   kind          text not null,
   sample_task   uuid not null,
-  at            timestamptz not null
+  at            timestamptz not null,
+  error_summary jsonb
 );
 create table redrive.failure_group (
   fingerprint   text primary key,
@@ -183,7 +187,8 @@ create table redrive.failure_group (
   kind          text not null,
   sample_task   uuid not null,
   first_seen    timestamptz not null,
-  last_seen     timestamptz not null
+  last_seen     timestamptz not null,
+  error_summary jsonb                              -- of the sample task, as is the message
 );
 create index failure_group_seen on redrive.failure_group (last_seen);
 -- How it went, hour by hour; kept for a week.

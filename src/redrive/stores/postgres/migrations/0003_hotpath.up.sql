@@ -342,7 +342,7 @@ begin
     select * from jsonb_to_recordset(p_moves) x(
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
-      message text, stack text, fingerprint text, dead text, actor text, action text, reason text, batch text,
+      message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, batch text,
       seen bigint)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
@@ -390,6 +390,7 @@ begin
       error_message = case when ok.event = 'redrive' then null else coalesce(ok.message, t.error_message) end,
       error_stack = case when ok.event = 'redrive' then null when ok.code is null then t.error_stack else ok.stack end,
       error_fingerprint = case when ok.event = 'redrive' then null else coalesce(ok.fingerprint, t.error_fingerprint) end,
+      error_summary = case when ok.event = 'redrive' then null when ok.code is null then t.error_summary else ok.summary end,
       failed_at = case when ok.final = 'failed' then v_now end,
       failed_seq = case when ok.final = 'failed' then nextval('redrive.failed_seq') end,
       dead_reason = case when ok.final = 'failed' then ok.dead end,
@@ -403,21 +404,27 @@ begin
     returning t.*, ok.dead
   ), tries as (
     insert into redrive.attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type,
-      message, stack, fingerprint, worker_id)
+      message, stack, fingerprint, worker_id, error_summary)
     select o.id, v_now, case when o.event <> 'expire' then o.token end, o.ms, o.attempt_count, o.replay_count, o.code, o.cause, o.type, o.message, o.stack,
-      o.fingerprint, o.worker_id
+      o.fingerprint, o.worker_id, o.summary
     from ok o where o.code is not null
   ), letters as (
     insert into redrive.dead_letter (task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
-      task_group, scope, trace_id, payload, error_code, error_reason, failure_type, error_message, error_fingerprint)
+      task_group, scope, trace_id, payload, error_code, error_reason, failure_type, error_message, error_fingerprint,
+      error_summary)
     select m.id, v_now, m.attempt_count, m.max_attempts, m.replay_count, m.dead, m.kind, m.queue, m.task_group, m.scope,
-      m.trace_id, m.payload, m.error_code, m.error_reason, m.failure_type, m.error_message, m.error_fingerprint
+      m.trace_id, m.payload, m.error_code, m.error_reason, m.failure_type, m.error_message, m.error_fingerprint, m.error_summary
     from moved m where m.dead is not null
   ), causes as (
-    insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, at)
-    select o.fingerprint, count(*), min(o.code), min(o.cause), min(o.type), min(o.message), o.kind,
-      (array_agg(o.id))[1], v_now
-    from ok o where o.code is not null group by o.fingerprint, o.kind
+    insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, at,
+      error_summary)
+    -- All of one row, the first: a message beside the sample of another task would be judged by the wrong payload.
+    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, v_now, x.summary
+    from (
+      select o.*, count(*) over (partition by o.fingerprint, o.kind) as n,
+        row_number() over (partition by o.fingerprint, o.kind order by o.id) as nth
+      from ok o where o.code is not null
+    ) x where x.nth = 1
   ), tally as (
     insert into redrive.total_delta (queue, kind, queued, delayed, running, paused, failed, completed, cancelled)
     select x.queue, x.kind, sum(x.n) filter (where x.state = 'queued'), sum(x.n) filter (where x.state = 'delayed'),

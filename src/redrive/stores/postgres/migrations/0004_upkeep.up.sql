@@ -418,17 +418,19 @@ begin
     select g.fingerprint, date_trunc('hour', g.at, 'UTC'), sum(g.n) from gone g group by 1, 2
     on conflict (fingerprint, hour) do update set n = h.n + excluded.n
   ), sums as (
-    select g.fingerprint, sum(g.n) as n, min(g.code) as code, min(g.reason) as reason, min(g.failure_type) as failure_type,
-      (array_agg(g.message order by g.at desc))[1] as message, (array_agg(g.kind order by g.at desc))[1] as kind,
-      (array_agg(g.sample_task order by g.at desc))[1] as sample_task, min(g.at) as first_seen, max(g.at) as last_seen
-    from gone g group by g.fingerprint
+    select g.fingerprint, sum(g.n) as n, min(g.at) as first_seen, max(g.at) as last_seen from gone g group by g.fingerprint
   ), folded as (
     insert into redrive.failure_group as f (fingerprint, n, code, reason, failure_type, message, kind, sample_task,
-      first_seen, last_seen)
-    select s.fingerprint, s.n, s.code, s.reason, s.failure_type, s.message, s.kind, s.sample_task, s.first_seen, s.last_seen
-    from sums s
-    on conflict (fingerprint) do update set n = f.n + excluded.n, message = excluded.message, kind = excluded.kind,
-      sample_task = excluded.sample_task, last_seen = greatest(f.last_seen, excluded.last_seen)
+      error_summary, first_seen, last_seen)
+    -- Message, kind, sample and summary are those of one failure, the latest.
+    select s.fingerprint, s.n, l.code, l.reason, l.failure_type, l.message, l.kind, l.sample_task, l.error_summary,
+      s.first_seen, s.last_seen
+    from sums s join (
+      select distinct on (g.fingerprint) g.* from gone g order by g.fingerprint, g.at desc, g.sample_task
+    ) l on l.fingerprint = s.fingerprint
+    on conflict (fingerprint) do update set n = f.n + excluded.n, code = excluded.code, reason = excluded.reason,
+      failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task, error_summary = excluded.error_summary,
+      last_seen = greatest(f.last_seen, excluded.last_seen)
   )
   select coalesce(sum(s.n), 0) into v_causes from sums s;
   return v_totals + v_causes + v_failed;

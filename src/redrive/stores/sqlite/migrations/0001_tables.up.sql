@@ -58,6 +58,7 @@ create table redrive_task (
   memo                 text,                       -- what a snoozed handler wants back
   error_message        text,
   error_stack          text,
+  error_summary        text,                       -- JSON: what of it may be shown to everybody
   constraint task_state_live check (state in ('queued', 'delayed', 'running', 'paused', 'failed')),
   -- A token exists exactly while the task runs: this is what makes it a fence.
   constraint task_token_while_running check ((state = 'running') = (lease_token is not null)),
@@ -128,7 +129,8 @@ create table redrive_attempt (
   message       text not null,
   stack         text,
   fingerprint   text not null,
-  worker_id     text
+  worker_id     text,
+  error_summary text
 ) strict;
 create index redrive_attempt_task on redrive_attempt (task_id, seq);
 create index redrive_attempt_at on redrive_attempt (at, seq);
@@ -153,7 +155,8 @@ create table redrive_dead_letter (
   error_reason       text not null,
   failure_type       text not null,
   error_message      text not null,
-  error_fingerprint  text not null
+  error_fingerprint  text not null,
+  error_summary      text
 ) strict;
 create index redrive_dead_letter_task on redrive_dead_letter (task_id);
 create index redrive_dead_letter_kind on redrive_dead_letter (kind, seq);
@@ -174,7 +177,8 @@ create table redrive_failure_group (
   kind          text not null,
   sample_task   text not null,
   first_seen    integer not null,
-  last_seen     integer not null
+  last_seen     integer not null,
+  error_summary text                               -- of the sample task, as is the message
 ) strict;
 create index redrive_failure_group_seen on redrive_failure_group (last_seen);
 -- How it went, hour by hour; kept for a week.

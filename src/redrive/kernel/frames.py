@@ -1,0 +1,138 @@
+"""What a traceback says about the code: the application's own frames, and the words that its authors wrote."""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+
+MAX_CHAIN = 20
+MAX_FRAMES = 5_000
+MAX_KEPT_FRAMES = 30
+MAX_LITERALS = 64_000
+
+_HAS_DOCSTRING = 0x4000000  # inspect.CO_HAS_DOCSTRING, from Python 3.13
+_INLINED = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})  # functions of their own up to Python 3.11
+_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
+_REDRIVE = str(Path(__file__).parent.parent) + "/"
+_EXAMPLES = _REDRIVE + "examples/"
+_STANDARD = tuple(
+    {path.rstrip("/\\") + "/" for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))}
+)
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """The exception, then what it came from: causes, contexts that were not hidden, and members of groups."""
+    found: list[BaseException] = []
+    waiting = [error]
+    while waiting and len(found) < MAX_CHAIN:
+        one = waiting.pop(0)
+        if any(one is other for other in found):
+            continue
+        found.append(one)
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(one.exceptions[:MAX_CHAIN])
+        origin = one.__cause__ if one.__cause__ is not None or one.__suppress_context__ else one.__context__
+        if origin is not None:
+            waiting.append(origin)
+    return found
+
+
+def type_name(error: BaseException) -> str:
+    """``httpx.ConnectError``; built-in exceptions without their module."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def walk(trace: TracebackType | None) -> Iterator[FrameType]:
+    """The frames of a traceback, outermost first."""
+    for _ in range(MAX_FRAMES):
+        if trace is None:
+            return
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def own(frame: FrameType, package: str | None = None) -> bool:
+    """Whether a frame is the application's: not of the standard library, of an installed package, nor of redrive.
+
+    ``package`` is the one that the handler belongs to. It is the application's wherever it is installed: in production
+    applications are packages among others."""
+    module = str(frame.f_globals.get("__name__", ""))
+    filename = frame.f_code.co_filename
+    if filename.startswith("<"):
+        # Made by exec, eval or a notebook; code that libraries generate carries their name or file.
+        if filename.startswith("<frozen ") or module.partition(".")[0] in sys.stdlib_module_names:
+            return module == "__main__"
+        filename = str(frame.f_globals.get("__file__") or "")
+    if filename.startswith(_REDRIVE):
+        return filename.startswith(_EXAMPLES)
+    if package is not None and module.partition(".")[0] == package:
+        return True
+    if _INSTALLED.search(filename):
+        return False
+    return not filename.startswith(_STANDARD)
+
+
+def package_of(module: str | None) -> str | None:
+    """The top-level package of a handler's module; a script of its own has none."""
+    name = (module or "").partition(".")[0]
+    return None if name in ("", "__main__", "__mp_main__", "redrive") or name in sys.stdlib_module_names else name
+
+
+def places(error: BaseException, package: str | None = None) -> list[str]:
+    """Module and function of the application's own frames, outermost first, each once: never a line, so that an edit
+    above it changes nothing, and recursion of any depth is the same."""
+    found: dict[str, None] = {}
+    for frame in walk(error.__traceback__):
+        if frame.f_code.co_name not in _INLINED and own(frame, package):
+            found.setdefault(place(frame))
+    if len(found) <= MAX_KEPT_FRAMES:
+        return list(found)
+    kept = list(found)
+    return kept[: MAX_KEPT_FRAMES // 2] + kept[-MAX_KEPT_FRAMES // 2 :]
+
+
+def place(frame: FrameType) -> str:
+    """``app.mail:send``. A script is ``__main__`` here and ``__mp_main__`` in a child process: the same place."""
+    module = str(frame.f_globals.get("__name__", "?"))
+    return f"{'__main__' if module == '__mp_main__' else module}:{frame.f_code.co_qualname}"
+
+
+def literals(codes: Iterator[CodeType]) -> list[str]:
+    """The texts that were written into these functions: parts of f-strings, formats, messages. No docstrings."""
+    found: dict[str, None] = {}
+    seen: set[CodeType] = set()
+    room = MAX_LITERALS
+    for code in codes:
+        if code in seen:
+            continue
+        seen.add(code)
+        for text in _texts(code):
+            room -= len(text) + 20
+            if room < 0:
+                return list(found)
+            found.setdefault(text)
+    return list(found)
+
+
+def codes(error: BaseException) -> Iterator[CodeType]:
+    """The functions that an exception came through, and those it came from."""
+    for one in chain(error):
+        for frame in walk(one.__traceback__):
+            yield frame.f_code
+
+
+def _texts(code: CodeType, depth: int = 0) -> Iterator[str]:
+    documented = sys.version_info < (3, 13) or code.co_flags & _HAS_DOCSTRING
+    for n, constant in enumerate(code.co_consts):
+        if isinstance(constant, str):
+            if n or not documented:
+                yield constant
+        elif isinstance(constant, tuple | frozenset):
+            yield from (part for part in constant if isinstance(part, str))
+        elif isinstance(constant, CodeType) and depth < 3:
+            yield from _texts(constant, depth + 1)

@@ -1,0 +1,76 @@
+"""The constant part of a message: what differs from one failure to the next of the same cause becomes ``<*>``."""
+
+from __future__ import annotations
+
+import re
+
+MAX_LOOKED_AT = 4_000
+HOLE = "<*>"
+
+# One mark for every kind of value: the same slot holds a number today and a quoted name tomorrow. No pattern has a
+# repetition within a repetition over the same characters, and each is anchored by a character or has a bound: the time
+# is linear in the text, whatever it is.
+_PATTERNS = [
+    re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,15}://[^\s'\"<>`\])}]+"),  # any URL or URI
+    re.compile(r"\b(?:arn|urn|data):[^\s'\"<>`\])},;]+"),
+    re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,128}"),  # mail addresses
+    re.compile(r"(?<!\w)[rbfu]{0,2}'[^'\n]{0,1000}'(?!\w)|(?<!\w)[rbfu]{0,2}\"[^\"\n]{0,1000}\"(?!\w)"),
+    re.compile(r"`[^`\n]{0,1000}`|“[^”\n]{0,1000}”|‘[^’\n]{0,1000}’|«[^»\n]{0,1000}»|「[^」\n]{0,1000}」"),
+    re.compile(  # the words in dates, next to their numbers
+        r"\b(?:mon|tue|wed|thu|fri|sat|sun)(?:[a-z]{3,6})?,?[ ]+(?=\d)|"
+        r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(?:[a-z]{3,6})?[ .,-]{1,2}(?=\d)|"
+        r"(?<=\d)[ -]?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(?:[a-z]{3,6})?\b|"
+        r"(?<=\d)[ ]?(?:am|pm|utc|gmt)\b|"
+        r"\b(?:mon|tue|wed|thu|fri|sat|sun) (?=(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) )",
+        re.I,
+    ),
+    re.compile(r"(?<![\w./\\~-])(?:~|\.{1,2}|[A-Za-z]:)?[\\/][^\s'\"`:;,()\[\]{}<>|]+"),  # absolute and ./ paths
+    re.compile(r"(?<![\w.-])[\w.@-]{1,100}/[^\s'\"`:;,()\[\]{}<>|]*[./\d][^\s'\"`:;,()\[\]{}<>|]*"),  # relative ones
+    re.compile(
+        r"\b[\w-]{1,100}\.(?:csv|tsv|json|jsonl|xml|ya?ml|toml|ini|txt|log|pdf|png|jpe?g|gif|webp|mp[34]|mov|wav|zip|gz"
+        r"|tar|tgz|bz2|xz|parquet|avro|orc|xlsx?|docx?|pptx?|html?|sql|db|sqlite3?|pkl|npy|bin|dat|tmp|bak|lock|sock|pem"
+        r"|crt|key)\b",
+        re.I,
+    ),
+    re.compile(r"(?<![\w:])[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,8}(?:%\w{1,20})?(?![\w:])", re.I),  # IPv6, MAC, times
+    re.compile(r"\b[a-z0-9]{1,63}(?:[.-][a-z0-9-]{1,63}){1,8}:\d{1,5}\b", re.I),  # host and port
+    re.compile(
+        r"\b(?:[a-z0-9-]{1,63}\.){1,8}(?:com|net|org|io|dev|app|internal|local|localhost|example|test|cloud)\b", re.I
+    ),
+    # Anything with a digit in it: numbers, sizes, versions, ids of every make.
+    re.compile(r"(?<!\w)[-+#$€]?\w*\d\w*(?:[.,:%/+=-]\w*\d\w*)*%?"),
+    re.compile(r"\b(?:None|null|nil|nan|inf|true|false|undefined)\b", re.I),
+]  # fmt: skip
+_HEX_WORD = re.compile(r"\b[a-f]{4,}\b")
+_ENGLISH_HEX = frozenset(
+    ["dead", "beef", "face", "faced", "fade", "faded", "cafe", "deaf", "added", "decade", "facade"]
+)
+# Letters only, but not a word: the case goes up and down, as in generated keys.
+_JUMBLED = re.compile(r"\b(?=\w*[a-z]{1,3}[A-Z]{1,3}[a-z]{1,3}[A-Z]{1,3}[a-z]|\w*[a-z][A-Z][a-z][A-Z])\w{8,}\b")
+_KEYED = re.compile(
+    r"\b(?:cus|sub|inv|pi|ch|tok|card|acct|req|usr|user|org|key|sk|pk|evt|ses|msg|run|thread|file)_[A-Za-z]{8,}\b"
+)
+_WORDY = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+)*")
+_HOLES = re.compile(r"<\*>(?:[\s,;:/|&=+.#-]{0,3}<\*>)+")
+_LISTED = re.compile(r"[\[{(](?:[\s,;:/|=]|<\*>|\w{1,40}[:=]\s?(?=<\*>)){0,400}[\]})]")
+
+
+def template(text: str, limit: int = MAX_LOOKED_AT) -> str:
+    """The message with its variable parts replaced."""
+    text = text[:limit]
+    for pattern in _PATTERNS:
+        text = pattern.sub(HOLE, text)
+    text = _KEYED.sub(HOLE, text)
+    text = _HEX_WORD.sub(lambda found: found[0] if found[0] in _ENGLISH_HEX else HOLE, text)
+    text = _JUMBLED.sub(_jumbled, text)
+    for _ in range(3):  # lists in lists
+        text = _HOLES.sub(HOLE, text)
+        text = _LISTED.sub(HOLE, text)
+    return " ".join(_HOLES.sub(HOLE, text).split())
+
+
+def _jumbled(found: re.Match[str]) -> str:
+    """CamelCase made of words stays: every part has at least three letters, but for one."""
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", found[0])
+    short = sum(len(part) < 3 for part in parts)
+    return HOLE if short > max(1, len(parts) // 3) else found[0]

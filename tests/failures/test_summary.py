@@ -1,0 +1,92 @@
+"""The summary of a failure: safe to show to everybody, because it holds nothing but words of code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.errors import ErrorCode
+from redrive.kernel.error_words import ERROR_WORDS
+from redrive.kernel.failure import Failure, failure, failure_of
+from redrive.kernel.summary import LEFT_OUT, MAX_SUMMARY, Payload, safe_message
+
+
+def caught(call: Any, *args: Any, payload: Any = None) -> Failure:
+    try:
+        call(*args)
+    except BaseException as error:
+        return failure_of(error, payload=Payload(None if payload is None else json.dumps(payload)), module=__name__)
+    raise AssertionError("nothing was raised")
+
+
+def charge(customer: str, amount: object) -> None:
+    raise RuntimeError(f"the frobnicator refused to charge {customer} with {amount} zorkmids")
+
+
+class TestWords:
+    def test_what_the_programmer_wrote_is_kept_and_what_was_put_in_is_not(self) -> None:
+        found = caught(charge, "Penelope", 17).summary
+        assert found["message"] == f"the frobnicator refused to charge {LEFT_OUT} with {LEFT_OUT} zorkmids"
+        assert (found["exception"], found["chain"]) == ("RuntimeError", ["RuntimeError"])
+        assert found["frames"] == [f"{__name__}:caught", f"{__name__}:charge"]
+
+    def test_a_word_of_the_payload_is_left_out_even_if_it_is_one_of_the_source(self) -> None:
+        found = caught(charge, "x", 1, payload={"deep": [{"secret": "my Frobnicators"}]}).summary
+        assert found["message"].startswith(f"the {LEFT_OUT} refused to charge")
+        assert "zorkmids" in found["message"]
+        # names of fields are not values
+        assert "zorkmids" in caught(charge, "x", 1, payload={"zorkmids": 1}).summary["message"]
+
+    def test_without_source_only_words_of_errors_are_kept(self) -> None:
+        assert safe_message("connection to db.example.com refused: password hunter for Penelope") == (
+            f"connection to {LEFT_OUT} refused: {LEFT_OUT} for {LEFT_OUT}")  # fmt: skip
+
+    def test_a_large_payload_is_not_taken_apart(self) -> None:
+        payload = {"key": ["filler"] * 20_000, "zorkmids": "é"}
+        found = caught(charge, "x", 1, payload=payload).summary["message"]
+        assert "frobnicator" in found and "zorkmids" not in found
+
+    @pytest.mark.parametrize("secret", ["hunter", "Tr0ub4dor", "correct horse battery staple", "sk_live_aBcDeFgH"])
+    @pytest.mark.parametrize("form", ["{}", "'{}'", "[{}]", "token={}", "x-{}-y", "({}", "{}.", "Bearer {}", '"{}'])
+    def test_no_form_of_a_secret_is_kept(self, secret: str, form: str) -> None:
+        found = caught(charge, form.format(secret), 1).summary
+        assert not any(word in json.dumps(found) for word in secret.split() if word not in ERROR_WORDS)
+
+    @given(st.text(max_size=200), st.text(max_size=40))
+    def test_every_word_is_of_code(self, text: str, secret: str) -> None:
+        kept = safe_message(f"{text} {secret}", {"frob"}, Payload(json.dumps(secret)))
+        for word in kept.replace(LEFT_OUT, " ").lower().replace("-", " ").replace("'", " ").replace("’", " ").split():
+            assert word.rstrip(".,:;") in ERROR_WORDS | {"frob"}
+            assert len(word) < 4 or word.rstrip(".,:;") not in secret.lower()
+
+    def test_the_vocabulary_is_lower_case_letters(self) -> None:
+        assert all(word.isascii() and word.isalpha() and word.islower() for word in ERROR_WORDS)
+        assert not ERROR_WORDS & {"password", "secret", "admin1", "hunter", "master", "dragon"}
+
+
+class TestMarks:
+    def test_status(self) -> None:
+        request = httpx.Request("GET", "http://example.org")
+        response = httpx.Response(503, request=request)
+        found = caught(response.raise_for_status).summary
+        assert (found["status"], found["exception"]) == (503, "httpx.HTTPStatusError")
+
+    def test_our_own_messages_are_shown_as_they_are(self) -> None:
+        message = "no handler is registered for kind zork"
+        assert failure("X", "r", message, public=True).summary == {"message": message}
+        assert failure(ErrorCode.EXECUTION_FAILED, "r", message).summary == {
+            "message": f"no handler is registered for kind {LEFT_OUT}"
+        }
+
+    def test_it_is_small(self) -> None:
+        error: BaseException = RuntimeError("word " * 100_000)
+        for _ in range(50):
+            cause, error = error, type("E" * 190, (Exception,), {})("expected " * 10_000)
+            error.__cause__ = cause
+        found = failure_of(error).summary
+        assert len(json.dumps(found)) <= MAX_SUMMARY
