@@ -29,10 +29,13 @@ from redrive.kernel.task import (
     check_priority,
 )
 from redrive.observe.logs import TaskLog, choose_style
-from redrive.ops import actions, approvals, audit, seal, vitals
+from redrive.ops import access, actions, approvals, audit, seal, vitals
+from redrive.ops.access import Caller
 from redrive.ops.archive import archive_at
 from redrive.ops.driving import EVERY, drive, stirring
 from redrive.ops.inspect import parse_id
+from redrive.ops.operator import Operator
+from redrive.ops.policy import Policy as OperatingPolicy
 from redrive.ops.service import FailedTasks
 from redrive.ops.why import Reason
 from redrive.ops.why import why as explain
@@ -262,6 +265,18 @@ class App:
     def failed(self) -> FailedTasks:
         """Tasks that are failed now: ``await app.failed.list(kind="SEND")``, ``retry_many``, ``statistics``."""
         return FailedTasks(self.store)
+
+    async def operator(self, caller: Caller) -> Operator:
+        """What somebody may look at and do with this application's tasks, by his role."""
+        return Operator(await self.store(), self.registry, OperatingPolicy.of(self.settings), caller)
+
+    async def caller(self, secret: str) -> Caller | None:
+        """Whose token this is; None when nobody's."""
+        return await access.check(await self.store(), secret)
+
+    async def has_tokens(self) -> bool:
+        """Was there ever a token? Revoking the last one must not open the door."""
+        return await access.any_token(await self.store())
 
     async def why(self, task_id: UUID | str) -> list[Reason]:
         """Why a task does not run; empty when it does, or is done."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Header, Request
@@ -16,9 +17,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from redrive.api.models import ReasonIn
 from redrive.app import App
 from redrive.errors import InvalidInput, NotAllowed, RedriveError
-from redrive.kernel.store import Store
-from redrive.ops import access
 from redrive.ops.access import Caller, Role
+from redrive.ops.operator import Operator
 
 FAILURES, WINDOW = 10, 60.0
 KNOWN_CALLERS = 10_000
@@ -62,14 +62,6 @@ def _network(address: str) -> str:
     return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
 
 
-async def the_store(request: Request) -> Store:
-    app: App = request.app.state.redrive
-    return await app.store()
-
-
-Opened = Annotated[Store, Depends(the_store)]
-
-
 def the_app(request: Request) -> App:
     app: App = request.app.state.redrive
     return app
@@ -105,16 +97,16 @@ def _query_names(dependant: Any) -> set[str]:
 
 
 async def who(
-    request: Request, store: Opened, credentials: Bearer,
+    request: Request, app: TheApp, credentials: Bearer,
     x_actor: Annotated[str | None, Header(description="Who acts, where there are no tokens.")] = None,
 ) -> Caller:  # fmt: skip
     refuse_unknown_filters(request)
     if credentials is None:
-        if request.app.state.open_door and not await access.any_token(store):
+        if request.app.state.open_door and not await app.has_tokens():
             _refuse_foreign_pages(request)
             return Caller(x_actor or "api", Role.ADMIN)
         raise Unauthorized("a token is needed", hint="Authorization: Bearer …; redrive tokens create makes one")
-    caller = await access.check(store, credentials.credentials)
+    caller = await app.caller(credentials.credentials)
     if caller is None:
         doorkeeper(request).failed(request)
         raise Unauthorized("the token is not valid", hint="it may be revoked or expired: redrive tokens")
@@ -134,35 +126,25 @@ def is_own_page(request: Request) -> bool:
     return own and site in (None, "same-origin", "none")
 
 
-def at_least(role: Role) -> Callable[..., Awaitable[Caller]]:
-    async def check(caller: Annotated[Caller, Depends(who)]) -> Caller:
-        if caller.role < role:
-            raise NotAllowed(f"{caller.name} is {caller.role.label}; this needs {role.label}")
-        return caller
-
-    return check
+async def the_operator(app: TheApp, caller: Annotated[Caller, Depends(who)]) -> Operator:
+    return await app.operator(caller)
 
 
-Viewer = Annotated[Caller, Depends(at_least(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(at_least(Role.OPERATOR))]
-Admin = Annotated[Caller, Depends(at_least(Role.ADMIN))]
+# Everything that a route looks at or does goes through this: it knows who asks, and refuses what he may not do.
+TheOperator = Annotated[Operator, Depends(the_operator)]
 
 
-class Said(TypedDict):
-    """Who acts, and why: what ``ops`` asks of every action."""
+@dataclass(slots=True, frozen=True)
+class Acting:
+    """Who acts, and why: of a body that says nothing else."""
 
-    actor: str
+    operator: Operator
     reason: str | None
 
 
-async def said(caller: Operator, words: ReasonIn | None = None) -> Said:
+async def acting(operator: TheOperator, words: ReasonIn | None = None) -> Acting:
     given = words or ReasonIn()
-    return {"actor": actor(caller, given.actor), "reason": given.reason}
+    return Acting(operator.named(given.actor), given.reason)
 
 
-By = Annotated[Said, Depends(said)]
-
-
-def actor(caller: Caller, said: str | None = None) -> str:
-    """A token's name cannot be talked away."""
-    return caller.name if caller.token_id is not None else said or caller.name
+By = Annotated[Acting, Depends(acting)]

@@ -8,11 +8,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from redrive.api import models as m
-from redrive.api.access import Admin, Opened, TheApp, Viewer, actor
+from redrive.api.access import TheOperator
 from redrive.api.filters import WhichAudit, make_audit, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.ops import audit
-from redrive.ops.archive import archive_at
 
 router = APIRouter(prefix="/api/tasks/audit-logs", tags=["audit"], responses=PROBLEMS)
 _TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
@@ -36,13 +35,12 @@ class PruneIn(m.In):
 
 @router.get("")
 async def query(
-    store: Opened, caller: Viewer, which: WhichAudit, auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    operator: TheOperator, which: WhichAudit, auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     auditPageSize: Annotated[int, Query(ge=1, le=500)] = 50,
     before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
 ) -> m.AuditPage:  # fmt: skip
     """Who did what, newest first."""
-    found = await audit.query(store, which, page=auditPage, page_size=auditPageSize, before=before)
-    return page_of(found)
+    return page_of(await operator.audit.query(which, page=auditPage, page_size=auditPageSize, before=before))
 
 
 def page_of(found: audit.Page) -> m.AuditPage:
@@ -58,29 +56,23 @@ def page_of(found: audit.Page) -> m.AuditPage:
     responses={200: {"description": "All of it, oldest first", "content": {name: {} for name in _TYPES.values()}}},
 )
 async def export(
-    store: Opened, caller: Viewer, which: WhichAudit, format: Literal["json", "csv", "jsonl"] = "json"
+    operator: TheOperator, which: WhichAudit, format: Literal["json", "csv", "jsonl"] = "json"
 ) -> StreamingResponse:
     """Everything that matches, streamed. Cells of the CSV that a spreadsheet would take for formulas begin with an
     apostrophe."""
     name = f'attachment; filename="audit.{format}"'
-    lines = audit.export(store, which, format)
+    lines = operator.audit.export(which, format)
     return StreamingResponse(lines, media_type=_TYPES[format], headers={"Content-Disposition": name})
 
 
 @router.post("/prune")
-async def prune(body: PruneIn, store: Opened, app: TheApp, caller: Admin) -> m.PruneOut:
+async def prune(body: PruneIn, operator: TheOperator) -> m.PruneOut:
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
     which = make_audit(
         action=body.audit_action, actor=body.audit_actor, batch_id=body.batch_id,
         scope=one_of(body.episode_id, body.scope, "episodeId and scope"),
         kind=one_of(body.job_kind, body.kind, "jobKind and kind"), trace_id=body.trace_id,
     )  # fmt: skip
-    done = await audit.prune(
-        store,
-        which,
-        older_than_days=body.older_than_days,
-        actor=actor(caller, body.actor),
-        dry_run=body.dry_run,
-        archive=archive_at(app.settings.audit_archive),
-    )
+    acting = operator.named(body.actor)
+    done = await acting.audit.prune(which, older_than_days=body.older_than_days, dry_run=body.dry_run)
     return m.PruneOut.model_validate(done)

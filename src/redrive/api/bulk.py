@@ -10,15 +10,14 @@ from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api import shown
-from redrive.api.access import By, Opened, Operator, TheApp, Viewer, actor
-from redrive.api.filters import FilterIn, known
+from redrive.api.access import By, TheOperator
+from redrive.api.filters import FilterIn
 from redrive.api.problems import PROBLEMS
-from redrive.errors import InvalidInput, NotAllowed
+from redrive.errors import InvalidInput
 from redrive.kernel.failed import Failures
-from redrive.kernel.operation import COLLECTION, Action, Canary
-from redrive.kernel.store import Store
-from redrive.ops import approvals, groups, operations
-from redrive.ops.access import Caller, Role
+from redrive.kernel.operation import Action, Canary
+from redrive.ops import operations
+from redrive.ops.operator import Operator
 
 router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
 Limit = Annotated[int, Query(ge=1, le=500)]
@@ -70,23 +69,23 @@ class Begun(m.Out):
 
 @router.get("/failure-groups")
 async def list_groups(
-    store: Opened, app: TheApp, caller: Viewer, limit: Limit = 50, status: str | None = None,
+    operator: TheOperator, limit: Limit = 50, status: str | None = None,
     before: Annotated[str | None, Query(max_length=200)] = None,
 ) -> m.GroupPage:  # fmt: skip
     """Failures by cause, the latest first."""
-    found = await groups.list_groups(store, limit=limit, status=status, before=before)
+    found = await operator.groups.list(limit=limit, status=status, before=before)
     following = found[-1].place if len(found) == limit else None
-    return m.GroupPage(groups=await shown.groups(found, store, caller, app), next_before=following)
+    return m.GroupPage(groups=await shown.groups(found, operator), next_before=following)
 
 
 @router.get("/failure-groups/{fingerprint}")
-async def show_group(fingerprint: str, store: Opened, app: TheApp, caller: Viewer) -> m.GroupOut:
+async def show_group(fingerprint: str, operator: TheOperator) -> m.GroupOut:
     """Also by the beginning of its fingerprint, if only one begins so."""
-    return (await shown.groups([await groups.show(store, fingerprint)], store, caller, app))[0]
+    return (await shown.groups([await operator.groups.show(fingerprint)], operator))[0]
 
 
 @router.patch("/failure-groups/{fingerprint}")
-async def annotate_group(fingerprint: str, body: GroupIn, store: Opened, app: TheApp, caller: Operator) -> m.GroupOut:
+async def annotate_group(fingerprint: str, body: GroupIn, operator: TheOperator) -> m.GroupOut:
     """A note, an owner, silence until some time, or "resolved": it opens again when the failure comes back."""
     said: dict[str, Any] = {
         name: getattr(body, name)
@@ -95,103 +94,90 @@ async def annotate_group(fingerprint: str, body: GroupIn, store: Opened, app: Th
     }
     if (until := said.get("muted_until")) is not None and until.tzinfo is None:
         raise InvalidInput("mutedUntil needs a time zone", hint="for example 2026-11-15T12:00:00Z")
-    found = await groups.annotate(store, fingerprint, actor=actor(caller, body.actor), reason=body.reason, **said)
-    return (await shown.groups([found], store, caller, app))[0]
+    found = await operator.named(body.actor).groups.annotate(fingerprint, body.reason, **said)
+    return (await shown.groups([found], operator))[0]
 
 
 @router.post("/failure-groups/{fingerprint}/retry", status_code=202)
-async def retry_group(fingerprint: str, body: BulkIn, store: Opened, app: TheApp, caller: Operator) -> Begun:
+async def retry_group(fingerprint: str, body: BulkIn, operator: TheOperator) -> Begun:
     """Retry everything that is failed by this cause, as a bulk operation."""
-    found = await groups.show(store, fingerprint)
-    return await _begin(Action.RETRY, Failures(fingerprint=found.row.fingerprint), body, store, app, caller)
+    return await _begin(Action.RETRY, Failures(fingerprint=fingerprint), body, operator)
 
 
 @router.get("/operations")
 async def list_operations(
-    store: Opened, caller: Viewer, status: States = (), limit: Limit = 50, before: Before = None
+    operator: TheOperator, status: States = (), limit: Limit = 50, before: Before = None
 ) -> m.OperationPage:
     """Bulk operations, newest first."""
-    found = await operations.list_operations(store, states=tuple(status), limit=limit, before=before)
+    found = await operator.operations.list(states=tuple(status), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
     return m.OperationPage(operations=[shown.operation(record) for record in found], next_before=following)
 
 
 @router.post("/operations", status_code=202)
-async def begin(body: OperationIn, store: Opened, app: TheApp, caller: Operator) -> Begun:
+async def begin(body: OperationIn, operator: TheOperator) -> Begun:
     """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
     and dangerous ones wait for a second operator."""
-    which = await known(body.failures(), store, app)
-    if body.action is Action.PURGE and caller.role < Role.ADMIN:
-        raise NotAllowed(f"{caller.name} is {caller.role.label}; a purge needs admin")
     if body.dry_run:
-        seen, above = await operations.foresee(store, body.action, which, body.plan_token), app.settings.approved_above
-        needed = None if above is None else approvals.reason_for(seen, above)
-        return Begun(operation=None, approval=None, matched=seen.total, needs_approval=needed, dry_run=True)
-    return await _begin(body.action, which, body, store, app, caller, body.plan_token)
+        seen = await operator.named(body.actor).operations.foresee(body.action, body.failures(), body.plan_token)
+        return Begun(operation=None, approval=None, matched=seen.number, needs_approval=seen.approval, dry_run=True)
+    return await _begin(body.action, body.failures(), body, operator, body.plan_token)
 
 
 @router.get("/operations/{operation_id}")
-async def show_operation(operation_id: str, store: Opened, caller: Viewer) -> m.OperationOut:
-    return await _operation(store, operation_id)
+async def show_operation(operation_id: str, operator: TheOperator) -> m.OperationOut:
+    return shown.operation(await operator.operations.record(operation_id))
 
 
 @router.post("/operations/{operation_id}/pause")
-async def pause(operation_id: str, store: Opened, by: By) -> m.OperationOut:
-    await operations.pause(store, operation_id, **by)
-    return await _operation(store, operation_id)
+async def pause(operation_id: str, by: By) -> m.OperationOut:
+    await by.operator.operations.pause(operation_id, by.reason)
+    return await show_operation(operation_id, by.operator)
 
 
 @router.post("/operations/{operation_id}/resume")
-async def resume(operation_id: str, store: Opened, by: By) -> m.OperationOut:
-    await operations.resume(store, operation_id, **by)
-    return await _operation(store, operation_id)
+async def resume(operation_id: str, by: By) -> m.OperationOut:
+    await by.operator.operations.resume(operation_id, by.reason)
+    return await show_operation(operation_id, by.operator)
 
 
 @router.post("/operations/{operation_id}/cancel")
-async def cancel(operation_id: str, store: Opened, by: By) -> m.OperationOut:
+async def cancel(operation_id: str, by: By) -> m.OperationOut:
     """What it has done so far stays done."""
-    await operations.cancel(store, operation_id, **by)
-    return await _operation(store, operation_id)
+    await by.operator.operations.cancel(operation_id, by.reason)
+    return await show_operation(operation_id, by.operator)
 
 
 @router.get("/approvals")
 async def list_approvals(
-    store: Opened, caller: Viewer, state: States = (), limit: Limit = 50, before: Before = None
+    operator: TheOperator, state: States = (), limit: Limit = 50, before: Before = None
 ) -> m.ApprovalPage:
     """What waits for a second operator, and what became of it, newest first."""
-    found = await approvals.list_approvals(store, states=tuple(state), limit=limit, before=before)
+    found = await operator.approvals.list(states=tuple(state), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
     return m.ApprovalPage(approvals=[shown.approval(record) for record in found], next_before=following)
 
 
 @router.post("/approvals/{approval_id}/approve")
-async def approve(approval_id: str, store: Opened, by: By) -> m.ApprovalOut:
+async def approve(approval_id: str, by: By) -> m.ApprovalOut:
     """By somebody else than who asked; the operation begins at once."""
-    return shown.approval(await approvals.approve(store, approval_id, **by))
+    return shown.approval(await by.operator.approvals.approve(approval_id, by.reason))
 
 
 @router.post("/approvals/{approval_id}/reject")
-async def reject(approval_id: str, store: Opened, by: By) -> m.ApprovalOut:
-    return shown.approval(await approvals.reject(store, approval_id, **by))
+async def reject(approval_id: str, by: By) -> m.ApprovalOut:
+    return shown.approval(await by.operator.approvals.reject(approval_id, by.reason))
 
 
-async def _begin(
-    action: Action, which: Failures, body: BulkIn, store: Store, app: TheApp, caller: Caller, plan: str | None = None
-) -> Begun:
+async def _begin(action: Action, which: Failures, body: BulkIn, operator: Operator, plan: str | None = None) -> Begun:
     canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent)
-    operation, approval = await operations.begin(
-        store, action, which, actor=actor(caller, body.actor), reason=body.reason, plan=plan, rate=body.rate,
-        canary=canary, stop_on_return=body.stop_on_return, approvals_above=app.settings.approved_above,
+    begun = await operator.named(body.actor).operations.begin(
+        action, which, reason=body.reason, plan=plan, rate=body.rate, canary=canary,
+        stop_on_return=body.stop_on_return,
     )  # fmt: skip
+    approval = begun.approval
     return Begun(
-        operation=await _operation(store, operation.id), matched=operation.total, dry_run=False,
+        operation=await show_operation(begun.operation.id, operator), matched=begun.operation.total, dry_run=False,
         approval=None if approval is None else shown.approval(approval),
         needs_approval=None if approval is None else approval.body["needed"],
     )  # fmt: skip
-
-
-async def _operation(store: Store, operation_id: str) -> m.OperationOut:
-    await operations.show(store, operation_id)
-    record = await store.record(COLLECTION, operation_id)
-    assert record is not None
-    return shown.operation(record)

@@ -8,13 +8,10 @@ from fastapi import APIRouter, Query, Request
 
 from redrive.api import models as m
 from redrive.api import shown
-from redrive.api.access import Opened, Operator, TheApp, Viewer, actor, is_own_page
-from redrive.api.filters import FilterIn, Text, WhichFailed, known
+from redrive.api.access import TheOperator, is_own_page
+from redrive.api.filters import FilterIn, Text, WhichFailed
 from redrive.api.problems import PROBLEMS
-from redrive.errors import InvalidInput
-from redrive.kernel.store import Query as LetterQuery
-from redrive.ops import failed, inspect
-from redrive.ops.access import Role
+from redrive.ops import inspect
 
 router = APIRouter(prefix="/api/tasks", tags=["failures"], responses=PROBLEMS)
 
@@ -32,24 +29,18 @@ class RetryIn(FilterIn):
 
 @router.get("/dead-letters")
 async def dead_letters(
-    store: Opened, app: TheApp, caller: Viewer, which: WhichFailed,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
-) -> m.DeadLetterPage:  # fmt: skip
+    operator: TheOperator, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None
+) -> m.DeadLetterPage:
     """The records of terminal failures, newest first; they stay when the task is retried."""
-    if which.failure_type is not None or which.ids is not None:
-        raise InvalidInput("dead letters are not filtered by failureType or taskIds", hint="/api/tasks/failed is")
-    query = LetterQuery(
-        (), which.kind, which.queue, which.group, which.scope, which.trace_id, which.error_code, which.error_reason,
-        which.fingerprint, limit, None if before is None else inspect.parse_id(before), which.dead_reason,
-    )  # fmt: skip
-    found = await store.dead_letters(query)
+    after = None if before is None else inspect.parse_id(before)
+    found = await operator.failures.dead_letters(which, limit=limit, before=after)
     following = found[-1].id if len(found) == limit else None
-    return m.DeadLetterPage(dead_letters=shown.letters(found, caller, app), next_before=following)
+    return m.DeadLetterPage(dead_letters=shown.letters(found, operator), next_before=following)
 
 
 @router.get("/dead-letters/preview")
 async def preview(
-    request: Request, store: Opened, app: TheApp, caller: Viewer, which: WhichFailed,
+    request: Request, operator: TheOperator, which: WhichFailed,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     pageSize: Annotated[int, Query(ge=1, le=500)] = 50,
     planToken: Annotated[str | None, Query(description="Pages of an earlier preview.")] = None,
@@ -57,46 +48,39 @@ async def preview(
     """What a retry with the same filters would reach, page by page. Changes no task. For those who may retry, the first
     page brings a plan token: with it, further pages and the retry are about exactly this set, whatever fails later."""
     # A plan is written down: not for pages of other sites, which read nothing, but could fill the store.
-    binds = planToken is None and page == 1 and caller.role >= Role.OPERATOR and is_own_page(request)
-    bind = caller.name if binds else None
-    which = await known(which, store, app)
-    found = await failed.preview(store, which, page=page, page_size=pageSize, plan=planToken, bind=bind)
+    found = await operator.failures.preview(
+        which, page=page, page_size=pageSize, plan=planToken, bind=is_own_page(request)
+    )
     return m.PreviewOut(
         total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,
-        task_ids=found.ids, tasks=shown.tasks(found.tasks, caller, app), plan_token=found.plan,
+        task_ids=found.ids, tasks=shown.tasks(found.tasks, operator), plan_token=found.plan,
     )  # fmt: skip
 
 
 @router.post("/dead-letters/retry")
-async def retry(body: RetryIn, store: Opened, app: TheApp, caller: Operator) -> m.BatchOut:
+async def retry(body: RetryIn, operator: TheOperator) -> m.BatchOut:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
     cancelled tasks are touched; others that were named are answered, and audited, as skipped. What needs a second
     operator (everything, or more than ``REDRIVE_APPROVALS_ABOVE``) is refused with 409: begin it as an operation."""
-    which = await known(body.failures(body.task_ids), store, app)
-    if which == failed.EVERYTHING and body.plan_token is None:
-        raise InvalidInput("say which tasks", hint="a filter, taskIds or a planToken; everything is a bulk operation")
-    result = await failed.retry_matching(
-        store, which, actor=actor(caller, body.actor), reason=body.reason, limit=body.limit, plan=body.plan_token,
-        dry_run=body.dry_run, approvals_above=app.settings.approved_above,
-    )  # fmt: skip
-    return shown.batch(result)
+    return shown.batch(await operator.named(body.actor).failures.retry_matching(
+        body.failures(body.task_ids), reason=body.reason, limit=body.limit, plan=body.plan_token, dry_run=body.dry_run
+    ))  # fmt: skip
 
 
 @router.get("/failed")
 async def list_failed(
-    store: Opened, app: TheApp, caller: Viewer, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    operator: TheOperator, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50,
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0, before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
 ) -> m.FailedPage:  # fmt: skip
     """Tasks that are failed now, the latest first. ``nextBefore`` continues: stable while more tasks fail."""
-    found = await failed.list_failed(store, which, limit=limit, offset=offset, before=before)
-    total = await store.count_failed(which)
+    found = await operator.failures.list(which, limit=limit, offset=offset, before=before)
     return m.FailedPage(
-        tasks=shown.tasks(found, caller, app), total=total, limit=limit, offset=offset,
-        next_before=found[-1].failed_seq if len(found) == limit else None,
+        tasks=shown.tasks(found.tasks, operator), total=found.total, limit=limit, offset=offset,
+        next_before=found.tasks[-1].failed_seq if len(found.tasks) == limit else None,
     )  # fmt: skip
 
 
 @router.get("/failed/statistics")
-async def statistics(store: Opened, caller: Viewer) -> m.FailureStatsOut:
+async def statistics(operator: TheOperator) -> m.FailureStatsOut:
     """How many are failed now, by kind, group, code, type, dead reason and fingerprint (the 100 largest)."""
-    return m.FailureStatsOut.model_validate(await failed.statistics(store))
+    return m.FailureStatsOut.model_validate(await operator.failures.statistics())

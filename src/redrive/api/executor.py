@@ -13,11 +13,11 @@ from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api import shown
-from redrive.api.access import Opened, Operator, TheApp
+from redrive.api.access import TheOperator
 from redrive.api.problems import PROBLEMS
 from redrive.kernel.payload import decode
-from redrive.kernel.task import Claimed, check_name, check_text
-from redrive.ops import actions, executor
+from redrive.kernel.task import Claimed
+from redrive.ops import executor
 
 router = APIRouter(prefix="/api/tasks", tags=["executors"], responses=PROBLEMS)
 Seconds = Annotated[float, Field(ge=1, le=86_400)]
@@ -63,34 +63,26 @@ class ReportIn(m.In):
 
 
 @router.post("/claim")
-async def claim(body: ClaimIn, store: Opened, caller: Operator) -> list[ClaimedOut]:
+async def claim(body: ClaimIn, operator: TheOperator) -> list[ClaimedOut]:
     """Lease tasks; each comes with the token to report by."""
-    queues = tuple(check_name(name, "queue") for name in dict.fromkeys(body.queues))
-    kinds = None if body.kinds is None else tuple(check_name(name, "kind") for name in body.kinds)
-    worker_id = check_text(body.worker_id, "worker id") or caller.name
-    found = await executor.claim(store, worker_id, queues, body.count, body.lease_seconds, kinds)
+    found = await operator.executors.claim(body.worker_id, body.queues, body.count, body.lease_seconds, body.kinds)
     return [_claimed(task) for task in found]
 
 
 @router.post("/{task_id}/heartbeat", status_code=204)
-async def heartbeat(task_id: UUID, body: HeartbeatIn, store: Opened, caller: Operator) -> None:
+async def heartbeat(task_id: UUID, body: HeartbeatIn, operator: TheOperator) -> None:
     """Keep the lease; 409 when it is lost, and the work is to be stopped."""
-    progress = None if body.progress is None else executor.stored(body.progress, "progress", 16_384)
-    await executor.heartbeat(store, task_id, body.lease_token, body.lease_seconds, progress)
+    await operator.executors.heartbeat(task_id, body.lease_token, body.lease_seconds, body.progress)
 
 
 @router.post("/{task_id}/report")
-async def report(task_id: UUID, body: ReportIn, store: Opened, app: TheApp, caller: Operator) -> m.TaskOut:
+async def report(task_id: UUID, body: ReportIn, operator: TheOperator) -> m.TaskOut:
     """The outcome of an attempt. 409 when the lease is not, or no longer, the caller's."""
-    wanted = task_id
-    task = await actions.require(store, wanted)
-    handler = app.registry.handlers.get(task.kind)
-    await executor.report(
-        store, task, body.lease_token, executor.outcome(body.outcome, body.result, body.error_code, body.error_message,
-                                                        body.retry_after_seconds),
-        policy=None if handler is None else handler.policy, backoff=app.settings.backoff, ms=body.execution_ms,
+    said = executor.outcome(
+        body.outcome, body.result, body.error_code, body.error_message, body.retry_after_seconds
     )  # fmt: skip
-    return shown.task(await actions.require(store, wanted), caller, app)
+    task = await operator.executors.report(task_id, body.lease_token, said, body.execution_ms)
+    return shown.task(task, operator)
 
 
 def _claimed(task: Claimed) -> ClaimedOut:

@@ -9,11 +9,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 
 from redrive.api import models as m
-from redrive.app import App
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
-from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
 from redrive.ops import failed
 from redrive.ops.failed import parse_ids
@@ -101,9 +99,3 @@ def make_audit(task_id: str | None = None, **texts: str | None) -> AuditFilter:
 
 WhichFailed = Annotated[Failures, Depends(failures)]
 WhichAudit = Annotated[AuditFilter, Depends(audits)]
-
-
-async def known(which: Failures, store: Store, app: App) -> Failures:
-    """Refuses kinds, queues and causes that nobody knows, before something is done about them."""
-    kinds = [*app.registry.handlers, *app.registry.declared]
-    return await failed.known(store, which, kinds, sorted(app.registry.queues()))

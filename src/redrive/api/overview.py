@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from redrive.api import models as m
 from redrive.api import shown
-from redrive.api.access import Opened, TheApp, Viewer
+from redrive.api.access import TheOperator
 from redrive.api.audit import page_of
 from redrive.api.filters import WhichAudit, WhichFailed
 from redrive.api.problems import PROBLEMS
-from redrive.kernel.store import Query as LetterQuery
-from redrive.ops import audit, failed, inspect
 
 router = APIRouter(prefix="/api/tasks", tags=["operations"], responses=PROBLEMS)
 RECENT = 20
@@ -34,23 +33,21 @@ class OpsOut(m.Out):
 
 @router.get("/ops")
 async def ops(
-    store: Opened, app: TheApp, caller: Viewer, which: WhichFailed, rows: WhichAudit,
+    operator: TheOperator, which: WhichFailed, rows: WhichAudit,
     auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     auditPageSize: Annotated[int, Query(ge=1, le=500)] = RECENT,
 ) -> OpsOut:  # fmt: skip
     """Exact totals, what failed lately, what operators did. The filters narrow the lists, not the totals."""
-    stats = inspect.Stats(await store.counts(), await store.overview(), [])
-    letters = await store.dead_letters(LetterQuery(
-        (), which.kind, which.queue, which.group, which.scope, which.trace_id, which.error_code, which.error_reason,
-        which.fingerprint, RECENT, dead_reason=which.dead_reason,
-    ))  # fmt: skip
-    log = page_of(await audit.query(store, rows, page=auditPage, page_size=auditPageSize))
+    stats = await operator.health.stats()
+    # Dead letters are not known by type or id of their task: these filters narrow the list of failures alone.
+    letters = await operator.failures.dead_letters(replace(which, failure_type=None, ids=None), limit=RECENT)
+    log = page_of(await operator.audit.query(rows, page=auditPage, page_size=auditPageSize))
     kinds = stats.by("kind")
     return OpsOut(
         totals=stats.totals(), queues=stats.by("queue"),
         kinds={name: {**row, "deadLetter": row["failed"]} for name, row in kinds.items()},
         dead_letters=stats.totals()["failed"],
-        recent_failures=shown.tasks(await failed.list_failed(store, which, limit=RECENT), caller, app),
-        recent_dead_letters=shown.letters(letters, caller, app), recent_audit_logs=log.items, audit_page=log.page,
+        recent_failures=shown.tasks((await operator.failures.list(which, limit=RECENT)).tasks, operator),
+        recent_dead_letters=shown.letters(letters, operator), recent_audit_logs=log.items, audit_page=log.page,
         audit_page_size=log.page_size, audit_more=log.more,
     )  # fmt: skip

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from redrive.api import models as m
-from redrive.app import App
 from redrive.kernel.operation import Operation, Status, facts
 from redrive.kernel.records import Record
-from redrive.kernel.store import Overview, Store, WorkerRow
+from redrive.kernel.store import HoldRow, WorkerRow
 from redrive.kernel.task import DeadLetter, State, Task, Timeline
 from redrive.ops import access, approvals
-from redrive.ops.access import Caller, Role
+from redrive.ops.access import Role
 from redrive.ops.failed import BatchResult
 from redrive.ops.groups import Group
-from redrive.ops.why import ALIVE, Reason
+from redrive.ops.operator import Operator
+from redrive.ops.operator.control import Kind, Queue, Worker
+from redrive.ops.why import Reason
 
 T = TypeVar("T", Task, DeadLetter)
 _COVERED = ("payload", "result", "progress")
@@ -24,25 +24,25 @@ _STACKS = ("error_stack", "stack")
 _MESSAGES = ("error_message", "message", "text")
 
 
-def task(found: Task, caller: Caller, app: App) -> m.TaskOut:
-    shown: m.TaskOut = cover(m.TaskOut.model_validate(found), caller, app)
+def task(found: Task, operator: Operator) -> m.TaskOut:
+    shown: m.TaskOut = cover(m.TaskOut.model_validate(found), operator)
     return shown
 
 
-def tasks(found: Sequence[Task], caller: Caller, app: App) -> list[m.TaskOut]:
-    return [task(one, caller, app) for one in found]
+def tasks(found: Sequence[Task], operator: Operator) -> list[m.TaskOut]:
+    return [task(one, operator) for one in found]
 
 
-def letters(found: Sequence[DeadLetter], caller: Caller, app: App) -> list[m.DeadLetterOut]:
-    return [cover(m.DeadLetterOut.model_validate(one), caller, app) for one in found]
+def letters(found: Sequence[DeadLetter], operator: Operator) -> list[m.DeadLetterOut]:
+    return [cover(m.DeadLetterOut.model_validate(one), operator) for one in found]
 
 
-def cover(out: Any, caller: Caller, app: App, payload: Any = None, *, known: bool = True) -> Any:
+def cover(out: Any, operator: Operator, payload: Any = None, *, known: bool = True) -> Any:
     """A viewer sees no secrets of payloads, neither there nor quoted in a message, and no stacks. Where the payload is
     not ``known`` any more, nobody can say what a message quotes, and it is covered as a whole."""
-    if caller.role > Role.VIEWER:
+    if operator.caller.role > Role.VIEWER:
         return out
-    fields = app.settings.mask_fields
+    fields = operator.policy.mask_fields
     quoted = getattr(out, "payload", payload)
     values = {name: access.masked(getattr(out, name), fields) for name in _COVERED if hasattr(out, name)}
     values |= {
@@ -54,13 +54,13 @@ def cover(out: Any, caller: Caller, app: App, payload: Any = None, *, known: boo
     return out.model_copy(update=values | dict(zip(texts, shown, strict=True)))
 
 
-def reasons(found: Sequence[Reason], task: Task, caller: Caller, app: App) -> list[m.ReasonOut]:
-    return [cover(m.ReasonOut.model_validate(reason), caller, app, task.payload) for reason in found]
+def reasons(found: Sequence[Reason], task: Task, operator: Operator) -> list[m.ReasonOut]:
+    return [cover(m.ReasonOut.model_validate(reason), operator, task.payload) for reason in found]
 
 
-def attempts(found: Timeline, caller: Caller, app: App) -> list[m.AttemptOut]:
+def attempts(found: Timeline, operator: Operator) -> list[m.AttemptOut]:
     payload, known = found.task.payload, found.task.state is not State.COMPLETED  # those keep no payload
-    return [cover(m.AttemptOut.model_validate(attempt), caller, app, payload, known=known)
+    return [cover(m.AttemptOut.model_validate(attempt), operator, payload, known=known)
             for attempt in found.attempts]  # fmt: skip
 
 
@@ -73,13 +73,13 @@ def batch(result: BatchResult) -> m.BatchOut:
     )  # fmt: skip
 
 
-async def groups(found: Sequence[Group], store: Store, caller: Caller, app: App) -> list[m.GroupOut]:
+async def groups(found: Sequence[Group], operator: Operator) -> list[m.GroupOut]:
     """Their messages are those of the sample task, and may quote its payload."""
-    samples = await store.get_many([one.row.sample_task for one in found]) if caller.role <= Role.VIEWER else {}
+    needed = [one.row.sample_task for one in found] if operator.caller.role <= Role.VIEWER else []
+    samples = await operator.tasks.get_many(needed) if needed else {}
     kept = {task_id: sample.payload for task_id, sample in samples.items() if sample.state is not State.COMPLETED}
     return [
-        cover(_group(one), caller, app, kept.get(one.row.sample_task), known=one.row.sample_task in kept)
-        for one in found
+        cover(_group(one), operator, kept.get(one.row.sample_task), known=one.row.sample_task in kept) for one in found
     ]
 
 
@@ -121,7 +121,25 @@ def approval(record: Record) -> m.ApprovalOut:
     )  # fmt: skip
 
 
-def worker(row: WorkerRow, overview: Overview) -> m.WorkerOut:
-    values = {name: getattr(row, name) for name in WorkerRow.__dataclass_fields__}
-    alive = not row.stopping and overview.now - row.seen_at < max(ALIVE, timedelta(seconds=1))
-    return m.WorkerOut(**{**values, "queues": list(row.queues)}, alive=alive)
+def worker(found: Worker) -> m.WorkerOut:
+    values = {name: getattr(found.row, name) for name in WorkerRow.__dataclass_fields__}
+    return m.WorkerOut(**{**values, "queues": list(found.row.queues)}, alive=found.alive)
+
+
+def queue(found: Queue) -> m.QueueOut:
+    return m.QueueOut(name=found.name, paused=_hold(found.paused), workers=found.workers, totals=found.totals)
+
+
+def kind(found: Kind) -> m.KindOut:
+    limit = found.limit
+    return m.KindOut(
+        name=found.name, paused=_hold(found.paused), totals=found.totals, dead_letters=found.totals["failed"],
+        concurrency=None if limit is None else limit.concurrency,
+        rate_limit_ms=None if limit is None else limit.rate_ms,
+        running=limit.running if limit is not None and limit.concurrency is not None else None,
+        limited_by=None if limit is None else limit.actor,
+    )  # fmt: skip
+
+
+def _hold(found: HoldRow | None) -> m.HoldOut | None:
+    return None if found is None else m.HoldOut.model_validate(found)

@@ -12,12 +12,11 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
 from redrive.api import models as m
-from redrive.api.access import Bearer, Opened, TheApp, Unauthorized, doorkeeper, refuse_unknown_filters
+from redrive.api.access import Bearer, TheApp, Unauthorized, doorkeeper, refuse_unknown_filters
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidTransition, NotAllowed
 from redrive.kernel.operation import Status
-from redrive.kernel.task import check_name
-from redrive.ops import inspect, operations
+from redrive.ops.access import Caller, Role
 from redrive.settings import Options
 from redrive.worker.worker import Worker
 
@@ -87,22 +86,23 @@ async def trusted(request: Request, app: TheApp, credentials: Bearer) -> None:
 
 
 @router.post("/run", dependencies=[Depends(trusted)])
-async def run(request: Request, store: Opened, app: TheApp, body: RunIn | None = None) -> RunOut:
+async def run(request: Request, app: TheApp, body: RunIn | None = None) -> RunOut:
     """Run a worker in this process until nothing is due, or until it is enough; then it lets what runs finish. One run
     at a time."""
     wanted = body or RunIn()
+    operator = await app.operator(Caller("worker-secret", Role.VIEWER))
     for name in wanted.queues or ():
-        await inspect.check_queue(store, check_name(name, "queue"), app.queues())
+        await operator.control.check_queue(name)
     options = Options(
         queues=tuple(wanted.queues or app.queues()), concurrency=app.settings.concurrency, sleep=app.settings.interval,
         max_jobs=wanted.max_jobs, max_time=wanted.max_seconds, stop_when_empty=True,
     )  # fmt: skip
     triggered: Triggered = request.app.state.triggered
-    worker, began = app.worker(store, options), time.monotonic()
+    worker, began = app.worker(await app.store(), options), time.monotonic()
     await triggered.run(worker)
     seconds, done = time.monotonic() - began, worker.health
     enough = seconds >= wanted.max_seconds or done.claimed >= (wanted.max_jobs or done.claimed + 1)
-    bulk = await operations.list_operations(store, states=(Status.RUNNING.value,), limit=1)
+    bulk = await operator.operations.list(states=(Status.RUNNING.value,), limit=1)
     return RunOut(
         worker_id=worker.id, claimed=done.claimed, completed=done.completed, requeued=done.requeued,
         failed=done.failed, cancelled=done.cancelled, seconds=round(seconds, 3), drained=not enough and not bulk,

@@ -43,12 +43,14 @@ async def why(store: Store, task: Task) -> list[Reason]:
     return []
 
 
+def is_alive(worker: WorkerRow, now: datetime) -> bool:
+    """Whoever claims from outside comes now and then, and is given more time to be heard of again."""
+    return not worker.stopping and now - worker.seen_at < (ABROAD if worker.host == OUTSIDE else ALIVE)
+
+
 def live_workers(overview: Overview) -> list[WorkerRow]:
     """Those that serve queues, also from outside."""
-    return [
-        worker for worker in overview.workers
-        if not worker.stopping and overview.now - worker.seen_at < (ABROAD if worker.host == OUTSIDE else ALIVE)
-    ]  # fmt: skip
+    return [worker for worker in overview.workers if is_alive(worker, overview.now)]
 
 
 def drivers(overview: Overview) -> list[WorkerRow]:

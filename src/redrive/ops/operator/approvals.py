@@ -1,0 +1,32 @@
+"""What waits for a second operator: listed, approved, rejected."""
+
+from __future__ import annotations
+
+import builtins
+
+from redrive.kernel.records import Record
+from redrive.ops import approvals
+from redrive.ops.access import Role
+from redrive.ops.operator.session import Service
+
+
+class ApprovalService(Service):
+    async def list(
+        self, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
+    ) -> builtins.list[Record]:
+        """Newest first."""
+        self._session.may(Role.VIEWER)
+        return await approvals.list_approvals(self._store, states=states, limit=limit, before=before)
+
+    async def show(self, approval_id: str) -> Record:
+        self._session.may(Role.VIEWER)
+        return await approvals.show(self._store, approval_id)
+
+    async def approve(self, approval_id: str, reason: str | None = None) -> Record:
+        """By somebody else than who asked; the operation begins with it."""
+        who = self._session.may(Role.OPERATOR)
+        return await approvals.approve(self._store, approval_id, actor=who, reason=reason)
+
+    async def reject(self, approval_id: str, reason: str | None = None) -> Record:
+        who = self._session.may(Role.OPERATOR)
+        return await approvals.reject(self._store, approval_id, actor=who, reason=reason)

@@ -1,0 +1,54 @@
+"""The audit log: looked through, exported, pruned, verified."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from redrive.errors import InvalidInput
+from redrive.kernel.audit import AuditFilter
+from redrive.ops import audit, seal
+from redrive.ops.access import Role
+from redrive.ops.archive import Archive, archive_at
+from redrive.ops.operator.session import Service
+
+
+class AuditService(Service):
+    async def query(
+        self, which: AuditFilter = audit.ANY, *, page: int = 1, page_size: int = 50, before: int | None = None
+    ) -> audit.Page:
+        """Newest first: by page, or from ``before`` on, which stays stable while rows are added."""
+        self._session.may(Role.VIEWER)
+        return await audit.query(self._store, which, page=page, page_size=page_size, before=before)
+
+    def export(self, which: AuditFilter = audit.ANY, form: str = "json") -> AsyncIterator[str]:
+        """Everything that matches, oldest first, a piece at a time."""
+        self._session.may(Role.VIEWER)
+        return audit.export(self._store, which, form)
+
+    async def prune(
+        self, which: AuditFilter = audit.ANY, *, older_than_days: float, dry_run: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> audit.Pruned:  # fmt: skip
+        """Remove old rows, archived first if there is an archive; a summary says who did, how many and which."""
+        who = self._session.may(Role.ADMIN)
+        return await audit.prune(
+            self._store, which, older_than_days=older_than_days, actor=who, dry_run=dry_run,
+            archive=None if dry_run else self.archive(), progress=progress,
+        )  # fmt: skip
+
+    async def verify(
+        self, archive: str | None = None, head: str | None = None, progress: Callable[[int], None] = lambda _: None
+    ) -> seal.Verdict:
+        """Look for rows that were changed, removed or slipped in since they were sealed."""
+        self._session.may(Role.VIEWER)
+        found = self.archive(archive)
+        # One that the settings name may not have been written yet; one that was named here has to be there.
+        if archive is not None and found is not None and not found.begun:
+            raise InvalidInput(f"there is no archive at {archive}")
+        rows = () if found is None or not found.begun else found.read()
+        return await seal.verify(self._store, rows, head, progress)
+
+    def archive(self, place: str | None = None) -> Archive | None:
+        """The archive at this place, else that of the settings; None when there is none."""
+        self._session.may(Role.VIEWER)
+        return archive_at(place or self._session.policy.audit_archive)

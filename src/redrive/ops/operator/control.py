@@ -1,0 +1,113 @@
+"""Queues, kinds and workers: what there is, paused, resumed, limited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redrive.kernel.store import HoldRow, LimitRow, Overview, WorkerRow
+from redrive.kernel.task import State, check_name
+from redrive.ops import actions, inspect
+from redrive.ops.access import Role
+from redrive.ops.inspect import Stats
+from redrive.ops.operator.session import Service
+from redrive.ops.why import is_alive
+
+
+@dataclass(slots=True, frozen=True)
+class Worker:
+    row: WorkerRow
+    alive: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Queue:
+    name: str
+    paused: HoldRow | None
+    workers: int
+    totals: dict[str, int]
+
+
+@dataclass(slots=True, frozen=True)
+class Kind:
+    name: str
+    paused: HoldRow | None
+    limit: LimitRow | None
+    totals: dict[str, int]
+
+
+class ControlService(Service):
+    async def queues(self) -> list[Queue]:
+        """Every queue that has or had tasks, is served, is paused, or is named by the application."""
+        self._session.may(Role.VIEWER)
+        overview = await self._store.overview()
+        totals = Stats(await self._store.counts(), overview, []).by("queue")
+        alive = [row for row in overview.workers if is_alive(row, overview.now)]
+        return [
+            Queue(name, _hold(overview, "queue", name), sum(name in row.queues for row in alive),
+                  totals.get(name, _none()))
+            for name in sorted(await inspect.known_queues(self._store, self._session.queues))
+        ]  # fmt: skip
+
+    async def kinds(self) -> list[Kind]:
+        """Every kind, with its totals, limits and pause."""
+        self._session.may(Role.VIEWER)
+        overview = await self._store.overview()
+        totals = Stats(await self._store.counts(), overview, []).by("kind")
+        known = await inspect.known_kinds(self._store, self._session.kinds)
+        return [_kind(name, overview, totals.get(name, _none())) for name in sorted(known)]
+
+    async def workers(self) -> list[Worker]:
+        """Workers that were seen within the last day."""
+        self._session.may(Role.VIEWER)
+        overview = await self._store.overview()
+        return [Worker(row, is_alive(row, overview.now)) for row in overview.workers]
+
+    async def check_queue(self, name: str) -> None:
+        """Refuse a queue that nobody knows."""
+        self._session.may(Role.VIEWER)
+        await self._session.check_queue(check_name(name, "queue"))
+
+    async def limits(self, kind: str | None = None) -> list[LimitRow]:
+        """Of all kinds, or of this one."""
+        self._session.may(Role.VIEWER)
+        if kind is not None:
+            await self._session.check_kind(kind)
+        return [row for row in (await self._store.overview()).limits if kind in (None, row.kind)]
+
+    async def set_limit(self, kind: str, *, concurrency: int | None = None, rate_ms: int | None = None) -> Kind:
+        """What the whole fleet may do with a kind, from now on; None is no limit."""
+        who = self._session.may(Role.ADMIN)
+        await self._session.check_kind(kind)
+        await actions.set_limit(self._store, kind, concurrency=concurrency, rate_ms=rate_ms, actor=who)
+        overview = await self._store.overview()
+        totals = Stats(await self._store.counts(), overview, []).by("kind")
+        return _kind(kind, overview, totals.get(kind, _none()))
+
+    async def pause(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
+        """A ``queue``, ``kind`` or ``group``: nothing of it is claimed any more; what runs goes on. False when it was
+        paused already. ``force``: also a queue or kind that nobody has used yet."""
+        return await self._turn(target, name, True, reason, force)
+
+    async def resume(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
+        return await self._turn(target, name, False, reason, force)
+
+    async def _turn(self, target: str, name: str, on: bool, reason: str | None, force: bool) -> bool:
+        who = self._session.may(Role.OPERATOR)
+        if target == "queue" and not force:
+            await self._session.check_queue(name)
+        if target == "kind" and not force:
+            await self._session.check_kind(name)
+        return await actions.hold(self._store, target, name, actor=who, reason=reason, on=on)
+
+
+def _none() -> dict[str, int]:
+    return {state.value: 0 for state in State}
+
+
+def _hold(overview: Overview, target: str, name: str) -> HoldRow | None:
+    return next((hold for hold in overview.holds if (hold.target, hold.name) == (target, name)), None)
+
+
+def _kind(name: str, overview: Overview, totals: dict[str, int]) -> Kind:
+    limit = next((limit for limit in overview.limits if limit.kind == name), None)
+    return Kind(name, _hold(overview, "kind", name), limit, totals)

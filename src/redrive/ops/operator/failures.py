@@ -1,0 +1,141 @@
+"""Failed tasks and dead letters: listed, counted, previewed, retried, replayed, forgotten."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from redrive.errors import InvalidInput
+from redrive.kernel.failed import Failures
+from redrive.kernel.store import Query
+from redrive.kernel.task import DeadLetter, State, Task
+from redrive.ops import actions, approvals, failed
+from redrive.ops.access import Role
+from redrive.ops.actions import Result
+from redrive.ops.failed import EVERYTHING, BatchResult, Chosen, FailureStats, Page, Replayed
+from redrive.ops.operator.session import Service
+
+
+@dataclass(slots=True, frozen=True)
+class FailedList:
+    """``total`` is how many there are, not how many are listed."""
+
+    tasks: list[Task]
+    total: int
+
+
+@dataclass(slots=True, frozen=True)
+class Bound:
+    """A replay as it was looked at: ``number`` tasks that match, none of which failed after ``upto``."""
+
+    which: Failures
+    number: int
+    upto: int
+
+
+class FailureService(Service):
+    async def list(
+        self, which: Failures = EVERYTHING, *, limit: int = 50, offset: int = 0, before: int | None = None
+    ) -> FailedList:
+        """Tasks that are failed now, the latest first."""
+        self._session.may(Role.VIEWER)
+        found = await failed.list_failed(self._store, which, limit=limit, offset=offset, before=before)
+        return FailedList(found, await self._store.count_failed(which))
+
+    async def known(self, which: Failures) -> Failures:
+        """The same filter, with its fingerprint in full; a kind, queue or cause that nobody knows is refused. Actions
+        ask this themselves; a list for people should, a list for machines may be about what is still to come."""
+        self._session.may(Role.VIEWER)
+        return await self._session.known(which)
+
+    async def count(self, which: Failures = EVERYTHING) -> int:
+        self._session.may(Role.VIEWER)
+        return await self._store.count_failed(which)
+
+    async def statistics(self) -> FailureStats:
+        self._session.may(Role.VIEWER)
+        return await failed.statistics(self._store)
+
+    async def dead_letters(
+        self, which: Failures = EVERYTHING, *, limit: int = 50, before: UUID | None = None
+    ) -> builtins.list[DeadLetter]:
+        """Records of terminal failures, newest first; they stay when the task is retried."""
+        self._session.may(Role.VIEWER)
+        if which.failure_type is not None or which.ids is not None:
+            raise InvalidInput("dead letters are not filtered by failureType or taskIds", hint="/api/tasks/failed is")
+        return await self._store.dead_letters(Query(
+            (), which.kind, which.queue, which.group, which.scope, which.trace_id, which.error_code,
+            which.error_reason, which.fingerprint, limit, before, which.dead_reason,
+        ))  # fmt: skip
+
+    async def preview(
+        self, which: Failures = EVERYTHING, *, page: int = 1, page_size: int = 50, plan: str | None = None,
+        bind: bool = True,
+    ) -> Page:  # fmt: skip
+        """What a retry with the same filter would reach; changes no task. With ``bind``, whoever may retry gets a plan
+        with the first page: by it the retry is about exactly this set."""
+        who = self._session.may(Role.VIEWER)
+        may_retry = self._session.caller.role >= Role.OPERATOR
+        bound = who if bind and may_retry and plan is None and page == 1 else None
+        meant = await self._session.known(which)
+        return await failed.preview(self._store, meant, page=page, page_size=page_size, plan=plan, bind=bound)
+
+    async def retry_matching(
+        self, which: Failures = EVERYTHING, *, reason: str | None = None, limit: int | None = None,
+        plan: str | None = None, dry_run: bool = False,
+    ) -> BatchResult:  # fmt: skip
+        """Retry up to ``limit`` tasks that match, those that failed first; or exactly those of a plan."""
+        who = self._session.may(Role.OPERATOR)
+        meant = await self._session.known(which)
+        if meant == EVERYTHING and plan is None:
+            hint = "a filter, taskIds or a planToken; everything is a bulk operation"
+            raise InvalidInput("say which tasks", hint=hint)
+        return await failed.retry_matching(
+            self._store, meant, actor=who, reason=reason, limit=limit, plan=plan, dry_run=dry_run,
+            approvals_above=self._session.policy.approvals_above,
+        )  # fmt: skip
+
+    async def retry(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
+        """Tasks by their ids. Several are one batch: those that are left alone get their audit row, too."""
+        who = self._session.may(Role.OPERATOR)
+        if len(ids) == 1:
+            return await actions.retry(self._store, ids, actor=who, reason=reason)
+        done = await failed.retry_matching(
+            self._store, Failures(ids=tuple(ids)), actor=who, reason=reason,
+            approvals_above=self._session.policy.approvals_above,
+        )  # fmt: skip
+        return Result(done.retried, [], done.skipped)
+
+    async def forget(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
+        """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
+        who = self._session.may(Role.OPERATOR)
+        approvals.insist_on_one_alone(len(ids), self._session.policy.approvals_above)
+        return await actions.forget(self._store, ids, actor=who, reason=reason)
+
+    async def foretell(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRIED) -> BatchResult:
+        """What would become of each of these, as of now."""
+        self._session.may(Role.VIEWER)
+        return await failed.foretell(self._store, Chosen(dict.fromkeys(ids)), possible)
+
+    async def bound(self, which: Failures, limit: int, *, dry_run: bool = False) -> Bound:
+        """What a replay would be about, from now on: what fails later is another matter."""
+        self._session.may(Role.OPERATOR)
+        meant = await self._session.known(which)
+        end, total = await self._store.failed_end(meant)
+        if not dry_run:
+            approvals.insist_on_one_alone(
+                min(total, limit), self._session.policy.approvals_above,
+                everything=meant == EVERYTHING and limit >= total,
+            )  # fmt: skip
+        return Bound(meant, min(total, limit), end)
+
+    async def replay(
+        self, bound: Bound, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
+    ) -> Replayed:
+        """Retry here and now, piece by piece, the ones that failed first."""
+        who = self._session.may(Role.OPERATOR)
+        return await failed.replay(
+            self._store, bound.which, actor=who, reason=reason, limit=bound.number, upto=bound.upto, progress=progress
+        )

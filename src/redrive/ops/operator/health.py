@@ -1,0 +1,56 @@
+"""How the system is: totals, findings, drills."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from uuid import UUID
+
+from redrive.kernel.diagnosis import Finding
+from redrive.kernel.records import Record
+from redrive.kernel.task import Task
+from redrive.ops import doctor, drill, inspect
+from redrive.ops.access import Role
+from redrive.ops.inspect import Stats
+from redrive.ops.operator.session import Service
+from redrive.settings import Triage
+
+DRILLS = 50
+
+
+class HealthService(Service):
+    async def now(self) -> datetime:
+        """The store's clock."""
+        return await self._store.now()
+
+    async def stats(self, groups: int = 0) -> Stats:
+        """Exact totals, and what shapes them; with so many of the latest causes of failure."""
+        self._session.may(Role.VIEWER)
+        if groups:
+            return await inspect.stats(self._store, groups)
+        return Stats(await self._store.counts(), await self._store.overview(), [])
+
+    async def examine(self, queue: str | None = None) -> list[Finding]:
+        """What is wrong, the worst first, and what to do about it."""
+        self._session.may(Role.VIEWER)
+        return await doctor.examine(self._store, queue, self._session.queues)
+
+    def triage(self, queue: str | None = None) -> dict[str, Triage]:
+        """What those who know a queue have written down about its troubles."""
+        self._session.may(Role.VIEWER)
+        return {name: note for name, note in self._session.policy.triage.items() if queue in (None, name)}
+
+    async def drill(
+        self, enqueue: Callable[[str, str], Awaitable[Task]], *, patience: float = 30.0,
+        seen_from_outside: Callable[[UUID], Awaitable[str]] | None = None,
+    ) -> drill.Drill:  # fmt: skip
+        """Make a failure in a marked test task, find it, retry it, verify it, and write down how it went."""
+        who = self._session.may(Role.OPERATOR)
+        return await drill.run(
+            self._store, enqueue, actor=who, patience=patience, seen_from_outside=seen_from_outside
+        )  # fmt: skip
+
+    async def drills(self) -> list[Record]:
+        """Earlier drills, newest first."""
+        self._session.may(Role.VIEWER)
+        return await self._store.records(drill.COLLECTION, limit=DRILLS)

@@ -1,0 +1,120 @@
+"""Bulk operations: foreseen, begun, watched, paused, resumed, cancelled."""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import dataclass
+from uuid import UUID
+
+from redrive.errors import OperationUnknown
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import COLLECTION, Action, Canary, Operation
+from redrive.kernel.records import Record
+from redrive.ops import approvals, operations, plans
+from redrive.ops.access import Role
+from redrive.ops.failed import EVERYTHING
+from redrive.ops.operator.session import Service
+from redrive.ops.why import drivers
+
+FIRST = 5
+
+
+@dataclass(slots=True, frozen=True)
+class Foreseen:
+    """What an operation would be about: bound by ``plan``, beginning with ``first``, and why a second operator would
+    have to agree (None: nobody has to)."""
+
+    bound: Operation
+    plan: str | None
+    first: list[UUID]
+    approval: str | None
+
+    @property
+    def number(self) -> int:
+        return self.bound.total
+
+
+@dataclass(slots=True, frozen=True)
+class Begun:
+    operation: Operation
+    approval: Record | None
+
+
+class OperationService(Service):
+    async def foresee(
+        self, action: Action, which: Failures = EVERYTHING, plan: str | None = None, *, bind: bool = False
+    ) -> Foreseen:
+        """Which tasks, how many, and whether a second operator has to agree. ``bind`` makes a plan of it: what was
+        looked at is then what is done."""
+        who = self._session.may(self._role(action))
+        meant = await self._session.known(which)
+        if bind and plan is None and action is not Action.PURGE:
+            plan = (await plans.make(self._store, meant, who)).token
+            meant = EVERYTHING
+        bound = await operations.foresee(self._store, action, meant, plan)
+        first = list[UUID]()
+        if plan is not None:
+            found = await self._store.failed_ids(bound.which, limit=FIRST, upto=bound.upto)
+            first = [one.id for one in found]
+        above = self._session.policy.approvals_above
+        return Foreseen(bound, plan, first, None if above is None else approvals.reason_for(bound, above))
+
+    async def begin(
+        self, action: Action, which: Failures = EVERYTHING, *, reason: str | None = None, plan: str | None = None,
+        rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
+        seen: Foreseen | None = None,
+    ) -> Begun:  # fmt: skip
+        """Begin one, or ask for it: dangerous and large ones wait for a second operator. ``seen``: what ``foresee``
+        returned, to do exactly that."""
+        who = self._session.may(self._role(action))
+        meant = await self._session.known(which)
+        begun = await operations.begin(
+            self._store, action, meant, actor=who, reason=reason, plan=plan if seen is None else seen.plan, rate=rate,
+            canary=canary, stop_on_return=stop_on_return, approvals_above=self._session.policy.approvals_above,
+            bound=None if seen is None else seen.bound,
+        )  # fmt: skip
+        return Begun(*begun)
+
+    async def list(
+        self, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
+    ) -> builtins.list[Record]:
+        """Newest first."""
+        self._session.may(Role.VIEWER)
+        return await operations.list_operations(self._store, states=states, limit=limit, before=before)
+
+    async def show(self, operation_id: str) -> Operation:
+        return Operation.of(await self.record(operation_id))
+
+    async def record(self, operation_id: str) -> Record:
+        """The operation as it is kept, with its times."""
+        self._session.may(Role.VIEWER)
+        found = await self._store.record(COLLECTION, operation_id)
+        if found is None:
+            raise OperationUnknown(f"there is no operation {operation_id!r}", hint="redrive operations lists them")
+        return found
+
+    async def pause(self, operation_id: str, reason: str | None = None) -> Operation:
+        who = self._session.may(Role.OPERATOR)
+        return await operations.pause(self._store, operation_id, actor=who, reason=reason)
+
+    async def resume(self, operation_id: str, reason: str | None = None) -> Operation:
+        who = self._session.may(Role.OPERATOR)
+        return await operations.resume(self._store, operation_id, actor=who, reason=reason)
+
+    async def cancel(self, operation_id: str, reason: str | None = None) -> Operation:
+        """What it has done so far stays done."""
+        who = self._session.may(Role.OPERATOR)
+        return await operations.cancel(self._store, operation_id, actor=who, reason=reason)
+
+    async def failed_again(self, operation_id: str) -> int:
+        """How many of its tasks are failed again."""
+        self._session.may(Role.VIEWER)
+        return await self._store.count_failed(Failures(batch=operation_id))
+
+    async def has_driver(self) -> bool:
+        """Is there a live worker that carries operations out?"""
+        self._session.may(Role.VIEWER)
+        return bool(drivers(await self._store.overview()))
+
+    def _role(self, action: Action) -> Role:
+        return Role.ADMIN if action is Action.PURGE else Role.OPERATOR

@@ -1,0 +1,65 @@
+"""``Operator``: who asks, of which store, by which rules; and what can be asked, by subject."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from redrive.handlers.registry import Registry
+from redrive.kernel.store import Store
+from redrive.ops.access import Caller, Role
+from redrive.ops.operator.approvals import ApprovalService
+from redrive.ops.operator.audit import AuditService
+from redrive.ops.operator.control import ControlService
+from redrive.ops.operator.executors import ExecutorService
+from redrive.ops.operator.failures import FailureService
+from redrive.ops.operator.groups import GroupService
+from redrive.ops.operator.health import HealthService
+from redrive.ops.operator.operations import OperationService
+from redrive.ops.operator.session import Session
+from redrive.ops.operator.tasks import TaskService
+from redrive.ops.operator.tokens import TokenService
+from redrive.ops.policy import Policy
+
+
+class Operator:
+    """``connection`` names the store among those of a configuration."""
+
+    def __init__(
+        self, store: Store, registry: Registry, policy: Policy, caller: Caller, connection: str = "default"
+    ) -> None:
+        self._session = session = Session(store, registry, policy, caller, connection)
+        self.tasks = TaskService(session)
+        self.failures = FailureService(session)
+        self.groups = GroupService(session)
+        self.operations = OperationService(session)
+        self.approvals = ApprovalService(session)
+        self.control = ControlService(session)
+        self.audit = AuditService(session)
+        self.tokens = TokenService(session)
+        self.executors = ExecutorService(session)
+        self.health = HealthService(session)
+
+    @property
+    def caller(self) -> Caller:
+        return self._session.caller
+
+    @property
+    def policy(self) -> Policy:
+        return self._session.policy
+
+    @property
+    def connection(self) -> str:
+        return self._session.connection
+
+    def insist(self, role: Role) -> None:
+        """Refuse a caller whose role is below this one."""
+        self._session.may(role)
+
+    def named(self, actor: str | None) -> Operator:
+        """The same, acting under this name. A token's name cannot be talked away."""
+        if actor is None or self.caller.token_id is not None:
+            return self
+        session = self._session
+        return Operator(
+            session.store, session.registry, session.policy, replace(self.caller, name=actor), session.connection
+        )

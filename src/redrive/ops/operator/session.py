@@ -1,0 +1,67 @@
+"""What the services of an operator share: the store, the application's kinds, the policy, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from redrive.errors import NotAllowed
+from redrive.handlers.registry import Registry
+from redrive.kernel.failed import Failures
+from redrive.kernel.store import Store
+from redrive.ops import groups, inspect
+from redrive.ops.access import Caller, Role
+from redrive.ops.actions import check_actor
+from redrive.ops.policy import Policy
+
+
+@dataclass(slots=True, frozen=True)
+class Session:
+    store: Store
+    registry: Registry
+    policy: Policy
+    caller: Caller
+    connection: str = "default"
+
+    def may(self, role: Role) -> str:
+        """Returns who acts; refuses a caller whose role is below this one."""
+        if self.caller.role < role:
+            raise NotAllowed(f"{self.caller.name} is {self.caller.role.label}; this needs {role.label}")
+        return check_actor(self.caller.name)
+
+    @property
+    def kinds(self) -> list[str]:
+        """All kinds that the application names, also those that others handle."""
+        return [*self.registry.handlers, *self.registry.declared]
+
+    @property
+    def queues(self) -> list[str]:
+        return sorted(self.registry.queues())
+
+    async def check_queue(self, name: str) -> None:
+        await inspect.check_queue(self.store, name, self.queues)
+
+    async def check_kind(self, name: str) -> None:
+        await inspect.check_kind(self.store, name, self.kinds)
+
+    async def known(self, which: Failures) -> Failures:
+        """The same filter, with its fingerprint in full. A kind, queue or cause that nobody knows is pointed out:
+        "nothing matches" would be taken for good news."""
+        if which.kind is not None:
+            await self.check_kind(which.kind)
+        if which.queue is not None:
+            await self.check_queue(which.queue)
+        if which.fingerprint is not None:
+            which = replace(which, fingerprint=await self.fingerprint(which.fingerprint))
+        return which
+
+    async def fingerprint(self, text: str) -> str:
+        """A fingerprint in full, also when only its beginning is given."""
+        return (await groups.show(self.store, text)).row.fingerprint
+
+
+class Service:
+    """A part of ``Operator``."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._store = session.store

@@ -1,0 +1,93 @@
+"""Single tasks: enqueued, listed, shown, retried, cancelled, paused, forgotten."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import IdempotencyConflict
+from redrive.handlers.making import make_task
+from redrive.kernel.commit import Commit
+from redrive.kernel.store import HoldRow, Query
+from redrive.kernel.task import State, Task, Timeline
+from redrive.ops import actions, inspect
+from redrive.ops.access import Role
+from redrive.ops.actions import Result
+from redrive.ops.operator.session import Service
+from redrive.ops.why import Reason, why
+
+WAITING = (State.QUEUED, State.DELAYED)
+
+
+@dataclass(slots=True, frozen=True)
+class Story:
+    """What happened to a task, and why it does not run."""
+
+    timeline: Timeline
+    why: list[Reason]
+
+
+class TaskService(Service):
+    async def enqueue(self, kind: str, payload: Any = None, **options: Any) -> Task:
+        """Enqueue one task; ``deduplicated`` says that its key was known, and this is the task it names."""
+        self._session.may(Role.OPERATOR)
+        new = make_task(self._session.registry, kind, payload, **options)
+        [answer] = (await self._store.apply(Commit(enqueues=[new]))).enqueued
+        if answer.conflict:
+            raise IdempotencyConflict(new.idempotency_key or "", answer.id)
+        # As the store has it: times are the store's, and a worker may already be at it.
+        task = await actions.require(self._store, answer.id)
+        task.deduplicated = not answer.created
+        return task
+
+    async def list(self, query: Query) -> inspect.Page:
+        """One page, newest first; a fingerprint may be given by its beginning."""
+        self._session.may(Role.VIEWER)
+        if query.fingerprint is not None:
+            query = replace(query, fingerprint=await self._session.fingerprint(query.fingerprint))
+        return await inspect.list_tasks(self._store, query)
+
+    async def get(self, task_id: UUID) -> Task:
+        self._session.may(Role.VIEWER)
+        return await actions.require(self._store, task_id)
+
+    async def get_many(self, task_ids: Sequence[UUID]) -> dict[UUID, Task]:
+        self._session.may(Role.VIEWER)
+        return await self._store.get_many(task_ids)
+
+    async def show(self, task_id: UUID) -> Story:
+        self._session.may(Role.VIEWER)
+        found = await inspect.show(self._store, task_id)
+        return Story(found, await why(self._store, found.task))
+
+    async def why(self, task: Task) -> builtins.list[Reason]:
+        """Why it does not run; empty when it does, or is done."""
+        self._session.may(Role.VIEWER)
+        return await why(self._store, task)
+
+    async def pauses(self, tasks: Sequence[Task]) -> builtins.list[HoldRow]:
+        """All pauses, looked up only where one of these tasks can be held by one."""
+        self._session.may(Role.VIEWER)
+        return (await self._store.overview()).holds if any(task.state in WAITING for task in tasks) else []
+
+    async def retry(self, task_id: UUID, reason: str | None = None) -> Task:
+        """One failed or cancelled task runs again, with fresh attempts."""
+        who = self._session.may(Role.OPERATOR)
+        actions.insist(await actions.retry(self._store, [task_id], actor=who, reason=reason), "retried")
+        return await actions.require(self._store, task_id)
+
+    async def cancel(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
+        """Waiting and failed tasks are cancelled now; running ones are asked to stop."""
+        who = self._session.may(Role.OPERATOR)
+        return await actions.cancel(self._store, ids, actor=who, reason=reason)
+
+    async def pause(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
+        who = self._session.may(Role.OPERATOR)
+        return await actions.pause_tasks(self._store, ids, actor=who, reason=reason)
+
+    async def resume(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
+        who = self._session.may(Role.OPERATOR)
+        return await actions.resume_tasks(self._store, ids, actor=who, reason=reason)

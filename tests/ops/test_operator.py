@@ -1,0 +1,90 @@
+"""The one service of the faces: roles and names are checked by it, whoever calls."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from redrive.errors import NotAllowed, UnknownKind, UnknownQueue
+from redrive.handlers.registry import Declared, Registry
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action
+from redrive.ops import executor
+from redrive.ops.access import Caller, Role
+from redrive.ops.doctor import examine
+from redrive.ops.operator import Operator
+from redrive.ops.policy import Policy
+from redrive.testing.conformance.harness import Harness
+from tests.ops.making import fail
+
+pytestmark = pytest.mark.anyio
+
+
+def operator(harness: Harness, role: Role = Role.OPERATOR, name: str = "ann", **policy: Any) -> Operator:
+    registry = Registry()
+    registry.declare(Declared("ELSEWHERE", "far"))
+    return Operator(harness.store, registry, Policy(**policy), Caller(name, role))
+
+
+async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
+    [task_id] = await fail(harness)
+    viewer = operator(harness, Role.VIEWER)
+    assert (await viewer.failures.list()).total == 1
+    assert (await viewer.tasks.show(task_id)).timeline.task.id == task_id
+    refused = [
+        viewer.tasks.retry(task_id), viewer.tasks.cancel([task_id]), viewer.tasks.pause([task_id]),
+        viewer.tasks.enqueue("A"), viewer.failures.retry([task_id]), viewer.failures.forget([task_id]),
+        viewer.failures.retry_matching(Failures(kind="A")), viewer.operations.begin(Action.RETRY),
+        viewer.operations.foresee(Action.RETRY), viewer.groups.annotate("abcd", note="x"),
+        viewer.control.pause("queue", "default"), viewer.control.set_limit("A", concurrency=1),
+        viewer.audit.prune(older_than_days=1), viewer.tokens.create("bob", Role.ADMIN), viewer.tokens.list(),
+        viewer.approvals.approve("x"), viewer.executors.claim("w", ["default"], 1, 60),
+    ]  # fmt: skip
+    for action in refused:
+        with pytest.raises(NotAllowed, match="ann is viewer"):
+            await action
+
+
+async def test_what_only_an_administrator_may(harness: Harness) -> None:
+    mere = operator(harness)
+    refused = [
+        mere.operations.begin(Action.PURGE, Failures(queue="default")), mere.control.set_limit("A", concurrency=1),
+        mere.audit.prune(older_than_days=1), mere.tokens.create("bob", Role.ADMIN),
+        mere.tokens.revoke("1a2b3c4d5e6f"),
+    ]  # fmt: skip
+    for action in refused:
+        with pytest.raises(NotAllowed, match="this needs admin"):
+            await action
+
+
+async def test_names_are_checked_and_declared_ones_known(harness: Harness) -> None:
+    own = operator(harness)
+    assert await own.control.pause("kind", "ELSEWHERE", "not now")
+    assert await own.control.pause("queue", "far", "not now")
+    with pytest.raises(UnknownKind):
+        await own.control.pause("kind", "ELSEWERE")
+    with pytest.raises(UnknownQueue):
+        await own.failures.retry_matching(Failures(queue="fra"))
+    assert {queue.name: queue.paused is not None for queue in await own.control.queues()}["far"]
+
+
+async def test_an_executor_is_alive_to_everybody_or_to_nobody(harness: Harness) -> None:
+    own = operator(harness)
+    await executor.claim(harness.store, "outside", ["default"], 1, 60)
+    await harness.advance(60)
+    [worker] = await own.control.workers()
+    assert worker.alive
+    assert "no_worker" not in {finding.code for finding in await examine(harness.store)}
+    assert {queue.name: queue.workers for queue in await own.control.queues()}["default"] == 1
+    await harness.advance(timedelta(hours=1).total_seconds())
+    assert [worker.alive for worker in await own.control.workers()] == [False]
+    assert "no_worker" in {finding.code for finding in await examine(harness.store)}
+
+
+async def test_a_token_s_name_cannot_be_talked_away(harness: Harness) -> None:
+    own = operator(harness)
+    assert own.named("bob").caller.name == "bob"
+    token = Operator(harness.store, Registry(), Policy(), Caller("ann", Role.OPERATOR, "1a2b"))
+    assert token.named("bob").caller.name == "ann"
