@@ -81,7 +81,7 @@ async def test_a_new_limit_and_a_settle_of_both_kinds_do_not_deadlock(harness: P
     done, back = await harness.claim(2)
     other = await harness.another()
     async with session(harness) as claim:
-        await claim.execute("select pg_advisory_xact_lock_shared(72617, 1)")
+        await claim.execute("lock table redrive.move_lock in row share mode")
         limit = asyncio.create_task(other.apply(Commit(controls=[Limit("K", 7, None, "ann")])))
         await waiting_for_a_lock(harness, 1)
         moves = [harness.decide(done, Completed()), harness.decide(back, Released())]

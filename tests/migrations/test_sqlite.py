@@ -140,3 +140,21 @@ async def test_a_database_of_a_development_version_is_refused(tmp_path: Path) ->
         for work in (store.open, store.migrations.up, store.migrations.status):
             with pytest.raises(SchemaError, match="another 0001_tables than this version's"):
                 await work()
+
+
+async def test_views_are_read_only(tmp_path: Path) -> None:
+    """As everywhere on SQLite, unless somebody gives a view triggers: ours have none."""
+    store = SqliteStore(f"sqlite:///{tmp_path}/views.db")
+    await store.open()
+    await store.close()
+    views = ("v_tasks", "v_failures", "v_dead_letters", "v_audit", "v_counts", "v_failed_counts")
+    with closing(sqlite3.connect(tmp_path / "views.db")) as connection:
+        for view in views:
+            for statement in (
+                f"delete from redrive_{view}",
+                f"insert into redrive_{view} default values",
+                f"update redrive_{view} set kind = 'x'",
+            ):
+                with pytest.raises(sqlite3.OperationalError, match="because it is a view"):
+                    connection.execute(statement)
+            connection.execute(f"select * from redrive_{view}")

@@ -33,15 +33,22 @@ Producer = Annotated[
 Worker = Annotated[
     str | None, typer.Option("--grant-worker", metavar="ROLE", help="Let a PostgreSQL role run workers and operate.")
 ]
+Viewer = Annotated[
+    str | None,
+    typer.Option("--grant-viewer", metavar="ROLE", help="Let a PostgreSQL role look at the views, without payloads."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Agree to --down --to 0, which removes every task.")]
 
 
 def migrate(
     to: To = None, down: Down = False, sql: Sql = False, status: Status = False, grant_producer: Producer = None,
-    grant_worker: Worker = None, yes: Yes = False, url: Url = None, app: AppName = None, json: Json = False,
+    grant_worker: Worker = None, grant_viewer: Viewer = None, yes: Yes = False, url: Url = None, app: AppName = None,
+    json: Json = False,
 ) -> None:  # fmt: skip
     """Bring the store's schema up to date. Safe while workers run, and from many hosts at once."""
-    _check(to, down, sql, status, grants=bool(grant_producer or grant_worker))
+    roles = {"producer": grant_producer, "worker": grant_worker, "viewer": grant_viewer}
+    granted = {what: role for what, role in roles.items() if role}
+    _check(to, down, sql, status, grants=bool(granted))
     loaded = load(url, app)
     refuse_memory(loaded)
     # Looking at a SQLite file that is not there must not make it: what is empty in memory answers the same.
@@ -53,7 +60,7 @@ def migrate(
         return
     if down and to == 0 and not yes:
         raise InvalidInput("going down to version 0 removes every task of this store", hint="add --yes to agree")
-    found = asyncio.run(_run(store, to, down, status, grant_producer, grant_worker))
+    found = asyncio.run(_run(store, to, down, status, granted))
     if json:
         output.emit(found)
     else:
@@ -72,17 +79,14 @@ def _check(to: int | None, down: bool, sql: bool, status: bool, *, grants: bool)
         raise typer.BadParameter(f"grants are made by migrating up; they do not go with {'--sql' if sql else '--down'}")
 
 
-async def _run(
-    store: Store, to: int | None, down: bool, status: bool, producer: str | None, worker: str | None
-) -> dict[str, Any]:
+async def _run(store: Store, to: int | None, down: bool, status: bool, granted: dict[str, str]) -> dict[str, Any]:
     try:
         steps: list[str] = []
         if not status:
             await _check_direction(store, to, down)
             steps = await (store.migrations.down(to or 0) if down else store.migrations.up(to))
-            if producer or worker:
-                await _grant(store, producer, worker)
-        granted = {name: role for name, role in (("producer", producer), ("worker", worker)) if role and not status}
+            if granted:
+                await _grant(store, granted)
         return {**_document(await store.migrations.status()), "steps": steps, "granted": granted, "down": down}
     finally:
         await store.close()
@@ -99,12 +103,12 @@ async def _check_direction(store: Store, to: int | None, down: bool) -> None:
         raise InvalidInput(f"the store is at version {found.version}, past {to}", hint=f"to go back: --down --to {to}")
 
 
-async def _grant(store: Store, producer: str | None, worker: str | None) -> None:
+async def _grant(store: Store, granted: dict[str, str]) -> None:
     grant = getattr(store.migrations, "grant", None)
     if grant is None:
         raise InvalidInput("this store has no roles to grant to", hint="grants are for PostgreSQL")
     try:
-        await grant(producer=producer, worker=worker)
+        await grant(**granted)
     except StoreError as error:
         error.hint = error.hint or "the role must exist (create role NAME login), and granting takes the schema's owner"
         raise

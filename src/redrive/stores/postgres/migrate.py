@@ -1,17 +1,21 @@
-"""Migrations on PostgreSQL: each step is one transaction, all steps are under one advisory lock."""
+"""Migrations on PostgreSQL: each step is one transaction, with the table of steps locked against other hosts."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+
+from asyncpg import exceptions as pg
 
 from redrive.kernel.store import SchemaStatus
 from redrive.stores import schema
 from redrive.stores.postgres.pool import Pool
 
 STEPS = schema.load("redrive.stores.postgres")
-LOCK = "select pg_advisory_xact_lock(72617, 0)"
+# Others may still read it: every start of a worker or producer does.
+LOCK = "lock table redrive.migration in exclusive mode"
 BOOTSTRAP = """
 create schema if not exists redrive;
 create table if not exists redrive.migration (
@@ -65,28 +69,29 @@ class PostgresMigrations:
                 await connection.execute("delete from redrive.migration where version = $1", steps[0].version)
                 done.append(steps[0].label)
 
-    async def grant(self, *, producer: str | None = None, worker: str | None = None) -> None:
+    async def grant(self, *, producer: str | None = None, worker: str | None = None, viewer: str | None = None) -> None:
         async with self._pool.connection() as connection, connection.transaction():
             if producer:
                 await connection.fetchval("select redrive.grant_producer($1)", producer)
             if worker:
                 await connection.fetchval("select redrive.grant_worker($1)", worker)
+            if viewer:
+                await connection.fetchval("select redrive.grant_viewer($1)", viewer)
 
     def sql(self, *, down: bool = False, to: int | None = None) -> str:
         """The steps as one script, for psql: one transaction, under the same lock, and noted like steps run by us."""
         steps = schema.script(STEPS, down=down, to=to, record=_forget if down else _note)
-        return f"begin;\n{LOCK};\n{'' if down else BOOTSTRAP}{steps}commit;\n"
+        return f"begin;\n{'' if down else BOOTSTRAP}{LOCK};\n{steps}commit;\n"
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[tuple[Any, int]]:
         """One transaction that no other migrating host shares."""
-        async with self._pool.connection() as connection, connection.transaction():
-            await connection.execute(LOCK)
-            # Asked for only when missing: otherwise each call would print notices about what already exists.
-            if await connection.fetchval("select to_regclass('redrive.migration')") is None:
-                await connection.execute(BOOTSTRAP)
-            rows = await _applied(connection, self._pool.where)
-            yield connection, max((row["version"] for row in rows), default=0)
+        async with self._pool.connection() as connection:
+            await _bootstrap(connection)
+            async with connection.transaction():
+                await connection.execute(LOCK)
+                rows = await _applied(connection, self._pool.where)
+                yield connection, max((row["version"] for row in rows), default=0)
 
 
 def _note(step: schema.Migration) -> str:
@@ -97,6 +102,18 @@ def _note(step: schema.Migration) -> str:
 
 def _forget(step: schema.Migration) -> str:
     return f"delete from redrive.migration where version = {step.version};"  # noqa: S608
+
+
+async def _bootstrap(connection: Any) -> None:
+    """Make the table of steps. Asked for only when missing: otherwise each call would print notices about it."""
+    while True:
+        try:
+            async with connection.transaction():
+                if await connection.fetchval("select to_regclass('redrive.migration')") is None:
+                    await connection.execute(BOOTSTRAP)
+                return
+        except (pg.UniqueViolationError, pg.DuplicateSchemaError, pg.DuplicateTableError, pg.DuplicateObjectError):
+            await asyncio.sleep(0.05)  # another host was quicker, and has committed it
 
 
 async def _applied(connection: Any, where: str) -> list[Any]:

@@ -156,7 +156,7 @@ select * from redrive.v_failed_counts where true
 set local lock_timeout = '1s';
 
 -- stop_moves: for the rest of this transaction nothing fails, and nothing is retried
-select pg_advisory_xact_lock(72617, 1);
+select redrive.stop_moves();
 
 -- failed_end: the last place that a failure has taken
 select coalesce(max(t.failed_seq), 0) from redrive.task t where t.state = 'failed';

@@ -2,7 +2,8 @@
 drop table redrive.entry, redrive.posting, redrive.account, redrive.audit, redrive.record, redrive.pruned, redrive.duty, redrive.worker,
   redrive.schedule, redrive.resuming, redrive.hold, redrive.kind, redrive.idempotency_key, redrive.total, redrive.total_delta, redrive.failed_total,
   redrive.failed_delta, redrive.failure_group, redrive.failure_hour,
-  redrive.failure_delta, redrive.dead_letter, redrive.attempt, redrive.history, redrive.task;
+  redrive.failure_delta, redrive.dead_letter, redrive.attempt, redrive.history, redrive.task,
+  redrive.move_lock, redrive.fold_lock, redrive.partition_lock;
 drop sequence redrive.position;
 drop sequence redrive.failed_seq;
 drop type redrive.state;

@@ -11,6 +11,12 @@ create sequence redrive.position cache 1;
 -- The order in which tasks failed: a set of failed tasks is "up to here", and stays the same while others fail.
 create sequence redrive.failed_seq cache 1;
 
+-- Locks, taken on empty tables as a whole. Only roles that were granted redrive's functions can take them; the number of an
+-- advisory lock can be taken, and kept, by any role of the database. Weak and strong modes write nothing.
+create table redrive.move_lock ();       -- claims and settles share it; whoever changes limits and holds has it alone
+create table redrive.fold_lock ();       -- one folds deltas at a time
+create table redrive.partition_lock ();  -- one makes and drops partitions at a time
+
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last, fixed-width ones first.
 create table redrive.task (
   id                   uuid primary key,

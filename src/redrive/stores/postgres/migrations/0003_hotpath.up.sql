@@ -184,7 +184,7 @@ declare
   v_got integer;
 begin
   -- Limits and holds change under the exclusive lock: from the next statement on they are seen whole.
-  perform pg_advisory_xact_lock_shared(72617, 1);
+  lock table redrive.move_lock in row share mode;
   if exists (select 1 from redrive.hold) then
     v_queues := array(
       select u.q from unnest(p_queues) with ordinality u(q, o)
@@ -295,14 +295,14 @@ end $$;
 -- No "state = 'running'" here: the planner would read the lease index, dead entries and all. A token exists only
 -- while a task runs, so the token alone is the fence.
 create function redrive.complete(p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[]) returns uuid[]
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_done uuid[];
   v_kinds text[];
 begin
-  perform pg_advisory_xact_lock_shared(72617, 1);
+  lock table redrive.move_lock in row share mode;
   with done as (
     delete from redrive.task t
     where t.id = any (p_ids) and ((t.id, t.lease_token) in (select u.i, u.k from unnest(p_ids, p_tokens) u(i, k))) is true
@@ -327,7 +327,7 @@ end $$;
 -- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
 -- Each element is applied if the row is in one of its source states and the fence holds. Answers the ids moved.
 create function redrive.move(p_moves jsonb) returns uuid[]
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -337,7 +337,7 @@ declare
   v_due jsonb;
   v_wake jsonb;
 begin
-  perform pg_advisory_xact_lock_shared(72617, 1);
+  lock table redrive.move_lock in row share mode;
   with v as materialized (
     select * from jsonb_to_recordset(p_moves) x(
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
@@ -520,7 +520,7 @@ create function redrive.cycle(
   p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[], p_moves jsonb, p_again boolean,
   p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
   p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[]
-) returns setof redrive.claimed language plpgsql
+) returns setof redrive.claimed language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -530,7 +530,7 @@ declare
   v_limited boolean;
 begin
   -- Before any row lock: whoever changes limits and holds takes this lock first, too.
-  perform pg_advisory_xact_lock_shared(72617, 1);
+  lock table redrive.move_lock in row share mode;
   v_limited := exists (select 1 from redrive.kind k where k.concurrency is not null);
   if p_ids is not null and p_moves is not null then
     -- Two statements that lock rows: all of them first, in order.
@@ -578,7 +578,7 @@ $$;
 -- Heartbeat: extends leases, stores progress. Answers the ids still held.
 create function redrive.renew(
   p_ids uuid[], p_tokens uuid[], p_lease double precision, p_progress_ids uuid[], p_progress jsonb[]
-) returns uuid[] language plpgsql
+) returns uuid[] language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare

@@ -1,5 +1,3 @@
-drop function redrive.grant_worker(text);
-drop function redrive.grant_producer(text);
 drop function redrive.prune(double precision, double precision, integer);
 drop function redrive.prune_attempts(timestamptz, integer);
 drop function redrive.prune_keys(timestamptz, integer);
@@ -13,6 +11,7 @@ drop function redrive.request_cancel(uuid, text, text);
 drop function redrive.recount();
 drop function redrive.recount(text);
 drop function redrive.set_limit(text, integer, integer, text);
+drop function redrive.stop_moves();
 drop function redrive.set_hold(text, text, boolean, text, text);
 drop function redrive.resume_groups(integer, text);
 drop function redrive.expired(timestamptz, integer);

@@ -43,7 +43,7 @@ end $$;
 
 -- The same for all queues, also those that no worker serves: what is due there is seen to be waiting.
 create function redrive.promote_everywhere(p_limit integer) returns integer
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_queue text;
@@ -66,7 +66,7 @@ create function redrive.tick(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
   p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer
 ) returns table (duties text[], cancels uuid[], next_due double precision, promoted integer, checked_to timestamptz)
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -205,16 +205,23 @@ begin
   return v_total;
 end $$;
 
+-- For the rest of the caller's transaction nothing fails, and nothing is retried.
+create function redrive.stop_moves() returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  lock table redrive.move_lock in exclusive mode;
+end $$;
+
 -- Pause or resume a queue, kind or group.
 create function redrive.set_hold(p_target text, p_name text, p_on boolean, p_actor text, p_reason text) returns boolean
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set lock_timeout = '10s' as $$
 declare
   v_changed integer;
   v_now constant timestamptz := clock_timestamp();
 begin
   -- Waits for claims in flight and keeps new ones out until this is committed: no task starts after a pause returned.
-  perform pg_advisory_xact_lock(72617, 1);
+  lock table redrive.move_lock in exclusive mode;
   if p_on then
     insert into redrive.hold (target, name, actor, reason, at) values (p_target, p_name, p_actor, p_reason, v_now)
     on conflict do nothing;
@@ -244,7 +251,7 @@ end $$;
 
 -- What the fleet may do with a kind. p_actor null: a worker's configuration, which never overrides an operator.
 create function redrive.set_limit(p_kind text, p_concurrency integer, p_rate_ms integer, p_actor text) returns boolean
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set lock_timeout = '10s' as $$
 declare
   v_old redrive.kind;
@@ -257,7 +264,7 @@ begin
       return false;
     end if;
     -- Claims in flight finish first; the next ones see the limit. So the count below misses nobody.
-    if i = 1 then perform pg_advisory_xact_lock(72617, 1); end if;
+    if i = 1 then lock table redrive.move_lock in exclusive mode; end if;
   end loop;
   insert into redrive.kind as k (kind, concurrency, rate_ms, actor) values (p_kind, p_concurrency, p_rate_ms, p_actor)
   on conflict (kind) do update set concurrency = excluded.concurrency, rate_ms = excluded.rate_ms, actor = excluded.actor,
@@ -290,7 +297,7 @@ end $$;
 -- Count all limited kinds anew; answers by how much the counters were wrong. Row and count are compared in one snapshot
 -- and without a lock: the walk over the running tasks may be long when dead entries cannot be removed.
 create function redrive.recount() returns integer
-language sql
+language sql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
   select coalesce(sum(abs(redrive.recount(w.kind))), 0)::integer
   from (
@@ -305,7 +312,7 @@ $$;
 
 -- Ask for a running task to stop; its worker is told at once.
 create function redrive.request_cancel(p_id uuid, p_actor text, p_reason text) returns boolean
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   v_task redrive.task;
@@ -323,7 +330,7 @@ end $$;
 
 -- All schedules of one application. A schedule whose definition is unchanged keeps its next run.
 create function redrive.declare_schedules(p_owner text, p_schedules jsonb) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   delete from redrive.schedule s
   where s.owner = p_owner and not exists (
@@ -340,7 +347,7 @@ end $$;
 
 -- True for exactly one caller per planned run.
 create function redrive.fire(p_name text, p_seen timestamptz, p_next timestamptz) returns boolean
-language sql set search_path = pg_catalog, pg_temp as $$
+language sql security definer set search_path = pg_catalog, pg_temp as $$
   with fired as (
     update redrive.schedule s set next_at = p_next, last_at = clock_timestamp()
     where s.name = p_name and s.next_at = p_seen returning 1
@@ -350,7 +357,7 @@ $$;
 
 -- One movement of money. False when the key was posted before. The caller's entries add up to zero; so does the table.
 create function redrive.post(p_key text, p_accounts text[], p_amounts bigint[], p_note text) returns boolean
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if (select sum(a) from unnest(p_amounts) a) is distinct from 0 then
     raise exception 'posting % does not add up to zero', quote_literal(p_key) using errcode = 'check_violation';
@@ -369,13 +376,17 @@ end $$;
 
 -- Fold appended deltas into totals, a piece at a time. Readers always see total + deltas, before and after.
 create function redrive.fold(p_limit integer) returns integer
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_totals integer;
   v_causes integer;
   v_failed integer;
 begin
-  if not pg_try_advisory_xact_lock(72617, 2) then return 0; end if;
+  begin
+    lock table redrive.fold_lock in exclusive mode nowait;
+  exception when lock_not_available then
+    return 0;  -- somebody else is at it
+  end;
   with gone as (
     delete from redrive.failed_delta d where d.ctid = any (array(select x.ctid from redrive.failed_delta x limit p_limit))
     returning *
@@ -447,7 +458,11 @@ declare
   v_name text;
   v_changed integer := 0;
 begin
-  if not pg_try_advisory_xact_lock(72617, 3) then return 0; end if;
+  begin
+    lock table redrive.partition_lock in exclusive mode nowait;
+  exception when lock_not_available then
+    return 0;  -- somebody else is at it
+  end;
   for i in 0..3 loop
     v_day := v_today + i;
     v_name := 'history_' || to_char(v_day, 'YYYYMMDD');
@@ -537,7 +552,7 @@ end $$;
 -- Remove what is past its keep. Bounded, so that it never holds locks for long; "more" means "call again".
 create function redrive.prune(p_history_days double precision, p_key_days double precision, p_limit integer,
   out removed integer, out more boolean)
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
@@ -559,30 +574,6 @@ begin
   delete from redrive.failure_hour f where f.hour < v_now - interval '7 days';
 end $$;
 
--- Grants for the two kinds of users. A producer may enqueue, and nothing else; a worker may do everything but change
--- the schema. Run as the schema's owner:  select redrive.grant_producer('web');  select redrive.grant_worker('worker');
-create function redrive.grant_producer(p_role text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-  execute format('grant usage on schema redrive to %I', p_role);
-  execute format('grant select on redrive.migration to %I', p_role);
-  execute format('grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, '
-    'interval, text, text, text, text, uuid) to %I', p_role);
-  execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
-    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
-end $$;
-
-create function redrive.grant_worker(p_role text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-  execute format('grant usage on schema redrive to %I', p_role);
-  execute format('grant select, insert, update, delete on all tables in schema redrive to %I', p_role);
-  execute format('revoke insert, update, delete on redrive.migration from %I', p_role);
-  execute format('grant usage, select, update on all sequences in schema redrive to %I', p_role);
-  execute format('grant execute on all functions in schema redrive to %I', p_role);
-  execute format('revoke execute on function redrive.grant_producer(text), redrive.grant_worker(text) from %I', p_role);
-end $$;
-
--- Nothing is open to everyone.
+-- Nothing is open to everyone; what is granted to whom is in the next step.
 revoke all on all functions in schema redrive from public;
 select redrive.partitions(36500);

@@ -19,6 +19,19 @@ create view redrive.v_failures as
     t.error_code, t.error_reason, t.failure_type, t.error_message, t.error_stack, t.error_fingerprint, t.replay_count, t.payload
   from redrive.task t where t.state = 'failed';
 
+-- Terminal failures, each as it was when it happened; the task may have been retried since.
+create view redrive.v_dead_letters as
+  select d.id, d.task_id, d.dead_at, d.reason, d.kind, d.queue, d.task_group, d.scope, d.trace_id, d.attempt_count,
+    d.max_attempts, d.replay_count, d.error_code, d.error_reason, d.failure_type, d.error_message, d.error_fingerprint,
+    d.payload
+  from redrive.dead_letter d;
+
+-- Who did what, when and why.
+create view redrive.v_audit as
+  select a.id, a.at, a.actor, a.action, a.reason, a.task_id, a.batch_id, a.target, a.kind, a.scope, a.trace_id, a.before,
+    a.after
+  from redrive.audit a;
+
 -- Exact totals. Completed and cancelled count everything ever finished, also what retention has removed.
 create view redrive.v_counts as
   select x.queue, x.kind, sum(x.queued)::bigint as queued, sum(x.delayed)::bigint as delayed,
@@ -34,3 +47,21 @@ create view redrive.v_failed_counts as
   from (select * from redrive.failed_total union all select * from redrive.failed_delta) x
   group by x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.fingerprint
   having sum(x.n) <> 0;
+
+-- A simple view could be written through, past totals and audit. These refuse it, also for the owner; a trigger, because
+-- what would make them read-only by their form (a limit, say) would keep filters from reaching the indexes below.
+create function redrive.refuse_change() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception 'redrive.% is read-only', tg_table_name using errcode = 'object_not_in_prerequisite_state',
+    hint = 'change tasks with the redrive command or its HTTP API, which keep totals and the audit log right';
+end $$;
+do $$
+declare
+  v_view text;
+begin
+  foreach v_view in array array['v_tasks', 'v_failures', 'v_dead_letters', 'v_audit', 'v_counts', 'v_failed_counts'] loop
+    execute format('create trigger read_only instead of insert or update or delete on redrive.%I '
+      'for each row execute function redrive.refuse_change()', v_view);
+  end loop;
+end $$;

@@ -27,6 +27,19 @@ create view redrive_v_failures as
     t.error_code, t.error_reason, t.failure_type, t.error_message, t.error_stack, t.error_fingerprint, t.replay_count, t.payload
   from redrive_task t where t.state = 'failed';
 
+-- Terminal failures, each as it was when it happened; the task may have been retried since.
+create view redrive_v_dead_letters as
+  select d.id, d.task_id, strftime('%Y-%m-%dT%H:%M:%fZ', d.dead_at / 1e6, 'unixepoch') as dead_at, d.reason, d.kind, d.queue,
+    d.task_group, d.scope, d.trace_id, d.attempt_count, d.max_attempts, d.replay_count, d.error_code, d.error_reason,
+    d.failure_type, d.error_message, d.error_fingerprint, d.payload
+  from redrive_dead_letter d;
+
+-- Who did what, when and why.
+create view redrive_v_audit as
+  select a.id, strftime('%Y-%m-%dT%H:%M:%fZ', a.at / 1e6, 'unixepoch') as at, a.actor, a.action, a.reason, a.task_id,
+    a.batch_id, a.target, a.kind, a.scope, a.trace_id, a.before, a.after
+  from redrive_audit a;
+
 -- Exact totals. Completed and cancelled count everything ever finished, also what retention has removed.
 create view redrive_v_counts as
   select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled from redrive_total x;

@@ -1,0 +1,4 @@
+drop function redrive.grant_viewer(text);
+drop function redrive.grant_worker(text);
+drop function redrive.grant_producer(text);
+grant usage on type redrive.claimed, redrive.state to public;

@@ -1,0 +1,60 @@
+-- Who may do what. Nothing is open to everyone, and no role but the owner writes to tables by hand: workers change tasks
+-- through functions that run with the owner's rights and keep totals, dead letters and audit right. Run as the owner:
+--   select redrive.grant_producer('web'), redrive.grant_worker('worker'), redrive.grant_viewer('analyst');
+
+-- A producer may enqueue, and nothing else.
+create function redrive.grant_producer(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  execute format('grant select on redrive.migration to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, '
+    'interval, text, text, text, text, uuid) to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
+    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+end $$;
+
+-- A worker may run tasks and operate: read everything, call the functions, and keep small documents and the audit log.
+create function redrive.grant_worker(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_function regprocedure;
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  execute format('grant select on all tables in schema redrive to %I', p_role);
+  execute format('grant insert, update, delete on redrive.record to %I', p_role);
+  execute format('grant insert, delete on redrive.audit to %I', p_role);
+  -- The others are inner parts of these, and would run with the caller's rights.
+  for v_function in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'redrive'::regnamespace and (p.prosecdef or p.provolatile <> 'v')
+  loop
+    execute format('grant execute on function %s to %I', v_function, p_role);
+  end loop;
+end $$;
+
+-- A viewer may look at the views, without what tasks carry and say: payloads, results, messages and stacks may hold
+-- secrets, and are the workers' and operators'.
+create function redrive.grant_viewer(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_view record;
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  for v_view in
+    select c.oid::regclass as name, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
+    from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'v' and a.attnum > 0
+      and a.attname not in ('payload', 'result', 'progress', 'error_message', 'error_stack', 'before', 'after')
+    group by c.oid
+  loop
+    execute format('grant select (%s) on %s to %I', v_view.columns, v_view.name, p_role);
+  end loop;
+end $$;
+
+revoke all on all functions in schema redrive from public;
+revoke all on all tables in schema redrive from public;
+revoke all on all sequences in schema redrive from public;
+revoke all on type redrive.state from public;
+revoke all on type redrive.claimed from public;
+revoke all on schema redrive from public;

@@ -1,0 +1,274 @@
+"""Grants, by trying: every statement on every object of the schema, as each documented role and as a stranger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from redrive.kernel.commit import Target
+from redrive.kernel.failed import Failures
+from redrive.kernel.outcome import Completed
+from redrive.testing.conformance.harness import TERMINAL
+from tests.conformance.harness_postgres import PostgresHarness
+from tests.databases import Databases
+
+pytestmark = pytest.mark.anyio
+ROLES = ("producer", "worker", "viewer", "stranger")
+VIEWS = ("v_tasks", "v_failures", "v_dead_letters", "v_audit", "v_counts", "v_failed_counts")
+HIDDEN = {"payload", "result", "progress", "error_message", "error_stack", "before", "after"}
+WORKER_WRITES = {
+    ("record", "insert"), ("record", "update"), ("record", "delete"), ("audit", "insert"), ("audit", "delete"),
+}  # fmt: skip
+RELATIONS = """
+select c.relname, c.relkind::text, array_agg(a.attname::text order by a.attnum) filter (where a.attnum > 0)
+from pg_class c left join pg_attribute a on a.attrelid = c.oid and not a.attisdropped
+where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p', 'v') group by 1, 2 order by 1
+"""
+SCHEMA_CHANGES = (
+    "select nextval('redrive.position')",
+    "select setval('redrive.position', 1)",
+    "select nextval('redrive.failed_seq')",
+    "create table redrive.mine (n integer)",
+    "create function redrive.mine() returns integer language sql as 'select 1'",
+    "create or replace view redrive.v_failures as select 1 as id",
+    "create type redrive.mine as (n integer)",
+    "create index mine on redrive.task (kind)",
+    "create temporary table mine (like redrive.task including all); insert into mine select * from redrive.task;"
+    " truncate redrive.task",
+    "alter function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, interval, text, text,"
+    " text, text, uuid) security invoker",
+    "drop schema redrive cascade",
+    "alter schema redrive rename to mine",
+    "alter table redrive.task disable trigger all",
+    "copy redrive.task from program 'true'",
+    "copy redrive.task (id) from stdin",
+)
+FUNCTIONS = """
+select p.proname, p.prosecdef or p.provolatile <> 'v', format('select redrive.%I(%s)', p.proname,
+  (select string_agg('null::' || format_type(t, null), ', ' order by n)
+   from unnest(p.proargtypes::oid[]) with ordinality x(t, n)))
+from pg_proc p where p.pronamespace = 'redrive'::regnamespace and p.prorettype <> 'trigger'::regtype order by 1, 2
+"""
+
+
+class People:
+    """A database, its owner's URL, and one URL for each role."""
+
+    def __init__(self, owner: str, urls: dict[str, str]) -> None:
+        self.owner = owner
+        self.urls = urls
+        self._open: dict[str, psycopg.Connection[Any]] = {}
+
+    def may(self, who: str, statement: str) -> bool:
+        """Whether the statement gets past the permission check; whatever it does is rolled back."""
+        if who not in self._open:
+            self._open[who] = psycopg.connect(self.urls[who])
+        try:
+            self._open[who].execute(statement)
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        except psycopg.Error:
+            return True  # refused for another reason: the right was there
+        finally:
+            self._open[who].rollback()
+        return True
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.close()
+
+
+@pytest.fixture
+def people(databases: Databases, database: str) -> Iterator[People]:
+    with psycopg.connect(databases.url(database), autocommit=True) as owner, ExitStack() as stack:
+        roles = {what: stack.enter_context(databases.role(what)) for what in ROLES}
+        for what, role in roles.items():
+            stack.callback(owner.execute, f"drop owned by {role}")
+            if what != "stranger":
+                owner.execute(f"select redrive.grant_{what}('{role}')")
+        found = People(databases.url(database), {w: databases.url(database, user=r) for w, r in roles.items()})
+        stack.callback(found.close)
+        yield found
+
+
+def relations(people: People) -> list[tuple[str, str, list[str]]]:
+    with psycopg.connect(people.owner) as owner:
+        return [(name, kind, columns or []) for name, kind, columns in owner.execute(RELATIONS).fetchall()]
+
+
+def test_who_may_read_what(people: People) -> None:
+    for name, kind, columns in relations(people):
+        partition = re.match(r"history_", name) is not None
+        for who in ROLES:
+            expected = who == "worker" or (who == "producer" and name == "migration")
+            assert people.may(who, f"select count(*) from redrive.{name}") == expected or (
+                who == "viewer" and kind == "v"  # some columns suffice for a count
+            ), (who, name)
+            for column in columns:
+                expected_here = expected or (who == "viewer" and kind == "v" and column not in HIDDEN)
+                if not partition:
+                    assert people.may(who, f"select {column} from redrive.{name}") == expected_here, (who, name, column)
+
+
+@pytest.mark.parametrize("who", ROLES)
+def test_who_may_write_what(people: People, who: str) -> None:
+    """The permission check comes before the first row: "where false" is enough to meet it."""
+    for name, kind, columns in relations(people):
+        tried = {
+            "insert": f"insert into redrive.{name} default values",
+            "delete": f"delete from redrive.{name} where false",
+            "lock": f"lock table redrive.{name} in exclusive mode",
+            "drop": f"drop {'view' if kind == 'v' else 'table'} redrive.{name} cascade",
+            "trigger": f"create trigger t instead of delete on redrive.{name} for each row execute function"
+            " redrive.refuse_change()" if kind == "v" else f"alter table redrive.{name} add column mine integer",
+        }  # fmt: skip
+        if columns:
+            tried["update"] = f"update redrive.{name} set {columns[0]} = default where false"
+        if kind != "v":  # has neither
+            tried["truncate"] = f"truncate redrive.{name}"
+            tried["row lock"] = f"select 1 from redrive.{name} for key share"
+        for verb, statement in tried.items():
+            allowed = who == "worker" and (
+                (name, verb) in WORKER_WRITES
+                # Whoever may delete from a table may lock it, and its rows: these two stop nobody's work.
+                or (verb == "lock" and name in ("record", "audit")) or (verb == "row lock" and name == "record")
+            )  # fmt: skip
+            assert people.may(who, statement) == allowed, (who, verb, name)
+
+
+@pytest.mark.parametrize("who", ROLES)
+def test_who_may_call_what(people: People, who: str) -> None:
+    with psycopg.connect(people.owner) as owner:
+        functions = owner.execute(FUNCTIONS).fetchall()
+    assert len(functions) > 30
+    for name, safe, call in functions:
+        # The inner parts of others, which have no rights of their own, are nobody's.
+        allowed = (who == "worker" and safe) or (who == "producer" and name == "enqueue")
+        assert people.may(who, call) == allowed, (who, call)
+
+
+@pytest.mark.parametrize("who", ROLES)
+def test_nobody_changes_the_schema_or_its_sequences(people: People, who: str) -> None:
+    for statement in SCHEMA_CHANGES:
+        assert not people.may(who, statement), statement
+
+
+def test_nothing_is_everybodys(people: People) -> None:
+    """Also not by default: functions belong to PUBLIC unless that is taken back."""
+    with psycopg.connect(people.owner) as owner:
+        rows = owner.execute(
+            """
+            select 'function ' || p.oid::regprocedure from pg_proc p
+            cross join aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+            where p.pronamespace = 'redrive'::regnamespace and a.grantee = 0
+            union all
+            select 'relation ' || c.oid::regclass from pg_class c
+            cross join aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+            where c.relnamespace = 'redrive'::regnamespace and a.grantee = 0
+            union all
+            select 'schema' from pg_namespace n cross join aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+            where n.nspname = 'redrive' and a.grantee = 0
+            union all
+            select 'path of ' || p.oid::regprocedure from pg_proc p
+            where p.pronamespace = 'redrive'::regnamespace and p.prosecdef
+              and p.oid <> 'redrive.enqueue(text, jsonb, text, integer,
+              integer, interval, timestamptz, interval, text, text, text, text, uuid)'::regprocedure
+              and not coalesce('search_path=pg_catalog, pg_temp' = any (p.proconfig), false)
+            """
+        ).fetchall()
+    assert rows == []
+
+
+@pytest.mark.parametrize("who", ["owner", *ROLES])
+async def test_views_are_read_only(people: People, who: str) -> None:
+    """Whoever tries, and whatever he may do: nothing changes through a view, and totals stay right."""
+    harness = PostgresHarness(people.owner)
+    await harness.enqueue_many(3)
+    for claimed, outcome in zip(await harness.claim(2), (TERMINAL, Completed()), strict=True):
+        await harness.settle(claimed, outcome)
+    url = people.owner if who == "owner" else people.urls[who]
+    with psycopg.connect(url, autocommit=True) as connection:
+        for view in VIEWS:
+            refused = [f"delete from redrive.{view}", f"insert into redrive.{view} default values"]
+            if view == "v_counts":
+                refused += ["update redrive.v_counts set queue = 'x'"]
+            elif view == "v_audit":
+                refused += ["update redrive.v_audit set actor = 'x'"]
+            else:
+                refused += [f"update redrive.{view} set kind = 'x'"]
+            if view == "v_audit":  # nobody has operated yet: a row trigger has no row to refuse
+                refused = refused[1:2]
+            for statement in refused:
+                with pytest.raises(psycopg.Error) as caught:
+                    connection.execute(statement)
+                state = caught.value.sqlstate
+                assert state == ("55000" if who == "owner" else "42501"), (statement, caught.value)
+                if who == "owner":
+                    assert "read-only" in str(caught.value) and "redrive command" in str(caught.value)
+    await harness.check_totals()
+    assert len(await harness.sql("select 1 from redrive.v_failures")) == 1
+    assert len(await harness.sql("select 1 from redrive.v_dead_letters")) == 1
+    await harness.close()
+
+
+def test_a_filter_reaches_the_indexes_below_a_view(people: People) -> None:
+    with psycopg.connect(people.owner) as owner:
+        owner.execute("set enable_seqscan = off; set enable_bitmapscan = off")
+        for question in (
+            "select * from redrive.v_tasks where id = '00000000-0000-0000-0000-000000000000'",
+            "select * from redrive.v_failures where kind = 'A'",
+            "select * from redrive.v_dead_letters where trace_id = 'A'",
+            "select * from redrive.v_audit where batch_id = 'A' order by id desc limit 5",
+        ):
+            plan = "\n".join(row[0] for row in owner.execute(f"explain {question}").fetchall())
+            assert "Index Scan" in plan and "Seq Scan" not in plan and "Subquery" not in plan, plan
+
+
+async def test_no_other_role_can_stop_the_fleet(people: People) -> None:
+    """Advisory locks, and every lock that a producer, a viewer or a stranger can take, held while others work."""
+    harness = PostgresHarness(people.owner)
+    await harness.enqueue_many(2)
+    for who in ("producer", "viewer", "stranger"):
+        with psycopg.connect(people.urls[who], autocommit=True) as connection:
+            for key in range(4):
+                connection.execute(f"select pg_advisory_lock(72617, {key})")
+            connection.autocommit = False
+            for name, _, _ in relations(people):
+                for mode in ("access share", "row share", "exclusive", "access exclusive"):
+                    connection.execute("savepoint s")
+                    try:
+                        connection.execute(f"lock table redrive.{name} in {mode} mode nowait")
+                    except psycopg.Error:
+                        connection.execute("rollback to savepoint s")
+            await harness.store.failed_end(Failures())
+            claimed = await harness.claim_one()
+            assert await harness.settle(claimed, TERMINAL)
+            await harness.hold(Target.KIND, "B")
+            await harness.hold(Target.KIND, "B", on=False)
+            for duty in ("fold", "partitions"):
+                await harness.store.upkeep(duty, {"history_days": 10.0, "key_days": 10.0})
+            assert not await harness.sql("select 1 from redrive.total_delta")
+            await harness.enqueue()
+            await harness.store.migrations.up()
+    await harness.close()
+
+
+def test_the_stores_own_statements_write_nothing_by_hand() -> None:
+    """What the Python code sends writes to documents and the audit log only; all else is a function with the owner's
+    rights. A worker's role could not do it otherwise."""
+    folder = Path(__file__).parents[2] / "src/redrive/stores/postgres"
+    sent = (folder / "statements.sql").read_text()
+    written = set(re.findall(r"(?:insert into|update|delete from) redrive\.(\w+)", sent))
+    assert written <= {"record", "audit"}, written
+    made = "\n".join(path.read_text() for path in sorted((folder / "migrations").glob("*.up.sql")))
+    called = set(re.findall(r"redrive\.(\w+)\(", sent)) - {"record", "audit"}
+    for name in called:
+        heads = re.findall(rf"create function redrive\.{name}\((.*?)as \$\$", made, re.DOTALL)
+        assert heads, name
+        assert any("security definer" in head or "stable" in head for head in heads), name
