@@ -4,8 +4,9 @@ from redrive.app import App
 from redrive.errors import ErrorCode, RedriveError
 from redrive.handlers.bulk import Batch, Item
 from redrive.handlers.context import Context
-from redrive.kernel.outcome import Cancel, Fail, Retry, Snooze
+from redrive.kernel.outcome import Cancel, Done, Fail, Retry, Snooze, StopReason
 from redrive.kernel.task import State, Task
+from redrive.observe.current import TaskFields
 from redrive.version import __version__
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Batch",
     "Cancel",
     "Context",
+    "Done",
     "ErrorCode",
     "Fail",
     "Item",
@@ -20,6 +22,8 @@ __all__ = [
     "Retry",
     "Snooze",
     "State",
+    "StopReason",
     "Task",
+    "TaskFields",
     "__version__",
 ]

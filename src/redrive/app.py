@@ -392,6 +392,8 @@ class _Decorator:
     @overload
     def __call__(self, function: Callable[..., Any]) -> TaskHandler[...]: ...
     def __call__(self, function: Callable[..., Any]) -> TaskHandler[Any]:
+        if isinstance(function, TaskHandler):  # a second kind for the same function
+            function = function.function
         # The names visible at the definition: annotations may be text (from __future__ import annotations).
         visible = sys._getframe(1).f_locals
         handler = self._app._register(self._kind, function, {**self._options, "names": visible})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,52 @@ async def _mark(ctx: Context, what: str) -> None:
 
 if schedule := os.environ.get("FAULT_SCHEDULE"):
     app.periodic("QUICK", cron=schedule, name="quick", missed=os.environ.get("FAULT_MISSED", "coalesce"))
+
+
+# -- handlers that fork -----------------------------------------------------------------------------------------------
+
+
+def reaped(ctx: Context, pid: int) -> str:
+    os.waitpid(pid, 0)
+    record(ctx, "end")
+    return "parent"
+
+
+@app.task("FORK_LOOP")
+async def fork_loop(ctx: Context) -> str:
+    record(ctx, "start")
+    pid = os.fork()
+    return "child" if pid == 0 else await asyncio.to_thread(reaped, ctx, pid)
+
+
+@app.task("FORK_LOOP_WAITS")
+async def fork_loop_waits(ctx: Context) -> str:
+    record(ctx, "start")
+    pid = os.fork()
+    if pid == 0:
+        await asyncio.sleep(0.05)
+        return "child"
+    return await asyncio.to_thread(reaped, ctx, pid)
+
+
+@app.task("FORK_LOOP_EXITS")
+async def fork_loop_exits(ctx: Context) -> str:
+    record(ctx, "start")
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(0)
+    return await asyncio.to_thread(reaped, ctx, pid)
+
+
+@app.task("FORK_THREAD")
+def fork_thread(ctx: Context) -> str:
+    record(ctx, "start")
+    pid = os.fork()
+    return "child" if pid == 0 else reaped(ctx, pid)
+
+
+@app.task("FORK_PROCESS", isolation="process")
+def fork_process(ctx: Context) -> str:
+    record(ctx, "start")
+    pid = os.fork()
+    return "child" if pid == 0 else reaped(ctx, pid)

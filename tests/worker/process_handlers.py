@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import logging
 import multiprocessing
+import os
+import subprocess
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from redrive import Context, Fail, Snooze
 
@@ -28,3 +36,63 @@ def decline(ctx: Context) -> None:
 
 def poll(ctx: Context) -> Snooze | str:
     return Snooze(0, state={"page": 2}) if ctx.state is None else str(ctx.state["page"])
+
+
+logger = logging.getLogger("shop.orders")
+
+
+def shouts(function: Callable[..., str]) -> Callable[..., str]:
+    @functools.wraps(function)
+    def wrapper(ctx: Context) -> str:
+        return function(ctx).upper() + "!"
+
+    return wrapper
+
+
+def bare(ctx: Context) -> str:
+    return "bare"
+
+
+@shouts
+def decorated(ctx: Context) -> str:
+    return "bare"
+
+
+async def coroutine(ctx: Context) -> str:
+    await asyncio.sleep(0)
+    return "awaited"
+
+
+def lazy(ctx: Context) -> Any:
+    return (n for n in range(3))
+
+
+def picky(ctx: Context) -> None:
+    raise KeyError("missing")
+
+
+def talks(ctx: Context) -> None:
+    logger.info("order %d", 17, extra={"customer": "c-1"})
+    logger.warning("running low")
+    try:
+        raise ValueError("odd")
+    except ValueError:
+        logger.exception("went wrong")
+    logger.debug("not asked for")
+    ctx.log.info("by the context")
+
+
+def leaves_a_child(ctx: Context, path: str) -> None:
+    """Starts a program that writes to a file for as long as it lives, and does not end itself."""
+    program = f"while true; do echo alive >> {path}; sleep 0.05; done"
+    child = subprocess.Popen(["sh", "-c", program])
+    Path(f"{path}.pid").write_text(str(child.pid))
+    time.sleep(60)
+
+
+def forks(ctx: Context) -> str:
+    return "child" if os.fork() == 0 else "parent"
+
+
+def done(ctx: Context) -> None:
+    ctx.done({"said": "done"})

@@ -12,7 +12,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from redrive import App, Batch, Context, Snooze, State
+from redrive import App, Batch, Context, Snooze, State, StopReason
 from redrive.errors import LeaseLost, StoreError
 from redrive.kernel.store import Wake
 from redrive.settings import Options
@@ -204,7 +204,7 @@ async def test_a_task_that_was_stopped_while_its_call_was_filled_up_is_not_run(a
     async with working(app) as worker:
         await filling.wait()
         for run in worker.runs.values():
-            run.ask_to_stop("cancel")
+            run.ask_to_stop(StopReason.CANCELLED)
         go_on.set()
         assert (await ended(app, task.id)).state is State.CANCELLED
         await until(lambda: _is(worker.attempts.slots == 5))

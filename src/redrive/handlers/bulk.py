@@ -11,6 +11,7 @@ from redrive.handlers.context import Context
 from redrive.kernel.outcome import Verdict
 
 UNANSWERED = object()
+LOGGED_IDS = 20
 
 
 class Item:
@@ -51,8 +52,17 @@ class Batch(Sequence[Item]):
 
     @property
     def cancelled(self) -> bool:
-        """True once the whole call should stop."""
-        return bool(self._items) and all(item.context.cancelled for item in self._items)
+        """True once the whole call should stop. From then on, items without an answer are not completed when the
+        handler returns, but cancelled, failed by their timeout, or handed back."""
+        # Not by asking one after the other: only a handler that hears "stop" has been told, and by all of them.
+        stopped = bool(self._items) and all(item.context._stop is not None for item in self._items)
+        return stopped and all(item.context.cancelled for item in self._items)
+
+    def log_fields(self) -> dict[str, Any]:
+        """What log records of this call carry."""
+        first = self._items[0].context.log_fields()
+        shared = {name: first[name] for name in ("kind", "queue", "worker_id")}
+        return shared | {"tasks": len(self), "task_ids": [str(item.id) for item in self._items[:LOGGED_IDS]]}
 
 
 def answers(batch: Batch, returned: Any, error: BaseException | None) -> list[Any]:

@@ -15,6 +15,7 @@ from contextlib import (
 from typing import Any, Protocol
 from uuid import UUID
 
+from redrive.kernel.outcome import Done, StopReason
 from redrive.kernel.payload import decode, encode
 from redrive.kernel.store import Transaction
 from redrive.kernel.task import Claimed
@@ -36,12 +37,16 @@ class Runtime(Protocol):
 class Context:
     """One attempt of one task. Safe to use from the handler's own thread or coroutine."""
 
-    __slots__ = ("_cancelled", "_log", "_runtime", "_task", "worker_id")
+    __slots__ = ("_done", "_log", "_runtime", "_stop", "_task", "_told", "worker_id")
 
     def __init__(self, task: Claimed, runtime: Runtime, worker_id: str) -> None:
         self._task = task
         self._runtime = runtime
-        self._cancelled = False
+        self._stop: StopReason | None = None
+        # The handler knows that it has to stop: it has looked, or was interrupted. What it returns from then on is
+        # not the end of its work, unless it says so.
+        self._told = False
+        self._done: Done | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self.worker_id = worker_id
 
@@ -66,18 +71,44 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once the task should stop: cancelled by someone, out of time, lease lost, or shutdown."""
-        return self._cancelled
+        """True once the task should stop: cancelled by someone, out of time, lease lost, or shutdown.
+
+        A handler that has seen this set and returns has stopped: its task is not completed, but cancelled, failed by
+        its timeout, or handed back to be run again. One that finished its work all the same returns ``ctx.done()``.
+        """
+        return self.stop_reason is not None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the task should stop; None while it may go on. Looking counts as for ``cancelled``."""
+        if self._stop is not None:
+            self._told = True
+        return self._stop
+
+    def done(self, value: Any = None) -> Done:
+        """Say that the work is finished, whoever asked to stop: the task completes. ``return ctx.done(result)``, or
+        call it when the last step is done and clean up behind it."""
+        self._done = Done(value)
+        return self._done
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose records carry the task's id, kind, queue, attempt, trace id and worker."""
         if self._log is None:
-            task = self._task
-            fields = {"task_id": str(task.id), "kind": task.kind, "queue": task.queue, "attempt": task.attempt,
-                      "trace_id": task.trace_id, "worker_id": self.worker_id}  # fmt: skip
-            self._log = logging.LoggerAdapter(logger, fields)
+            self._log = logging.LoggerAdapter(logger, self.log_fields())
         return self._log
+
+    def log_fields(self) -> dict[str, Any]:
+        """What log records of this attempt carry."""
+        task = self._task
+        return {
+            "task_id": str(task.id),
+            "kind": task.kind,
+            "queue": task.queue,
+            "attempt": task.attempt,
+            "trace_id": task.trace_id,
+            "worker_id": self.worker_id,
+        }
 
     def progress(self, done: Any, total: Any = None, note: str | None = None) -> None:
         """Report progress: a fraction, a count of a total, or any JSON value. Cheap: it is sent about once a second."""

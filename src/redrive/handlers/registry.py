@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import inspect
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from redrive.errors import ConfigError, InvalidInput, UnknownKind
+from redrive.handlers.functions import check_callable, origin_of, runs_on_the_loop
 from redrive.handlers.signature import PayloadSpec
 from redrive.kernel.machine import Policy
 from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_seconds
@@ -67,10 +68,8 @@ class Registry:
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.kind)
         # The same function again is a module imported twice (as __main__ and by name), not a mistake.
-        if known is not None and _origin(known.function) != _origin(handler.function):
-            raise ConfigError(
-                f"the kind {handler.kind} has two handlers: {_origin(known.function)} and {_origin(handler.function)}"
-            )
+        if known is not None and (one := origin_of(known.function)) != (two := origin_of(handler.function)):
+            raise ConfigError(f"the kind {handler.kind} has two handlers: {one} and {two}")
         self.handlers[handler.kind] = handler
 
     def declare(self, declared: Declared) -> None:
@@ -102,6 +101,7 @@ def make_handler(
     """Check everything an application said about a kind, at import time."""
     check_name(kind, "kind")
     check_name(queue, "queue")
+    check_callable(kind, function)
     check_attempts(policy.max_attempts)
     check_priority(priority)
     if timeout is not None:
@@ -111,16 +111,20 @@ def make_handler(
     for name, value in (("concurrency", concurrency), ("rate_limit_ms", rate_limit_ms)):
         if value is not None:
             check_int(value, name, 1, 86_400_000)
+    final = _exceptions(kind, deterministic)
+    where = _isolation(kind, function, isolation, bulk)
+    if where is Isolation.PROCESS:
+        _check_importable(kind, function, final)
     spec = PayloadSpec(kind, function, payload, bulk=bulk is not None, names=names)
     return Handler(
         kind=kind, queue=queue, policy=policy, function=function, payload=spec, timeout=timeout, bulk=bulk,
-        isolation=_isolation(kind, function, isolation, bulk), priority=priority, concurrency=concurrency,
-        rate_ms=rate_limit_ms, deterministic=deterministic,
+        isolation=where, priority=priority, concurrency=concurrency,
+        rate_ms=rate_limit_ms, deterministic=final,
     )  # fmt: skip
 
 
 def _isolation(kind: str, function: Callable[..., Any], wanted: str | None, bulk: int | None) -> Isolation:
-    natural = Isolation.LOOP if inspect.iscoroutinefunction(function) else Isolation.THREAD
+    natural = Isolation.LOOP if runs_on_the_loop(function) else Isolation.THREAD
     if wanted is None:
         return natural
     try:
@@ -131,21 +135,38 @@ def _isolation(kind: str, function: Callable[..., Any], wanted: str | None, bulk
         raise InvalidInput(f"the handler of {kind} runs on the {natural}; isolation {isolation} does not fit it")
     if isolation is Isolation.PROCESS and bulk:
         raise InvalidInput(f"the handler of {kind} cannot be both bulk and process-isolated")
-    if isolation is Isolation.PROCESS:
-        _check_importable(kind, function)
     return isolation
 
 
-def _check_importable(kind: str, function: Callable[..., Any]) -> None:
-    name = getattr(function, "__qualname__", "<object>")
-    if "<" in name:
-        what = "a lambda" if "<lambda>" in name else "inside a function" if "<locals>" in name else "not a function"
+def _exceptions(kind: str, given: Any) -> tuple[type[BaseException], ...]:
+    """``deterministic=`` as a tuple; one exception, or a list of them, is meant as well as it can be."""
+    found = (given,) if isinstance(given, type) else tuple(given)
+    for one in found:
+        if not isinstance(one, type) or not issubclass(one, BaseException):
+            raise InvalidInput(f"deterministic= of {kind} lists exceptions, and {one!r} is none")
+    return found
+
+
+def _check_importable(kind: str, function: Callable[..., Any], deterministic: tuple[type[BaseException], ...]) -> None:
+    """The other process gets names, not objects."""
+    what = _why_not_importable(function)
+    if what:
         raise InvalidInput(
             f"the handler of {kind} is {what} and cannot run in a process of its own",
             hint="define it with def at the top of a module, where the other process can import it",
         )
+    for error in deterministic:
+        if "<locals>" in error.__qualname__:
+            raise InvalidInput(
+                f"the handler of {kind} runs in a process of its own, which cannot import {error.__qualname__}",
+                hint="define exceptions of deterministic= at the top of a module",
+            )
 
 
-def _origin(function: Callable[..., Any]) -> str:
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return f"{code.co_filename}:{code.co_qualname}" if code else repr(function)
+def _why_not_importable(function: Callable[..., Any]) -> str | None:
+    name = getattr(function, "__qualname__", "<object>")
+    if isinstance(function, types.MethodType) and not isinstance(function.__self__, type):
+        return "a method of an object"
+    if "<" in name:
+        return "a lambda" if "<lambda>" in name else "inside a function" if "<locals>" in name else "not a function"
+    return None

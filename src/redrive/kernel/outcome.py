@@ -1,17 +1,29 @@
 """What happened to an attempt, as a value.
 
-The four that a handler may give back are exceptions too, so that they can be returned from the handler or
+Those that a handler may give back are exceptions too, so that they can be returned from the handler or
 raised from deep inside it; both mean the same. The others are made by the worker.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from redrive.errors import ErrorCode
 from redrive.kernel.failure import Failure
 from redrive.kernel.task import check_name, check_seconds
+
+
+class StopReason(StrEnum):
+    """Why a running handler is told to stop."""
+
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    SHUTDOWN = "shutdown"
+    LEASE_LOST = "lease_lost"
+    # The store did not answer until the lease was over: whether somebody else has the task is not known.
+    STORE_UNREACHABLE = "store_unreachable"
 
 
 class Verdict(Exception):
@@ -43,6 +55,14 @@ class Fail(Verdict):
         self.code = check_name(str(code), "Fail(code)")
         self.message = str(message)
         super().__init__(f"{self.code}: {self.message}" if message else self.code)
+
+
+class Done(Verdict):
+    """The work is finished, with this result, although the handler was told to stop."""
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+        super().__init__("done")
 
 
 class Cancel(Verdict):

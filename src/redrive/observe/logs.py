@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from redrive.kernel.task import Claimed
+from redrive.observe.current import TaskFields
 
 _quote = json.encoder.encode_basestring_ascii
 # What a record's own attributes may not replace: the standard ones, and the fields that every line begins with.
@@ -114,8 +115,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         fields |= {k: v for k, v in vars(record).items() if k not in _TAKEN}
-        if record.exc_info:
-            fields["stack"] = self.formatException(record.exc_info)
+        if stack := _stack(self, record):
+            fields["stack"] = stack
         try:
             return _encode(fields)
         except (TypeError, ValueError, RecursionError):  # an extra that JSON cannot say: a NaN, a cycle, odd keys
@@ -136,8 +137,23 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         mark = "✗" if record.levelno >= logging.ERROR else "!" if record.levelno >= logging.WARNING else " "
         event = str(getattr(record, "event", record.name))
-        text = f"{timestamp(record.created)[11:23]} {mark} {event:<15} {record.getMessage()}"
-        return _harmless(f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text)
+        text = f"{timestamp(record.created)[11:23]} {mark} {event:<15} {record.getMessage()}{_task_of(record)}"
+        stack = _stack(self, record)
+        return _harmless(f"{text}\n{stack}" if stack else text)
+
+
+def _stack(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    """Also of a record that was made in another process, whose stack comes as text."""
+    return formatter.formatException(record.exc_info) if record.exc_info else record.exc_text
+
+
+def _task_of(record: logging.LogRecord) -> str:
+    """Which task a record of the application's own was made in."""
+    told = vars(record)
+    if "event" in told or "kind" not in told:
+        return ""
+    which = told["task_id"] if "task_id" in told else f"{told.get('tasks')} tasks"
+    return f"  ({told['kind']} {which})"
 
 
 def _harmless(text: str) -> str:
@@ -164,5 +180,6 @@ def configure(style: str, stream: TextIO | None = None, level: int = logging.INF
         return
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    handler.addFilter(TaskFields())
     root.addHandler(handler)
     root.setLevel(level)

@@ -13,9 +13,10 @@ from uuid import UUID
 
 from redrive.errors import LeaseLost, RedriveError
 from redrive.handlers.context import Context
+from redrive.handlers.functions import insist_it_ran
 from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.machine import Held, Policy, Transition, settle
-from redrive.kernel.outcome import Completed, Fail, Outcome
+from redrive.kernel.outcome import Completed, Fail, Outcome, StopReason
 from redrive.kernel.task import Claimed
 from redrive.worker.bulk import BulkCalls
 from redrive.worker.carriers import Carriers
@@ -149,8 +150,9 @@ class Attempts:
 
         def completion() -> Transition:
             run.committing = True
-            handler = run.handler
-            outcome = outcome_of(result(), handler, run.task) if handler is not None else Completed()
+            handler, value = run.handler, result()
+            insist_it_ran(value)
+            outcome = outcome_of(value, handler, run.task) if handler is not None else Completed()
             return self.decide(run, outcome if isinstance(outcome, Completed) else Completed())
 
         try:
@@ -178,7 +180,7 @@ class Attempts:
 
     def _still_held(self, task: Claimed) -> Run:
         run = self._current(task)
-        if run is None or run.settled or run.stop == "lost":
+        if run is None or run.settled or run.lost:
             raise LeaseLost(
                 f"task {task.id} is no longer held by this attempt; no transaction can complete it",
                 hint="one transaction completes a task: do everything that belongs to it in one block",
@@ -197,7 +199,7 @@ class Attempts:
                 self._worker.report.late(run, outcome)
             return
         run.settled = True
-        if run.stop == "lost":
+        if run.lost:
             self.drop(run)
             self._worker.wake()
             return
@@ -236,10 +238,9 @@ class Attempts:
 
     def lose(self, run: Run) -> None:
         """The heartbeat found that somebody else has the task: stop, and say so; its outcome will not be asked for."""
-        if run.settled or run.committing or run.stop == "lost":
+        if run.settled or run.committing or run.lost:
             return
-        run.ask_to_stop("lost")
-        run.stop = "lost"
+        run.give_up()
         run.break_transaction()
         self._worker.report.lost(run)
 
@@ -260,7 +261,7 @@ class Attempts:
         """Stop everything now; what does not end within ``patience`` seconds is fenced off."""
         runs = [*self.runs.values(), *self.trailing.values(), *self.superseded]
         for run in runs:
-            run.ask_to_stop("shutdown")
+            run.ask_to_stop(StopReason.SHUTDOWN)
         futures = {run.future for run in runs if run.future is not None and not run.future.done()}
         if futures:
             await asyncio.wait(futures, timeout=patience)
@@ -275,7 +276,7 @@ class Attempts:
         self.reserve(len(tasks))
         for task in tasks:
             run = self.hold(task, asked)
-            run.stop = "shutdown"
+            run.stop = StopReason.SHUTDOWN
             self.finish(run, stopped(run))
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.kernel.outcome import StopReason
 from redrive.kernel.store import Beat, Tick
 from redrive.version import __version__
 from redrive.worker.maintenance import perform
@@ -105,7 +106,7 @@ class Beater:
         for task_id in tick.cancels:
             run = worker.runs.get(task_id)
             if run is not None:
-                run.ask_to_stop("cancel")
+                run.ask_to_stop(StopReason.CANCELLED)
         for duty in tick.duties:
             self.begin(duty)
 

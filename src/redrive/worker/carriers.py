@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
+from redrive.worker.forks import Home
 from redrive.worker.run import Run
 
 # How long one carrier may run on before others get their turn: the lease keeper, and the store's answers, which have
@@ -33,6 +34,7 @@ class Carriers:
     ) -> None:
         self._attempt = attempt
         self._broken = broken
+        self._home = Home()
         self._waiting: deque[Run] = deque()
         self._next: asyncio.Task[None] | None = None
 
@@ -65,14 +67,14 @@ class Carriers:
                 self._call_next()  # its turn comes when this one waits or ends
             run.future = me
             try:
-                waited = await _apart(self._attempt(run))
+                waited = await _apart(self._attempt(run), self._home)
             except BaseException as error:
                 self._broken(run, error)
                 raise
 
 
 @types.coroutine
-def _apart(coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, bool]:
+def _apart(coroutine: Coroutine[Any, Any, None], home: Home) -> Generator[Any, Any, bool]:
     """Await a coroutine in a context of its own; answers whether it had to wait."""
     context = contextvars.copy_context()
     step: Callable[[Any], Any] = coroutine.send
@@ -83,6 +85,8 @@ def _apart(coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, bool]:
             waits_for = context.run(step, given)
         except StopIteration:
             return waited
+        finally:
+            home.end_if_forked()
         waited = True
         try:
             given = yield waits_for

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from redrive.errors import RedriveError
+from redrive.kernel.outcome import StopReason
 from redrive.worker.run import Run
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ class LeaseKeeper:
                 continue
             if run.stop is None:
                 if run.deadline is not None and now >= run.deadline:
-                    run.ask_to_stop("timeout")
+                    run.ask_to_stop(StopReason.TIMEOUT)
                 elif self._grace_ends is not None and now >= self._grace_ends:
-                    run.ask_to_stop("shutdown")
+                    run.ask_to_stop(StopReason.SHUTDOWN)
             elif now - run.stopped_at >= STOP_GRACE:
                 self._worker.attempts.abandon(run)
 
@@ -119,7 +120,7 @@ class LeaseKeeper:
         """The store does not answer: what has outlived its lease may already run elsewhere."""
         for run in self._worker.runs.values():
             if now - run.renewed_at >= self._worker.settings.lease:
-                run.ask_to_stop("lease ran out while the store was unreachable")
+                run.ask_to_stop(StopReason.STORE_UNREACHABLE)
 
     def _next_look(self, now: float) -> float:
         soonest = now + LOOK_AT_LEAST_EVERY

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import inspect
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,25 +12,36 @@ from typing import Any
 from redrive.errors import ErrorCode, InvalidInput, PayloadInvalid, RedriveError
 from redrive.handlers.bulk import Batch, Item, answers
 from redrive.handlers.context import Context
+from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.failure import FailureType, clean, failure, failure_of
-from redrive.kernel.outcome import Cancel, Completed, Failed, Outcome, Released, Verdict
+from redrive.kernel.outcome import Cancel, Completed, Done, Failed, Outcome, Released, StopReason, Verdict
 from redrive.kernel.payload import encode
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import Claimed
+from redrive.observe.current import CURRENT
+from redrive.worker.forks import Home, confined
 from redrive.worker.processes import ProcessDied, ProcessPool
 from redrive.worker.threads import ThreadPool
 
 START_LIMIT = 60.0
 COMPLETED = Completed()
+# Results that are certainly not something to be awaited; all others are looked at.
+_PLAIN = frozenset({dict, list, str, int, float, bool, tuple})
+_RELEASED = {
+    StopReason.SHUTDOWN: "shutdown",
+    StopReason.STORE_UNREACHABLE: "lease ran out while the store was unreachable",
+}
 
 
 class Run:
     """One leased task in this worker's hands, from claim to settle."""
 
-    __slots__ = ("abandoned", "again", "committing", "context", "deadline", "future", "handler", "label", "mates",
-                 "progress", "renewed_at", "settled", "slot", "started", "starting", "stop", "stopped_at", "task",
-                 "timeout", "trailing", "transaction")  # fmt: skip
+    __slots__ = (
+        "abandoned", "again", "committing", "context", "deadline", "future", "handler", "interruptible", "label",
+        "mates", "progress", "renewed_at", "settled", "slot", "started", "starting", "stop", "stopped_at", "task",
+        "timeout", "trailing", "transaction",
+    )  # fmt: skip
 
     def __init__(self, task: Claimed, handler: Handler | None, context: Context, timeout: float | None) -> None:
         now = time.monotonic()
@@ -45,9 +58,11 @@ class Run:
         if self.starting:
             self.deadline = now + START_LIMIT
         self.future: asyncio.Future[Any] | None = None
+        # A thread cannot be interrupted: it is left to notice, and abandoned if it does not.
+        self.interruptible = handler is None or handler.isolation is not Isolation.THREAD
         self.mates: list[Run] = [self]
         self.progress: str | None = None
-        self.stop: str | None = None
+        self.stop: StopReason | None = None
         self.stopped_at = 0.0
         self.settled = False
         self.slot = True
@@ -66,7 +81,8 @@ class Run:
         """The handler's process has begun the job: its time runs from now."""
         if self.starting:
             self.starting = False
-            self.deadline = time.monotonic() + self.timeout if self.timeout else None
+            self.started = time.monotonic()
+            self.deadline = self.started + self.timeout if self.timeout else None
 
     def break_transaction(self) -> None:
         """Roll back what the handler has open, without it: it would hold its locks, and on SQLite everybody up, for
@@ -75,18 +91,30 @@ class Run:
         if opened is not None:
             (getattr(opened, "abandon", None) or opened.terminate)()
 
-    def ask_to_stop(self, why: str) -> None:
+    def ask_to_stop(self, why: StopReason) -> None:
         """Tell the handler to stop: sets ``ctx.cancelled``, cancels what can be. The first reason stays."""
         if self.stop is not None or (self.settled and not self.trailing):
             return
-        self.stop = why
+        self.stop = self.context._stop = why
         self.stopped_at = time.monotonic()
-        self.context._cancelled = True
-        # A thread cannot be interrupted: it is left to notice, and abandoned if it does not. A bulk call is
-        # stopped as a whole only when none of its tasks is wanted any more.
-        interruptible = self.handler is not None and self.handler.isolation is not Isolation.THREAD
-        if self.future is not None and interruptible and all(m.stop is not None or m.settled for m in self.mates):
+        # A bulk call is stopped as a whole only when none of its tasks is wanted any more.
+        if (
+            self.future is not None
+            and self.interruptible
+            and all(mate.stop is not None or mate.settled for mate in self.mates)
+        ):
+            for mate in self.mates:
+                mate.context._told = True
             self.future.cancel()
+
+    def give_up(self) -> None:
+        """The lease is somebody else's: whatever this was stopped for before, its outcome will not be asked for."""
+        self.ask_to_stop(StopReason.LEASE_LOST)
+        self.stop = self.context._stop = StopReason.LEASE_LOST
+
+    @property
+    def lost(self) -> bool:
+        return self.stop is StopReason.LEASE_LOST
 
 
 class Runner:
@@ -99,6 +127,7 @@ class Runner:
         self._processes = processes
         self._worker_id = worker_id
         self._on_start = on_start
+        self._home = Home()
 
     async def run(self, run: Run) -> Outcome:
         """The whole attempt as a value. Never raises, except when the worker itself is being torn down."""
@@ -111,14 +140,17 @@ class Runner:
             return _bad_payload(error, run.task)
         except Exception as error:  # a validator of the application's own that raises what it should not
             return self._raised(run, error, handler)
+        CURRENT.set(run.context)
         try:
             if handler.isolation is Isolation.LOOP:
                 value = await handler.function(run.context, **arguments)
             else:
                 value = await self._call_elsewhere(handler, run, arguments)
+            if value is not None and type(value) not in _PLAIN:
+                value = await self._awaited([run], value)
         except BaseException as error:
             return self._raised(run, error, handler)
-        return COMPLETED if value is None else outcome_of(value, handler, run.task)
+        return COMPLETED if value is None and run.stop is None else self._returned(run, value, handler)
 
     async def run_bulk(self, runs: list[Run]) -> list[Outcome]:
         """One call for many tasks. A payload that does not fit fails alone."""
@@ -137,15 +169,18 @@ class Runner:
         returned: Any = None
         raised: BaseException | None = None
         if items:
+            CURRENT.set(batch)
             try:
-                returned = await self._call_bulk(handler, batch)
+                returned = await self._awaited(runs, await self._call_bulk(handler, batch))
             except BaseException as error:
                 raised = error
         for (index, item), answer in zip(items, answers(batch, returned, raised), strict=True):
-            if raised is None or item.answered:
+            if item.answered:
                 outcomes[index] = outcome_of(answer, handler, runs[index].task)
-            else:
+            elif raised is not None:
                 outcomes[index] = self._raised(runs[index], raised, handler)
+            else:
+                outcomes[index] = self._returned(runs[index], answer, handler)
         return [outcomes[index] for index in range(len(runs))]
 
     async def _call_elsewhere(self, handler: Handler, run: Run, arguments: dict[str, Any]) -> Any:
@@ -155,16 +190,44 @@ class Runner:
 
     async def _call_bulk(self, handler: Handler, batch: Batch) -> Any:
         if handler.isolation is Isolation.LOOP:
-            return await handler.function(batch)
+            return handler.function(batch)
         return await self._threads.submit(lambda: handler.function(batch))
 
-    def _raised(self, run: Run, error: BaseException, handler: Handler) -> Outcome:
-        # Once told to stop, however a handler puts it, it stopped because it was told to: a thread has no other way
-        # than an exception of its own, and a shutdown must not cost an attempt.
-        if run.stop is not None and not isinstance(error, Verdict):
+    async def _awaited(self, runs: list[Run], value: Any) -> Any:
+        """What a handler returned, once it has been run: a coroutine behind a plain decorator, a forgotten await."""
+        while True:
+            if isinstance(value, concurrent.futures.Future):
+                value = asyncio.wrap_future(value)
+            if not inspect.isawaitable(value):
+                return value
+            if all(run.stop is not None for run in runs):  # asked to stop before it began
+                if inspect.iscoroutine(value):
+                    value.close()
+                raise asyncio.CancelledError
+            for run in runs:
+                run.interruptible = True
+            value = await (confined(value, self._home) if inspect.iscoroutine(value) else value)
+
+    def _returned(self, run: Run, value: Any, handler: Handler) -> Outcome:
+        """A handler that was told to stop and returns has stopped, unless it says that it finished."""
+        if isinstance(value, Verdict):
+            return outcome_of(value, handler, run.task)
+        said = run.context._done
+        if said is not None:
+            return outcome_of(said.value if value is None else value, handler, run.task)
+        # A task that its own transaction has completed is completed.
+        if run.stop is not None and run.context._told and not run.trailing:
             return stopped(run)
+        return outcome_of(value, handler, run.task)
+
+    def _raised(self, run: Run, error: BaseException, handler: Handler) -> Outcome:
         if isinstance(error, Verdict):
             return outcome_of(error, handler, run.task)
+        # However a handler that was told to stop puts it, it stopped because it was told to: a thread has no other way
+        # than an exception of its own, and a shutdown must not cost an attempt.
+        if run.stop is not None and (run.context._told or isinstance(error, asyncio.CancelledError)):
+            said = run.context._done
+            return stopped(run) if said is None else outcome_of(said, handler, run.task)
         if isinstance(error, ProcessDied):
             died = failure(ErrorCode.EXECUTION_FAILED, "process_died", str(error), where=run.task.kind, public=True)
             return Failed(died)
@@ -173,6 +236,8 @@ class Runner:
 
 def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
     """What a handler returned or raised on purpose, as an outcome."""
+    if isinstance(value, Done):
+        value = value.value
     if isinstance(value, Verdict):
         return value  # type: ignore[return-value]
     if isinstance(value, Failed):
@@ -180,9 +245,12 @@ def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
     if isinstance(value, BaseException):
         return _failed(value, handler, task)
     if value is None:
-        return Completed()
+        return COMPLETED
     try:
+        insist_it_ran(value)
         return Completed(encode(value, "the handler's result"))
+    except HandlerNotRun as error:
+        return Failed(error.failure(handler.kind))
     except PayloadInvalid as error:
         message = error.message
     except Exception as error:  # a container of the application's own that cannot be read
@@ -207,7 +275,7 @@ def unforeseen(run: Run, error: BaseException | None) -> Outcome:
 def stopped(run: Run) -> Outcome:
     """What a stopped attempt becomes, by the reason it was stopped for."""
     match run.stop:
-        case "timeout":
+        case StopReason.TIMEOUT:
             message = f"the handler did not finish within its timeout of {run.timeout or 0:g} s"
             if run.starting:
                 message = f"the handler's process did not start within {START_LIMIT:g} s"
@@ -217,10 +285,10 @@ def stopped(run: Run) -> Outcome:
                     public=True,
                 )
             )  # fmt: skip
-        case "cancel":
+        case StopReason.CANCELLED:
             return Cancel("cancelled while it was running")
-        case _:
-            return Released(run.stop or "stopped")
+        case why:
+            return Released("stopped" if why is None else _RELEASED.get(why, why.value))
 
 
 def _unsupported(task: Claimed) -> Outcome:

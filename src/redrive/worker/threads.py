@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from redrive.worker.forks import Home
+
 _Job = tuple[contextvars.Context, Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
 
@@ -19,6 +21,7 @@ class ThreadPool:
     def __init__(self) -> None:
         self._idle: list[queue.SimpleQueue[_Job | None]] = []
         self._lock = threading.Lock()
+        self._home = Home()
         self._count = 0
 
     def submit(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
@@ -48,6 +51,7 @@ class ThreadPool:
                 result, error = context.run(call), None
             except BaseException as raised:  # also SystemExit: a handler must not end a thread silently
                 result, error = None, raised
+            self._home.end_if_forked()
             with self._lock:
                 self._idle.append(inbox)
             _post(loop, future, result, error)

@@ -1,0 +1,119 @@
+"""What can be a handler: functions, methods, partials and callable objects; and whether what it returned was run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from redrive.errors import ConfigError, RedriveError
+from redrive.kernel.failure import Failure, FailureType, failure
+
+# Values that stand for work which nobody has begun.
+_LAZY = (types.GeneratorType, types.AsyncGeneratorType, types.CoroutineType, map, filter, itertools.chain,
+         itertools.starmap, itertools.islice)  # fmt: skip
+_CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial, type)
+
+
+class HandlerNotRun(RedriveError):
+    """A handler returned something that still has to be run, and that nobody will run."""
+
+    code = "TASK_EXECUTION_FAILED"
+
+    def failure(self, kind: str) -> Failure:
+        """Another attempt would not run it either: somebody has to mend the handler, and retry then."""
+        message = f"{self.message}; {self.hint}"
+        return failure(self.code, "handler_not_run", message, type=FailureType.PARAM_ERROR, where=kind, retryable=False)
+
+
+def check_callable(kind: str, function: Any) -> None:
+    """Refuse what can be seen to do nothing when it is called as a handler."""
+    what, hint = _useless(function)
+    if what:
+        raise ConfigError(f"the handler of {kind} {what}", hint=hint)
+
+
+def _useless(function: Any) -> tuple[str, str]:
+    if not callable(function):
+        return f"is {type(function).__name__}, which cannot be called", "write: def handler(ctx: Context, ...)"
+    if isinstance(function, type):
+        return "is a class: calling it makes an object and runs nothing", (
+            f"give an object that can be called, {function.__name__}(), or one of its methods"
+        )
+    innermost = body_of(function)
+    if inspect.isasyncgenfunction(innermost):
+        return "is an async generator: calling it runs nothing", "do the work in a plain async def, without yield"
+    if inspect.isgeneratorfunction(innermost) and not _is_old_coroutine(innermost):
+        return "is a generator: calling it runs nothing", "do the work in a plain def, without yield"
+    if _lacks_its_object(innermost, function):
+        return "is a method without its object", (
+            "give a bound method, app.task(...)(Mailer().send), or define it outside of the class"
+        )
+    return "", ""
+
+
+def body_of(function: Any) -> Any:
+    """The function behind partials, bound methods and callable objects. A decorator's wrapper is not looked through:
+    what it does with the function is its own business."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, types.MethodType | staticmethod):
+            function = function.__func__
+        elif isinstance(call := _call_of(function), types.FunctionType):
+            function = call
+        else:
+            return function
+
+
+def _call_of(function: Any) -> Any:
+    """The method that calling an object of an application's own class runs."""
+    if isinstance(function, types.FunctionType):
+        return None
+    return next((vars(cls)["__call__"] for cls in type(function).__mro__ if "__call__" in vars(cls)), None)
+
+
+def runs_on_the_loop(function: Any) -> bool:
+    """Whether calling it makes a coroutine, for certain. Others run in a thread; what they return may still be one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(body_of(function))
+
+
+def origin_of(function: Callable[..., Any]) -> str:
+    """Where a handler is written: the same for a module that is imported twice."""
+    code = getattr(inspect.unwrap(body_of(function)), "__code__", None)
+    return f"{code.co_filename}:{code.co_qualname}" if code else repr(function)
+
+
+def name_of(function: Any) -> str:
+    """How to call it in a message."""
+    return str(getattr(function, "__name__", None) or getattr(body_of(function), "__name__", "handler"))
+
+
+def insist_it_ran(value: Any) -> None:
+    """Raise HandlerNotRun for a result that is work nobody has done: the task would be completed without it."""
+    if not isinstance(value, _LAZY) and not isinstance(value, _CODE):
+        return
+    if isinstance(value, types.CoroutineType):
+        value.close()  # nobody will await it, and Python would complain about that somewhere else
+    what = "a class" if isinstance(value, type) else f"a {type(value).__name__}"
+    raise HandlerNotRun(
+        f"the handler returned {what}, which was not run",
+        hint="run it in the handler and return what comes of it; a decorator may have replaced the function by one "
+        "that only makes it",
+    )
+
+
+def _is_old_coroutine(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+
+
+def _lacks_its_object(innermost: Any, function: Any) -> bool:
+    """A function written in a class, taken from the class itself: its first parameter is the object."""
+    if innermost is not function or not isinstance(innermost, types.FunctionType):
+        return False
+    names = innermost.__code__.co_varnames[: innermost.__code__.co_argcount]
+    return bool(names) and names[0] in ("self", "cls")

@@ -1,0 +1,65 @@
+"""Keeps a handler's ``os.fork()`` from becoming a second worker.
+
+A forked child is a copy of the whole worker: of its event loop, its leases and its connections, whose sockets it
+shares with the original. If the handler's code came back from there into ours, the copy would talk on those sockets
+and settle the same tasks. So the child ends where the handler's code gives control back to the worker. Until then it
+may do what it likes, such as ``exec`` another program.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+_EXIT_CODE = 70
+_pid = os.getpid()
+
+
+def _note_fork() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+class Home:
+    """The process that something was made in."""
+
+    __slots__ = ("_made_in",)
+
+    def __init__(self) -> None:
+        self._made_in = _pid
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a copy of the one it was made in."""
+        return _pid != self._made_in
+
+    def end_if_forked(self) -> None:
+        """End this process, at once and without cleaning up, if it is a copy made by a handler."""
+        if _pid != self._made_in:
+            os.write(2, b"redrive: a handler forked, and its child came back to the worker; the child ends here\n")
+            os._exit(_EXIT_CODE)
+
+
+@types.coroutine
+def confined(coroutine: Coroutine[Any, Any, Any], home: Home) -> Generator[Any, Any, Any]:
+    """Await a handler's coroutine; whatever it does, only the original process goes on behind it."""
+    step: Callable[[Any], Any] = coroutine.send
+    given: Any = None
+    while True:
+        try:
+            waits_for = step(given)
+        except StopIteration as end:
+            return end.value
+        finally:
+            home.end_if_forked()
+        try:
+            given = yield waits_for
+            step = coroutine.send
+        except BaseException as error:
+            given = error
+            step = coroutine.throw

@@ -1,0 +1,159 @@
+"""The other side of ``processes``: what happens in a handler's process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Awaitable
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from redrive.errors import RedriveError
+from redrive.handlers.context import Context
+from redrive.handlers.functions import HandlerNotRun, insist_it_ran
+from redrive.kernel.failure import failure_of
+from redrive.kernel.outcome import Failed, Verdict
+from redrive.kernel.summary import Payload
+from redrive.kernel.task import Claimed
+from redrive.observe.current import CURRENT, TaskFields
+from redrive.worker.forks import Home
+from redrive.worker.process_job import Job, resolve
+
+
+class _Line:
+    """The pipe to the worker, for all threads of the child; processes that a handler forks have none."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self.home = Home()
+
+    def send(self, what: str, value: Any) -> None:
+        if not self.home.forked:
+            with self._lock:
+                self._pipe.send((what, value))
+
+
+class _Forward(logging.Handler):
+    """Sends what is logged to the worker, where logging is set up."""
+
+    def __init__(self, line: _Line) -> None:
+        super().__init__()
+        self._line = line
+        self.addFilter(TaskFields())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            fields = {name: _plain(value) for name, value in vars(record).items()}
+            fields |= {"msg": record.getMessage(), "args": None, "exc_info": None}
+            if record.exc_info:
+                fields["exc_text"] = logging.Formatter().formatException(record.exc_info)
+            if self._line.home.forked and logging.lastResort is not None:
+                logging.lastResort.handle(record)
+            self._line.send("log", fields)
+        except Exception:
+            self.handleError(record)
+
+
+def _plain(value: Any) -> Any:
+    """Something that travels: types of the application's own may not."""
+    return value if value is None or type(value) in (bool, int, float, str) else str(value)
+
+
+class _ChildRuntime:
+    """The handler's side of ``ctx`` in a child: progress goes up the pipe."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+
+    def note_progress(self, _task: Claimed, progress: str) -> None:
+        self._line.send("progress", progress)
+
+    def transaction(self, *_: Any) -> NoReturn:
+        raise RedriveError("ctx.transaction() is not available in a process-isolated handler")
+
+    @property
+    def loop(self) -> NoReturn:
+        raise RedriveError("a process-isolated handler has no event loop of the worker")
+
+
+def serve(pipe: Connection) -> None:
+    """The life of a child: one job after the other until the pipe closes."""
+    # Ctrl-C and a service manager's SIGTERM reach every process of the group; the worker decides what they mean.
+    # Not SIG_IGN, which programs started by a handler would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    threading.Thread(target=_follow_parent, name="redrive-parent", daemon=True).start()
+    # With what a handler starts, so that all of it can be killed together.
+    os.setpgid(0, 0)
+    # Handlers may use multiprocessing: what it starts is killed with the group, and needs no ban.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    line = _Line(pipe)
+    forward = _Forward(line)
+    while True:
+        try:
+            job = pipe.recv()
+        except (EOFError, OSError):
+            os._exit(0)
+        except Exception as error:  # something in it cannot be made here
+            answer = Failed(failure_of(error))
+        else:
+            answer = _run(job, line, forward)
+        line.home.end_if_forked()
+        try:
+            line.send("done", answer)
+        except (BrokenPipeError, OSError):
+            os._exit(0)
+
+
+def _follow_parent() -> None:
+    """A worker that was killed cannot end its children: an orphan, and what it started, would go on beside the task's
+    next attempt."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+
+def _run(job: Job, line: _Line, forward: logging.Handler) -> Any:
+    try:
+        function = resolve(job.module, job.name)
+        _log_through(forward, job.log_levels)
+        context = Context(job.task, _ChildRuntime(line), job.worker_id)
+        CURRENT.set(context)
+        line.send("started", None)
+        value = function(context, **job.arguments)
+        while inspect.isawaitable(value):
+            value = asyncio.run(_awaited(value))
+        if value is None:
+            return context._done
+        insist_it_ran(value)
+        pickle.dumps(value)
+        return value
+    except Verdict as verdict:
+        return verdict
+    except HandlerNotRun as error:
+        return Failed(error.failure(job.task.kind))
+    except BaseException as error:
+        # Classified here, where the traceback is; exceptions themselves often cannot be pickled.
+        given = Payload(job.task.payload, job.task.memo)
+        return Failed(failure_of(error, deterministic=job.deterministic, payload=given, module=job.module))
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def _log_through(forward: logging.Handler, levels: dict[str, int]) -> None:
+    """Everything goes to the worker; what the application's modules have set up at their import would say it twice."""
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)
+    logging.root.handlers[:] = [forward]

@@ -1,0 +1,25 @@
+"""Handlers that call fork(): the copy of the worker ends, and the worker does not notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.kernel.task import State
+from tests.faults.harness import World
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.mark.parametrize("kind", ["FORK_LOOP", "FORK_LOOP_WAITS", "FORK_LOOP_EXITS", "FORK_THREAD", "FORK_PROCESS"])
+def test_a_fork_in_a_handler_does_not_become_a_second_worker(store: World, kind: str) -> None:
+    task = store.enqueue(kind, max_attempts=1)
+    worker = store.worker(concurrency=2)
+    done = store.wait_state(task, State.COMPLETED)
+    assert (done.result, done.attempt_count) == ("parent", 1)
+    # The child has ended by itself, without a word to the store.
+    store.wait_effect(task, "end")
+    others = store.enqueue_many("QUICK", 30)
+    store.wait_completed(others)
+    assert worker.stop() == 0
+    assert (worker.health["completed"], worker.health["lost"], worker.health["reconnects"]) == (31, 0, 0)
+    assert store.account([task.id, *others]) == {"completed": 31}

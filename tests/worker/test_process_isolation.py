@@ -1,0 +1,106 @@
+"""Handlers in processes of their own: killed with all they started, heard like any other."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App, State, StopReason
+from redrive.observe import logs
+
+from . import process_handlers
+from .conftest import MakeApp, ended, until, working
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_deterministic_exceptions_are_not_retried(app: App) -> None:
+    app.task("PICKY", isolation="process", deterministic=(LookupError,))(process_handlers.picky)
+    task = await app.enqueue("PICKY")
+    async with working(app):
+        failed = await ended(app, task.id)
+    assert (failed.state, failed.attempt_count, failed.error_reason) == (State.FAILED, 1, "deterministic_exception")
+
+
+async def test_done_travels_between_processes(app: App) -> None:
+    app.task("DONE", isolation="process")(process_handlers.done)
+    task = await app.enqueue("DONE")
+    async with working(app):
+        assert (await ended(app, task.id)).result == {"said": "done"}
+
+
+@pytest.mark.parametrize("why", [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.SHUTDOWN])
+async def test_what_a_handler_started_is_killed_with_it(make_app: MakeApp, tmp_path: Path, why: StopReason) -> None:
+    app = make_app(interval_ms=50, grace_ms=100)
+    timeout = 3 if why is StopReason.TIMEOUT else None
+    app.task("LEAVES", isolation="process", max_attempts=1, timeout=timeout)(process_handlers.leaves_a_child)
+    path = tmp_path / "alive"
+    task = await app.enqueue("LEAVES", {"path": str(path)})
+    async with working(app) as worker:
+        await until(lambda: _is(path.exists()))
+        if why is StopReason.CANCELLED:
+            await app.cancel(task.id, actor="ann")
+        elif why is StopReason.SHUTDOWN:
+            worker.stop()
+        await until(lambda: _is(not worker.runs))
+    pid = int(Path(f"{path}.pid").read_text())
+    await until(lambda: _is(_ended(pid)))
+    written = path.stat().st_size
+    await asyncio.sleep(0.3)
+    assert path.stat().st_size == written
+
+
+async def test_the_start_of_a_process_is_no_part_of_the_duration(app: App) -> None:
+    """Its module takes its time to be imported there."""
+    app.task("QUICK", isolation="process")(process_handlers.quick)
+    task = await app.enqueue("QUICK")
+    async with working(app):
+        done = await ended(app, task.id)
+    assert done.execution_ms is not None and done.execution_ms < process_handlers.SLOW_IMPORT * 1000
+
+
+@pytest.fixture
+def heard() -> Any:
+    """Standard logging as ``redrive work`` sets it up, and what was written."""
+    root, stream = logging.getLogger(), io.StringIO()
+    before = root.handlers[:], root.level
+    logs.configure("json", stream)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    root.handlers[:], root.level = before[0], before[1]
+
+
+async def test_own_loggers_of_a_process_are_heard_with_their_task(app: App, heard: Any) -> None:
+    app.task("TALKS", isolation="process")(process_handlers.talks)
+    task = await app.enqueue("TALKS", trace_id="trace-1", queue="default")
+    async with working(app) as worker:
+        await ended(app, task.id)
+    said = [line for line in heard() if line.get("kind") == "TALKS"]
+    assert [(line["logger"], line["level"], line["message"]) for line in said] == [
+        ("shop.orders", "info", "order 17"),
+        ("shop.orders", "warning", "running low"),
+        ("shop.orders", "error", "went wrong"),
+        ("redrive.task", "info", "by the context"),
+    ]
+    for line in said:
+        assert (line["task_id"], line["queue"], line["attempt"], line["trace_id"], line["worker_id"]) == (
+            str(task.id), "default", 1, "trace-1", worker.id,
+        )  # fmt: skip
+    assert said[0]["customer"] == "c-1"
+    assert "ValueError: odd" in said[2]["stack"]
+
+
+async def _is(value: Any) -> Any:
+    return value
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
