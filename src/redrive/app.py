@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict, InvalidInput, StoreError
@@ -15,7 +15,9 @@ from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
 from redrive.handlers.making import Given, NewTasks, as_enqueued, make_task
+from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, make_handler
+from redrive.handlers.signature import Call
 from redrive.integrations import enqueue_on
 from redrive.kernel.commit import Commit, Schedule
 from redrive.kernel.machine import Policy
@@ -56,9 +58,9 @@ MANY = 600
 class TaskHandler(Generic[P]):
     """What ``@app.task`` leaves in place of the function: call it as before, or enqueue it, typed."""
 
-    def __init__(self, app: App, handler: Handler, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, app: App, handler: Handler, options: EnqueueOptions | None = None) -> None:
         self._app = app
-        self._options = dict(options or {})
+        self._options: EnqueueOptions = options or {}
         self.handler = handler
         self.kind = handler.kind
         self.function = handler.function
@@ -68,21 +70,17 @@ class TaskHandler(Generic[P]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
-    def options(self, **options: Any) -> TaskHandler[P]:
+    def options(self, **options: Unpack[EnqueueOptions]) -> TaskHandler[P]:
         """The same task with enqueue options: ``send.options(delay=60).enqueue(to="a@b.c")``."""
-        return TaskHandler(self._app, self.handler, {**self._options, **options})
+        return TaskHandler(self._app, self.handler, {**self._options, **check_options(options)})
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task:
-        if args:
-            raise InvalidInput(f"{self.kind}.enqueue takes its payload by name", hint="write enqueue(field=value)")
-        return await self._app.enqueue(self.kind, dict(kwargs), **self._options)
+        """Enqueue a call: the handler gets these arguments as they are given here, or this refuses them."""
+        return await self._app.enqueue(self.kind, Call(args, kwargs), **self._options)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Task:
-        if args:
-            raise InvalidInput(
-                f"{self.kind}.enqueue_sync takes its payload by name", hint="write enqueue_sync(field=value)"
-            )
-        return self._app.sync.enqueue(self.kind, dict(kwargs), **self._options)
+        """``enqueue`` from code without an event loop."""
+        return self._app.sync.enqueue(self.kind, Call(args, kwargs), **self._options)
 
 
 class App:

@@ -6,9 +6,10 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from uuid import UUID
 
+from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.kernel.task import Task
 
 if TYPE_CHECKING:
@@ -60,10 +61,10 @@ class SyncApp:
         self._app = app
         self._portal = portal
 
-    def enqueue(self, kind: str, payload: Any = None, *, connection: Any = None, **options: Any) -> Task:
+    def enqueue(self, kind: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Task:
         """See ``App.enqueue``. With a blocking ``connection`` this runs in the caller's own thread."""
-        coroutine = self._app.enqueue(kind, payload, connection=connection, **options)
-        return _finish(coroutine) if connection is not None else self._portal.call(coroutine)
+        coroutine = self._app.enqueue(kind, payload, **check_options(options))
+        return _finish(coroutine) if options.get("connection") is not None else self._portal.call(coroutine)
 
     def enqueue_many(
         self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from redrive.errors import InvalidInput
 from redrive.handlers.registry import Declared, Handler, Registry
+from redrive.handlers.signature import Call
 from redrive.ids import new_id
 from redrive.kernel.payload import decode, encode
 from redrive.kernel.task import (
@@ -37,9 +38,7 @@ def make_task(
     """Nothing reaches a store before all of it is right."""
     # A kind that is known, and what it was declared with, have been checked there.
     known = (registry.known(kind) if isinstance(kind, str) else None) or _unknown(registry, kind)
-    text = None if payload is None else encode(payload)
-    if isinstance(known, Handler):
-        known.payload.check(text)
+    text = _encoded(known, payload)
     if delay is not None and run_at is not None:
         raise InvalidInput("give delay or run_at, not both")
     return NewTask(
@@ -57,6 +56,12 @@ def make_task(
         None if trace_id is None else check_text(trace_id, "trace_id"),
         None if idempotency_key is None else check_key(idempotency_key),
     )
+
+
+def _encoded(known: Handler | Declared, payload: Any) -> str | None:
+    if isinstance(known, Handler):
+        return known.payload.encode_call(payload) if type(payload) is Call else known.payload.encode(payload)
+    return None if payload is None else encode(payload)
 
 
 def _unknown(registry: Registry, kind: str) -> Declared:

@@ -1,25 +1,38 @@
-"""A handler's signature as a payload model."""
+"""A handler's signature as its payload: the one place where a call becomes JSON, and JSON a call.
+
+What goes in comes out the same, or is refused where it goes in: a call is written by the types that the signature
+declares, read back by them, and compared.
+"""
 
 from __future__ import annotations
 
 import inspect
-import types
-import typing
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from redrive.errors import ConfigError, PayloadInvalid, PayloadMissing
-from redrive.handlers.bulk import Batch
-from redrive.handlers.context import Context
+from redrive.handlers.fields import Fields, adapter_for, schema_types
+from redrive.handlers.parameters import check_bulk, read_parameters, type_of
+from redrive.handlers.roundtrip import difference, sort_sets, takes_any_sequence
+from redrive.kernel.payload import encode
+
+_EMPTY = inspect.Parameter.empty
+
+
+class Call(NamedTuple):
+    """Arguments as they are given to ``handler.enqueue``, in place of a payload."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
 
 
 class PayloadSpec:
-    """Checks payloads and turns them into a handler's arguments.
+    """Turns calls and payloads into JSON, and JSON into a handler's arguments.
 
     Parameters after the context are the payload's fields. A single parameter that is a Pydantic model, or is named
-    ``payload``, takes the payload whole.
+    ``payload``, takes the payload whole; so does a bulk handler, whose items have one payload each.
     """
 
     def __init__(
@@ -27,51 +40,128 @@ class PayloadSpec:
         names: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.kind = kind
-        self._whole_name: str | None = None
-        self._model: type[BaseModel] | None = None
-        self._adapter: TypeAdapter[Any] | None = None
-        self.required = False
-        if bulk:
-            _check_bulk(kind, function, names or {})
-            self._adapter = TypeAdapter(whole if whole is not None else Any)
-            self.required = whole is not None
-            return
-        parameters = _parameters(kind, function, names or {})
-        self._single = parameters[0] if len(parameters) == 1 else None
-        single = self._single
-        if single is not None and (whole is not None or single.name == "payload" or _is_model(single.annotation)):
+        self._bulk = bulk
+        self._adapter, self.required = self._read(function, whole, names or {})
+        self._has_sets = not {"set", "frozenset"}.isdisjoint(schema_types(self._adapter))
+
+    def _read(
+        self, function: Callable[..., Any], whole: Any, names: Mapping[str, Any]
+    ) -> tuple[TypeAdapter[Any], bool]:
+        """How its payload is read and written, and whether it needs one."""
+        kind = self.kind
+        self._fields: Fields | None = None
+        self._whole_name = ""
+        self._positional: list[str] = []
+        if self._bulk:
+            check_bulk(kind, function, names)
+            self._loose = takes_any_sequence([whole])
+            return adapter_for(kind, Any if whole is None else whole), whole is not None
+        context, parameters = read_parameters(kind, function, names)
+        self._positional = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        self._loose = takes_any_sequence([whole, *map(type_of, parameters)])
+        single = _taking_all(kind, parameters, whole)
+        if single is not None:
             self._whole_name = single.name
-            self._adapter = TypeAdapter(
-                whole or (Any if single.annotation is inspect.Parameter.empty else single.annotation)
+            return adapter_for(kind, type_of(single) if whole is None else whole), single.default is _EMPTY
+        self._fields = Fields(context.name, parameters)
+        return adapter_for(kind, self._fields), bool(self._fields.required)
+
+    # -- on the way in ---------------------------------------------------------------------------------------------
+
+    def encode(self, payload: Any) -> str | None:
+        """A payload as JSON text: JSON values as they are, others as the declared types are written."""
+        if payload is None:
+            self.check(None)
+            return None
+        try:
+            text = encode(payload)
+        except PayloadInvalid as refusal:
+            return self._encode_typed(payload, refusal)
+        self.check(text)
+        return text
+
+    def encode_call(self, call: Call) -> str | None:
+        """The arguments of a call as JSON text."""
+        if self._fields is not None:
+            return self._encode_typed(self._named(call))
+        given = self._whole_argument(call)
+        if given is _EMPTY:
+            self.check(None)
+            return None
+        return self._encode_typed(given)
+
+    def _encode_typed(self, given: Any, refusal: PayloadInvalid | None = None) -> str:
+        plain = self._plain(given, refusal)
+        text = encode(plain)
+        received = self._validated(text)
+        try:
+            meant = self._adapter.validator.validate_python(given, by_name=True, by_alias=True)
+        except ValidationError as error:
+            raise PayloadInvalid(_explain(self.kind, error), hint=self._expects()) from None
+        if self._has_sets:
+            sort_sets(meant, plain)
+            text = encode(plain)
+        lost = difference(meant, received, loose=self._loose)
+        if lost is not None:
+            raise PayloadInvalid(
+                f"the payload of {self.kind} would not come out as it went in: {lost}",
+                hint="declare its type in the handler's signature, or send what JSON has: text, numbers, lists, dicts",
             )
-            self.required = single.default is inspect.Parameter.empty
-        else:
-            self._model = _model_of(kind, parameters)
-            self.required = any(field.is_required() for field in self._model.model_fields.values())
+        return text
+
+    def _plain(self, given: Any, refusal: PayloadInvalid | None) -> Any:
+        try:
+            return self._adapter.serializer.to_python(given, mode="json", warnings=False)
+        except Exception as error:  # serializers may be the application's own
+            if refusal is not None:
+                raise refusal from None
+            hint = "use types that Pydantic can write as JSON"
+            if isinstance(error, UnicodeDecodeError):
+                hint = 'set model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64") on the model'
+            raise PayloadInvalid(
+                f"the payload of {self.kind} cannot be written as JSON: {type(error).__name__}: {error}", hint=hint
+            ) from None
+
+    def _named(self, call: Call) -> dict[str, Any]:
+        if not call.args:
+            return dict(call.kwargs)
+        if len(call.args) > len(self._positional):
+            raise PayloadInvalid(
+                f"{self.kind} takes {len(self._positional)} positional arguments, and {len(call.args)} were given",
+                hint=self._expects(),
+            )
+        named = dict(zip(self._positional, call.args, strict=False))
+        twice = [name for name in named if name in call.kwargs]
+        if twice:
+            raise PayloadInvalid(f"{self.kind} got {twice[0]!r} twice, by place and by name", hint=self._expects())
+        return {**named, **call.kwargs}
+
+    def _whole_argument(self, call: Call) -> Any:
+        """The one argument, or ``_EMPTY``. Arguments by name are the fields of what a bulk handler's item gets."""
+        if self._bulk:
+            if len(call.args) + bool(call.kwargs) > 1:
+                raise PayloadInvalid(
+                    f"{self.kind} takes one payload", hint="give it as the only argument, or its fields by name"
+                )
+            return call.args[0] if call.args else dict(call.kwargs) if call.kwargs else _EMPTY
+        given = [*call.args, *(value for name, value in call.kwargs.items() if name == self._whole_name)]
+        unknown = [name for name in call.kwargs if name != self._whole_name]
+        if unknown or len(given) > 1 or (call.args and not self._positional):
+            what = f"has no field {unknown[0]!r}" if unknown else "takes one argument"
+            raise PayloadInvalid(f"{self.kind} {what}", hint=self._expects())
+        return given[0] if given else _EMPTY
+
+    # -- on the way out --------------------------------------------------------------------------------------------
 
     def arguments(self, payload: str | None) -> dict[str, Any]:
         """Keyword arguments for the handler, from JSON text. Raises PayloadInvalid or PayloadMissing."""
         if payload is None or payload == "null":
-            if self.required:
-                raise PayloadMissing(f"{self.kind} needs a payload, and the task has none", hint=self._expects())
-            if self._model is None:
-                return {}
-            payload = "{}"
+            return self._without(payload)
         value = self._validated(payload)
-        if self._model is not None:
+        if self._fields is not None:
             # Only what was sent: the function's own defaults fill the rest.
-            return {name: getattr(value, name) for name in value.model_fields_set}
-        assert self._whole_name is not None
+            return value  # type: ignore[no-any-return]
         return {self._whole_name: value}
-
-    def _validated(self, payload: str) -> Any:
-        try:
-            if self._model is not None:
-                return self._model.__pydantic_validator__.validate_json(payload)
-            assert self._adapter is not None
-            return self._adapter.validate_json(payload)
-        except ValidationError as error:
-            raise PayloadInvalid(_explain(self.kind, error), hint=self._expects()) from None
 
     def whole(self, payload: str | None) -> Any:
         """The payload as one value, for bulk handlers."""
@@ -83,107 +173,59 @@ class PayloadSpec:
 
     def check(self, payload: str | None) -> None:
         """Validate at enqueue, so that the caller hears of a mistake and not an operator."""
-        if self._model is None and self._whole_name is None:
+        if self._bulk:
             self.whole(payload)
-        elif self._model is None or payload is None or payload == "null":
+        elif payload is None or payload == "null":
             self.arguments(payload)
         else:
             self._validated(payload)
 
+    def _without(self, payload: str | None) -> dict[str, Any]:
+        """Arguments for a task without a payload. An explicit null is one where the type has None."""
+        if payload is not None and self._fields is None:
+            try:
+                return {self._whole_name: self._validated(payload)}
+            except PayloadInvalid:
+                pass
+        if self.required:
+            raise PayloadMissing(f"{self.kind} needs a payload, and the task has none", hint=self._expects())
+        return {}
+
+    def _validated(self, payload: str) -> Any:
+        try:
+            # By names, which are what is written (aliases for reading and for writing may differ), and by aliases,
+            # which others may send.
+            value = self._adapter.validator.validate_json(payload, by_name=True, by_alias=True)
+        except ValidationError as error:
+            raise PayloadInvalid(_explain(self.kind, error), hint=self._expects()) from None
+        if self._fields is not None and self._fields.open and self._fields.context in value:
+            raise PayloadInvalid(
+                f"the payload of {self.kind} has a field {self._fields.context!r}, which is the handler's context",
+                hint="name the field otherwise",
+            )
+        return value
+
     def _expects(self) -> str | None:
-        if self._model is None:
-            return None
-        fields = [name if field.is_required() else f"{name}?" for name, field in self._model.model_fields.items()]
-        return f"{self.kind} takes: {', '.join(fields) or 'no fields'}"
+        if self._fields is not None:
+            return f"{self.kind} takes: {self._fields}"
+        return f"{self.kind} takes: {self._whole_name}" if self._whole_name else None
 
 
-def _parameters(kind: str, function: Callable[..., Any], names: Mapping[str, Any]) -> list[inspect.Parameter]:
-    """All but the context. ``names`` are those visible where the handler is defined, for annotations kept as text."""
-    try:
-        signature = inspect.signature(function, locals=dict(names), eval_str=True)
-    except NameError as error:
+def _taking_all(kind: str, parameters: Sequence[inspect.Parameter], whole: Any) -> inspect.Parameter | None:
+    """The parameter that takes the payload whole, if there is one."""
+    named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    single = parameters[0] if len(parameters) == len(named) == 1 else None
+    if whole is not None and single is None:
         raise ConfigError(
-            f"an annotation of the handler of {kind} cannot be resolved: {error}",
-            hint="import or define the type where the handler is defined, at the latest right before it",
-        ) from None
-    parameters = list(signature.parameters.values())
-    if not parameters or parameters[0].kind not in (
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    ):
-        raise ConfigError(
-            f"the handler of {kind} takes no context", hint=f"write: def {_named(function)}(ctx: Context, ...)"
+            f"payload= of {kind} says what one parameter takes, and its handler has {len(parameters)}",
+            hint="annotate the parameters instead",
         )
-    first = parameters[0]
-    if not _may_be(first.annotation, Context):
-        if _may_be(first.annotation, Batch):
-            raise ConfigError(
-                f"the handler of {kind} takes a Batch, and is not declared as bulk", hint="add bulk=N to @app.task"
-            )
-        raise ConfigError(
-            f"the first parameter of the handler of {kind} is the context, and {first.name!r} is annotated with "
-            f"{inspect.formatannotation(first.annotation)}",
-            hint=f"write: def {_named(function)}(ctx: Context, {'...' if first.name == 'ctx' else f'{first.name}: …'})",
-        )
-    return parameters[1:]
-
-
-def _check_bulk(kind: str, function: Callable[..., Any], names: Mapping[str, Any]) -> None:
-    try:
-        signature = inspect.signature(function, locals=dict(names), eval_str=True)
-    except NameError:  # a name for type checkers only; nothing else here needs it
-        signature = inspect.signature(function)
-    hint = f"write: def {_named(function)}(batch: Batch)"
-    first = next(iter(signature.parameters.values()), None)
-    if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY:
-        raise ConfigError(f"the bulk handler of {kind} takes no batch", hint=hint)
-    if not _may_be(first.annotation, Batch):
-        raise ConfigError(
-            f"the bulk handler of {kind} gets a Batch, and {first.name!r} is annotated with "
-            f"{inspect.formatannotation(first.annotation)}",
-            hint=hint,
-        )
-
-
-def _may_be(annotation: Any, wanted: type) -> bool:
-    """False only for a type that certainly does not fit; what cannot be judged (a protocol, text) is let through."""
-    choices = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else ()
-    if choices:
-        return any(_may_be(choice, wanted) for choice in choices)
-    found = typing.get_origin(annotation) or annotation
-    if found in (Any, inspect.Parameter.empty) or not isinstance(found, type) or getattr(found, "_is_protocol", False):
-        return True
-    return issubclass(found, wanted) or issubclass(wanted, found)
-
-
-def _model_of(kind: str, parameters: list[inspect.Parameter]) -> type[BaseModel]:
-    fields: dict[str, Any] = {}
-    extra: typing.Literal["allow", "forbid"] = "forbid"
-    for parameter in parameters:
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            extra = "allow"
-            continue
-        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
-            raise ConfigError(
-                f"the handler of {kind} has the parameter {parameter.name!r}, which cannot be given by name",
-                hint="payload fields are passed by name: use ordinary or keyword-only parameters",
-            )
-        annotation = Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
-        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        fields[parameter.name] = (annotation, default)
-    config = ConfigDict(extra=extra, arbitrary_types_allowed=False, protected_namespaces=())
-    try:
-        return create_model(f"{kind}_payload", __config__=config, **fields)
-    except Exception as error:
-        raise ConfigError(f"the signature of the handler of {kind} cannot be used for payloads: {error}") from None
+    takes_all = single is not None and (whole is not None or single.name == "payload" or _is_model(type_of(single)))
+    return single if takes_all else None
 
 
 def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _named(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", "handler")
 
 
 def _explain(kind: str, error: ValidationError) -> str:

@@ -1,0 +1,109 @@
+"""Reading a handler's signature, and refusing what cannot work where it is declared."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from redrive.errors import ConfigError
+from redrive.handlers.bulk import Batch
+from redrive.handlers.context import Context
+
+_NO_NAME = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+
+
+def read_parameters(
+    kind: str, function: Callable[..., Any], names: Mapping[str, Any]
+) -> tuple[inspect.Parameter, list[inspect.Parameter]]:
+    """The context and the others. ``names`` are those visible where the handler is defined, for annotations kept as
+    text."""
+    try:
+        signature = inspect.signature(function, locals=dict(names), eval_str=True)
+    except NameError as error:
+        raise ConfigError(
+            f"an annotation of the handler of {kind} cannot be resolved: {error}",
+            hint="import or define the type where the handler is defined, at the latest right before it",
+        ) from None
+    parameters = list(signature.parameters.values())
+    if not parameters or parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        raise ConfigError(
+            f"the handler of {kind} takes no context", hint=f"write: def {_named(function)}(ctx: Context, ...)"
+        )
+    _check_context(kind, function, parameters[0])
+    for parameter in parameters[1:]:
+        _check_field(kind, parameter)
+    return parameters[0], parameters[1:]
+
+
+def check_bulk(kind: str, function: Callable[..., Any], names: Mapping[str, Any]) -> None:
+    """Refuse a bulk handler that does not take a batch."""
+    try:
+        signature = inspect.signature(function, locals=dict(names), eval_str=True)
+    except NameError:  # a name for type checkers only; nothing else here needs it
+        signature = inspect.signature(function)
+    hint = f"write: def {_named(function)}(batch: Batch)"
+    first = next(iter(signature.parameters.values()), None)
+    if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY:
+        raise ConfigError(f"the bulk handler of {kind} takes no batch", hint=hint)
+    if not _may_be(first.annotation, Batch):
+        raise ConfigError(
+            f"the bulk handler of {kind} gets a Batch, and {first.name!r} is annotated with "
+            f"{inspect.formatannotation(first.annotation)}",
+            hint=hint,
+        )
+
+
+def type_of(parameter: inspect.Parameter) -> Any:
+    """What a parameter is annotated with; Any where nothing is said."""
+    return Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
+
+
+def _check_context(kind: str, function: Callable[..., Any], first: inspect.Parameter) -> None:
+    if _may_be(first.annotation, Context):
+        return
+    if _may_be(first.annotation, Batch):
+        raise ConfigError(
+            f"the handler of {kind} takes a Batch, and is not declared as bulk", hint="add bulk=N to @app.task"
+        )
+    raise ConfigError(
+        f"the first parameter of the handler of {kind} is the context, and {first.name!r} is annotated with "
+        f"{inspect.formatannotation(first.annotation)}",
+        hint=f"write: def {_named(function)}(ctx: Context, {'...' if first.name == 'ctx' else f'{first.name}: …'})",
+    )
+
+
+def _check_field(kind: str, parameter: inspect.Parameter) -> None:
+    if parameter.kind in _NO_NAME:
+        raise ConfigError(
+            f"the handler of {kind} has the parameter {parameter.name!r}, which cannot be given by name",
+            hint="a payload is fields with names: use ordinary or keyword-only parameters; a list is one field",
+        )
+    if isinstance(parameter.default, FieldInfo):
+        raise ConfigError(
+            f"the parameter {parameter.name!r} of the handler of {kind} has Pydantic's Field(...) as its default, "
+            "which the function would be called with",
+            hint=f"write: {parameter.name}: Annotated[…, Field(…)] = default",
+        )
+
+
+def _may_be(annotation: Any, wanted: type) -> bool:
+    """False only for a type that certainly does not fit; what cannot be judged (a protocol, text) is let through."""
+    choices = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else ()
+    if choices:
+        return any(_may_be(choice, wanted) for choice in choices)
+    found = typing.get_origin(annotation) or annotation
+    if found in (Any, inspect.Parameter.empty) or not isinstance(found, type) or getattr(found, "_is_protocol", False):
+        return True
+    return issubclass(found, wanted) or issubclass(wanted, found)
+
+
+def _named(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "handler")

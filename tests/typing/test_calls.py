@@ -1,0 +1,50 @@
+"""A type checker and the running program agree on which calls of ``enqueue`` are right."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mypy import api
+
+from redrive.errors import InvalidInput
+
+CALLS = Path(__file__).with_name("calls.py")
+MARK = re.compile(r"# E: (\S+)")
+
+
+def test_mypy_refuses_wrong_calls_and_no_others() -> None:
+    wanted = {
+        number: found[1]
+        for number, line in enumerate(CALLS.read_text().splitlines(), start=1)
+        if (found := MARK.search(line))
+    }
+    said, problems, _ = api.run(["--strict", "--no-error-summary", "--follow-imports=silent", str(CALLS)])
+    assert not problems
+    errors = re.findall(r"calls\.py:(\d+): error: .*\[([a-z-]+)\]$", said, re.MULTILINE)
+    assert {int(number): code for number, code in errors} == wanted, said
+
+
+@pytest.mark.parametrize("test", ["wrong_name", "wrong_type", "missing", "too_many"])
+def test_the_running_program_agrees(test: str) -> None:
+    """Each line by itself: the calls that mypy refuses are refused, with one exception (a dict for a model, which
+    is validated)."""
+    from tests.typing import calls
+
+    body = CALLS.read_text().split(f"def {test}(")[1].split("\n\n\n")[0].splitlines()[1:]
+    for line in body:
+        code = MARK.sub("", line).strip()
+        if "order.enqueue" in code:
+            continue
+        with pytest.raises(InvalidInput):
+            asyncio.run(_run(code, vars(calls) | {"now": datetime.now(UTC)}))
+
+
+async def _run(code: str, names: dict[str, Any]) -> None:
+    made: dict[str, Any] = {}
+    exec(f"async def call():\n    {code}", names, made)
+    await made["call"]()
