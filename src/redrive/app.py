@@ -31,9 +31,9 @@ from redrive.kernel.task import (
     check_priority,
 )
 from redrive.observe.logs import TaskLog, choose_style
-from redrive.ops import access, actions, approvals, audit, seal, vitals
+from redrive.ops import access, actions, approvals, audit, audit_chain, growth
 from redrive.ops.access import Caller
-from redrive.ops.archive import archive_at
+from redrive.ops.audit_archive import archive_at
 from redrive.ops.driving import EVERY, drive, stirring
 from redrive.ops.inspect import parse_id
 from redrive.ops.operator import Operator
@@ -303,17 +303,17 @@ class App:
             await audit.retain(store, settings.audit_ttl_days, settings.audit_prune_batch_size, stopping, archive)
 
         async def chain(store: Store, _: str, stopping: Callable[[], bool]) -> None:
-            await seal.seal(store, stopping)
+            await audit_chain.seal(store, stopping)
 
         async def expire(store: Store, _: str, __: Callable[[], bool]) -> None:
             await approvals.expire(store)
 
         async def measure(store: Store, _: str, __: Callable[[], bool]) -> None:
-            await vitals.write_down(store)
+            await growth.write_down(store)
 
         found = {
             "operations": Errand(EVERY, drive, stirring), "approvals": Errand(60.0, expire),
-            "seal": Errand(10.0, chain), "vitals": Errand(vitals.EVERY, measure),
+            "seal": Errand(10.0, chain), "vitals": Errand(growth.EVERY, measure),
         }  # fmt: skip
         if settings.audit_ttl_days > 0:
             found["audit"] = Errand(settings.audit_prune_interval_ms / 1000, retain)

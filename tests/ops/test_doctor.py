@@ -11,7 +11,7 @@ from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, Canary
-from redrive.ops import actions, operations, vitals
+from redrive.ops import actions, growth, operations
 from redrive.ops.doctor import examine, worst
 from redrive.ops.driving import step
 from redrive.stores.postgres import diagnose
@@ -134,8 +134,8 @@ class TestTrends:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(vitals, "MANY_DEAD", 10)
-        monkeypatch.setattr(vitals, "LARGE", 1)
+        monkeypatch.setattr(growth, "MANY_DEAD", 10)
+        monkeypatch.setattr(growth, "LARGE", 1)
 
     async def path(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch, *values: dict[str, int]
@@ -144,7 +144,7 @@ class TestTrends:
         for nth, value in enumerate(values):
             monkeypatch.setattr(type(harness.store), "vitals", lambda _, value=value: _answer(value))
             if nth < len(values) - 1:
-                await vitals.write_down(harness.store)
+                await growth.write_down(harness.store)
                 await harness.advance(600)
         await harness.tick("w1")
         return await codes(harness)
@@ -175,8 +175,8 @@ class TestTrends:
         assert found["size"] > 10_000
         if isinstance(harness, PostgresHarness):
             assert any(name.startswith("dead:") for name in found)
-        await vitals.write_down(harness.store)
-        [record] = await harness.store.records(vitals.COLLECTION)
+        await growth.write_down(harness.store)
+        [record] = await harness.store.records(growth.COLLECTION)
         assert record.body["values"]["size"] > 10_000
 
 

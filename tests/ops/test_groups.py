@@ -17,7 +17,7 @@ from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
-from redrive.ops import access, audit, executor, groups, operations
+from redrive.ops import access, audit, audit_rows, executor, groups, operations
 from redrive.ops.access import Role
 from redrive.ops.why import why
 from redrive.settings import MASKED
@@ -158,8 +158,8 @@ class TestAuditLog:
         assert (row.actor, row.after["removed"]) == ("redrive:retention", 3)
 
     def test_ranges(self) -> None:
-        assert audit.ranges([1, 2, 3, 5, 7, 8]) == "1-3,5,7-8"
-        assert audit.ranges([]) == ""
+        assert audit_rows.ranges([1, 2, 3, 5, 7, 8]) == "1-3,5,7-8"
+        assert audit_rows.ranges([]) == ""
 
 
 class TestTokens:

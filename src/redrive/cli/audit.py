@@ -23,8 +23,9 @@ from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
-from redrive.ops import audit, inspect, seal
-from redrive.ops.archive import archive_at
+from redrive.ops import audit, audit_verify, inspect
+from redrive.ops.audit_archive import archive_at
+from redrive.ops.audit_rows import values_of
 from redrive.ops.wording import counted
 
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
@@ -55,7 +56,7 @@ def list_audit(
     which = _which(action, by_actor, batch, kind, scope, trace, task)
     found = with_store(url, app, lambda _, store: audit.query(store, which, page=page, page_size=limit))
     if json:
-        output.emit({"page": page, "more": found.more, "items": [asdict(row) for row in found.rows]})
+        output.emit({"page": page, "more": found.more, "items": [values_of(row) for row in found.rows]})
         return
     if not found.rows:
         output.say("no such audit rows")
@@ -159,29 +160,52 @@ def verify(
 ) -> None:  # fmt: skip
     """Look for tampering: rows changed, removed or slipped in since they were sealed. Exit code 1 when there is any."""
 
-    async def work(application: App, store: Store) -> seal.Verdict:
+    async def work(application: App, store: Store) -> audit_verify.Verdict:
         found = archive_at(archive or application.settings.audit_archive)
         with progress("rows") as checked:
             # One that the settings name may not have been written yet; one that was named here has to be there.
             if archive is not None and found is not None and not found.begun:
                 raise InvalidInput(f"there is no archive at {archive}")
-            rows = () if found is None or not found.begun else found.read()
-            return await seal.verify(store, rows, head, checked)
+            begun = found if found is not None and found.begun else None
+            return await audit_verify.verify(store, begun, head, checked)
 
     found = with_store(url, app, work)
     if json:
         output.emit(asdict(found))
     else:
         output.say(*found.problems)
-        place = archive or load(url, app).app.settings.audit_archive
+        settings = load(url, app).app.settings
+        place = archive or settings.audit_archive
+        output.say(*_removals(found, settings.audit_ttl_days))
         kept = "" if place is None or not found.pruned else f" ({found.archived} of them in the archive)"
         output.say(
-            f"{found.rows} rows in {found.seals} seals, {found.pruned} pruned{kept}, {found.unsealed} not sealed yet",
+            f"{found.rows} rows in {found.seals} seals, {found.pruned} pruned{kept}, {found.erased} erased,"
+            f" {found.unsealed} not sealed yet",
             f"head: {found.head}",
             "no tampering was found" if not found.problems else counted(len(found.problems), "problem"),
         )
     if found.problems:
         raise typer.Exit(1)
+
+
+def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
+    """Each removal by a person, and the sum of what retention did."""
+    lines = []
+    for removal in sorted(found.removals, key=lambda removal: removal.at):
+        if removal.actor == audit.KEEPER and not audit_verify.younger_than(removal, retention):
+            continue
+        verb = "pruned" if removal.action == audit.PRUNE_SUMMARY else "erased"
+        text = f"{output.when(removal.at)} {removal.actor} {verb} {counted(removal.rows, 'row')}"
+        if removal.youngest is not None:
+            text += f", the youngest {(removal.at - removal.youngest).total_seconds() / 86_400:.1f} days old"
+        if audit_verify.younger_than(removal, retention):
+            text += f": that is less than the {retention:g} days that are set now"
+        lines.append(text)
+    kept = [removal for removal in found.removals if removal.actor == audit.KEEPER]
+    if kept:
+        lines.append(f"{audit.KEEPER} pruned {counted(sum(removal.rows for removal in kept), 'row')}"
+                     f" in {counted(len(kept), 'round')}")  # fmt: skip
+    return lines
 
 
 @audit_cli.command("search")
@@ -195,7 +219,7 @@ def search(
     if found is None:
         raise InvalidInput("no archive is named", hint="--archive FOLDER or s3://bucket/prefix, or TASK_AUDIT_ARCHIVE")
     for row in found.read(_which(action, by_actor, batch, kind, scope, trace, task)):
-        sys.stdout.write(jsonlib.dumps(audit.values_of(row)) + "\n")
+        sys.stdout.write(jsonlib.dumps(values_of(row)) + "\n")
 
 
 def _which(

@@ -16,6 +16,7 @@ from redrive.cli.session import with_store
 from redrive.kernel.store import Store
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.ops import inspect
+from redrive.ops.audit_rows import values_of
 from redrive.ops.why import Reason, why
 
 _FIELDS = (
@@ -57,7 +58,7 @@ def _document(found: Timeline, reasons: list[Reason]) -> dict[str, Any]:
         "why": [asdict(reason) for reason in reasons],
         "attempts": [asdict(attempt) for attempt in found.attempts],
         "dead_letters": [asdict(letter) for letter in found.dead_letters],
-        "audit": [asdict(row) for row in found.audit],
+        "audit": [values_of(row) for row in found.audit],
     }
 
 

@@ -12,7 +12,7 @@ from redrive.errors import IdempotencyConflict, InvalidInput
 from redrive.kernel.audit import Audit, Batch
 from redrive.kernel.machine import Transition
 from redrive.kernel.records import Put
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.kernel.task import AuditRow, Enqueued, NewTask
 
 
 class Target(StrEnum):
@@ -121,7 +121,7 @@ class Commit:
     puts: Sequence[Put] = ()
     # Audit rows that are past their keep, by their ids.
     pruned: Sequence[int] = ()
-    # Further audit rows, that depend on what became of the rest.
+    # Further audit rows, that depend on what became of the rest; documents (puts) come after them.
     conclusion: Callable[[Applied], Sequence[Audit]] | None = None
     # Refuse everything (IdempotencyConflict) if one key already names other work.
     all_or_none: bool = False
@@ -156,3 +156,4 @@ class Applied:
     fired: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
     pruned: set[int] = field(default_factory=set)
+    concluded: list[AuditRow] = field(default_factory=list)  # the rows of the conclusion, as they were written

@@ -22,12 +22,13 @@ class Put:
     collection: str
     id: str
     # What it says may depend on what became of the rest of its Commit.
-    body: Mapping[str, Any] | Callable[[Applied], Mapping[str, Any]]
+    body: Mapping[str, Any] | Callable[[Applied], Mapping[str, Any] | None]
     version: int = 0
     state: str = ""  # what lists are filtered by
     keep: float | None = None  # seconds from now until it may be removed; None: for good
 
-    def written(self, applied: Applied) -> Mapping[str, Any]:
+    def written(self, applied: Applied) -> Mapping[str, Any] | None:
+        """What it says, or None: after what became of the rest there is nothing to write."""
         return self.body(applied) if callable(self.body) else self.body
 
 

@@ -231,6 +231,9 @@ class AuditRow:
     kind: str | None = None
     scope: str | None = None
     trace_id: str | None = None
+    # For the chain of hashes: what may be erased enters it as one salted digest, which alone is left of it afterwards.
+    salt: str | None = field(default=None, repr=False)
+    erased: str | None = field(default=None, repr=False)
 
 
 def check_name(value: object, what: str) -> str:

@@ -1,10 +1,9 @@
-"""The audit log: looked through, exported, pruned (O5 to O7)."""
+"""The audit log: looked through, exported, pruned."""
 
 from __future__ import annotations
 
 import asyncio
 import csv
-import hashlib
 import io
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,15 +18,20 @@ from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow, check_int
 from redrive.ops.actions import check_actor
+from redrive.ops.audit_chain import apply_sealed
+from redrive.ops.audit_rows import COLUMNS, ids_of, row_hash, values_of
 from redrive.ops.inspect import plain
 
 LARGEST_PAGE = 500
 PIECE, PRUNE_PIECE = 1000, 500
 FORMATS = ("json", "csv", "jsonl")
-COLUMNS = ("id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id",
-           "before", "after")  # fmt: skip
 PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
+ERASE_SUMMARY = "TASK_ERASE_SUMMARY"
+# What tells of removals: it goes in its time, with everything, and never by a filter.
+SUMMARIES = (PRUNE_SUMMARY, ERASE_SUMMARY)
 KEEPER = "redrive:retention"
+# Retention waits so long for a full piece: each removal has a seal of its own, and these should be few.
+COMPANY = timedelta(hours=1)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 ANY = AuditFilter()
 
@@ -65,7 +69,7 @@ async def query(
 
 def _slim(row: AuditRow) -> AuditRow:
     """The hashes in a prune's summary are for the seals; nobody reads them in a list."""
-    if row.action != PRUNE_SUMMARY or not isinstance(row.after, dict):
+    if row.action not in SUMMARIES or not isinstance(row.after, dict):
         return row
     return replace(row, after={name: value for name, value in row.after.items() if name != "hashes"})
 
@@ -93,10 +97,19 @@ async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> 
         yield "\n]\n"
 
 
+class Written(Protocol):
+    """A piece of an archive, by its name and what is in it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+
+
 class Keeper(Protocol):
     """Where rows go before they are removed."""
 
-    def write(self, rows: Sequence[AuditRow]) -> object: ...
+    def write(self, rows: Sequence[AuditRow]) -> Written: ...
 
 
 async def prune(
@@ -105,7 +118,8 @@ async def prune(
     progress: Callable[[int], None] = lambda _: None,
 ) -> Pruned:  # fmt: skip
     """Remove rows older than so many days: archived first, if there is an archive, then removed together with a row
-    that says so, piece by piece. The summary keeps the hashes of what went, so that the seals can still be checked."""
+    that says so, piece by piece. The summary keeps the hashes of what went, so that the seals can still be checked,
+    and is sealed with the removal."""
     who = check_actor(actor)
     if not 0 <= older_than_days <= 36_500:
         raise InvalidInput(f"olderThanDays must be from 0 to 36500, not {older_than_days:g}")
@@ -118,29 +132,32 @@ async def prune(
     while not stopping() and (found := await store.audit(old, limit=piece, after=after)):
         after = found[-1].id
         # What was pruned before is told by its summary: it goes in its time, with everything, and not by a filter.
-        rows = found if which == ANY else [row for row in found if row.action != PRUNE_SUMMARY]
-        if not rows:
-            continue
-        if archive is not None:
-            await asyncio.to_thread(archive.write, rows)
-        applied = await store.apply(_removal(rows, who, batch_id, facts, which == ANY))
-        removed += len(applied.pruned)
-        progress(len(applied.pruned))
+        rows = found if which == ANY else [row for row in found if row.action not in SUMMARIES]
+        if rows:
+            written = None if archive is None else await asyncio.to_thread(archive.write, rows)
+            applied = await apply_sealed(store, _removal(rows, who, batch_id, facts, which == ANY, written))
+            removed += len(applied.pruned)
+            progress(len(applied.pruned))
         if len(found) < piece:
             break
     return Pruned(removed, removed, False, batch_id)
 
 
-def _removal(rows: list[AuditRow], who: str, batch_id: str, facts: dict[str, Any], everything: bool) -> Commit:
+def _removal(
+    rows: list[AuditRow], who: str, batch_id: str, facts: dict[str, Any], everything: bool, written: Written | None
+) -> Commit:
     """These rows go, and the summary tells of those that this one removed: another may have been quicker with some."""
 
     def told(applied: Applied) -> list[Audit]:
         gone = [row for row in rows if row.id in applied.pruned]
+        if not gone:
+            return []
         after = {
-            "removed": len(gone), "ids": ranges([row.id for row in gone]), "filter": facts, "everything": everything,
-            "hashes": [row_hash(row) for row in gone],
+            "removed": len(gone), "ids": ids_of(gone), "filter": facts, "everything": everything,
+            "youngest": max(row.at for row in gone).isoformat(), "hashes": [row_hash(row) for row in gone],
+            "piece": None if written is None else {"name": written.name, "sha256": written.sha256},
         }  # fmt: skip
-        return [Audit(who, PRUNE_SUMMARY, None, None, batch_id, None, after)] if gone else []
+        return [Audit(who, PRUNE_SUMMARY, None, None, batch_id, None, after)]
 
     return Commit(pruned=[row.id for row in rows], conclusion=told)
 
@@ -148,32 +165,11 @@ def _removal(rows: list[AuditRow], who: str, batch_id: str, facts: dict[str, Any
 async def retain(
     store: Store, days: float, piece: int, stopping: Callable[[], bool], archive: Keeper | None = None
 ) -> None:
-    """What is past its keep goes (O7)."""
-    old = AuditFilter(older_than=await store.now() - timedelta(days=days))
-    if not stopping() and await store.audit(old, limit=1, after=0):
+    """Remove what is past its keep, a full piece at a time; fewer rows wait up to an hour for company."""
+    now = await store.now()
+    old = await store.audit(AuditFilter(older_than=now - timedelta(days=days)), limit=piece, after=0)
+    if old and not stopping() and (len(old) >= piece or old[0].at < now - timedelta(days=days) - COMPANY):
         await prune(store, older_than_days=days, actor=KEEPER, piece=piece, archive=archive, stopping=stopping)
-
-
-def row_hash(row: AuditRow) -> str:
-    """What a row is to the seals: everything in it, in one order."""
-    text = json.dumps(values_of(row), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def ranges(ids: list[int]) -> str:
-    """Numbers in order, as ``1-40,45``."""
-    parts: list[list[int]] = []
-    for number in ids:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
-
-
-def values_of(row: AuditRow) -> dict[str, Any]:
-    """A row as it is exported, archived and sealed."""
-    return {name: plain(getattr(row, name)) for name in COLUMNS}
 
 
 def _cell(value: Any) -> str:

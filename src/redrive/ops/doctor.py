@@ -10,7 +10,7 @@ from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
-from redrive.ops import approvals, groups, inspect, operations, vitals
+from redrive.ops import approvals, groups, growth, inspect, operations
 from redrive.ops.why import ALIVE, OUTSIDE, drivers, live_workers
 from redrive.ops.wording import counted
 
@@ -38,7 +38,7 @@ async def examine(store: Store, queue: str | None = None, queues: Sequence[str] 
     found = [
         *_workers(overview, rows), *_backlog(diagnosis, overview, rows), *_leases(diagnosis),
         *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, rows),
-        *await _bulk(store, overview), *diagnosis.findings, *await vitals.trends(store),
+        *await _bulk(store, overview), *diagnosis.findings, *await growth.trends(store),
     ]  # fmt: skip
     return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
         Finding(Level.OK, "healthy", "nothing is wrong")

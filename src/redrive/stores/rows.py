@@ -94,6 +94,7 @@ def audit(row: Row) -> AuditRow:
     return AuditRow(
         row["id"], row["at"], row["actor"], row["action"], row["reason"], row["task_id"], row["batch_id"],
         row["target"], readable(row["before"]), readable(row["after"]), row["kind"], row["scope"], row["trace_id"],
+        None if row["salt"] is None else str(row["salt"]), row["erased"],
     )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
-from redrive.ops import audit, seal
+from redrive.ops import audit, audit_verify
 from redrive.ops.access import Role
-from redrive.ops.archive import Archive, archive_at
+from redrive.ops.audit_archive import Archive, archive_at
 from redrive.ops.operator.session import Service
 
 
@@ -38,15 +38,15 @@ class AuditService(Service):
 
     async def verify(
         self, archive: str | None = None, head: str | None = None, progress: Callable[[int], None] = lambda _: None
-    ) -> seal.Verdict:
+    ) -> audit_verify.Verdict:
         """Look for rows that were changed, removed or slipped in since they were sealed."""
         self._session.may(Role.VIEWER)
         found = self.archive(archive)
         # One that the settings name may not have been written yet; one that was named here has to be there.
         if archive is not None and found is not None and not found.begun:
             raise InvalidInput(f"there is no archive at {archive}")
-        rows = () if found is None or not found.begun else found.read()
-        return await seal.verify(self._store, rows, head, progress)
+        begun = found if found is not None and found.begun else None
+        return await audit_verify.verify(self._store, begun, head, progress)
 
     def archive(self, place: str | None = None) -> Archive | None:
         """The archive at this place, else that of the settings; None when there is none."""

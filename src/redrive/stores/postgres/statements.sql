@@ -63,7 +63,11 @@ from rows from (jsonb_to_recordset($1) as (actor text, action text, reason text,
 left join redrive.task t on t.id = x.task_id
 left join lateral (
   select o.kind, o.scope, o.trace_id from redrive.history o where t.id is null and o.id = x.task_id limit 1) h on true
-order by x.nth;
+order by x.nth
+returning id;
+
+-- audit_rows: rows by their numbers
+select * from redrive.audit where id = any ($1) order by id;
 
 -- put_new: a document that must not exist yet
 insert into redrive.record (collection, id, state, version, created_at, updated_at, expires_at, body)

@@ -31,6 +31,7 @@ from redrive.stores.postgres.migrate import PostgresMigrations
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.remembered import Remembered
+from redrive.stores.rows import audit as as_audit
 from redrive.stores.rows import schedule as as_schedule
 from redrive.stores.schema import index_names
 from redrive.stores.sql import statements
@@ -350,17 +351,21 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
             applied.repeated.add(posting.key)
     if commit.audits:
         await connection.execute(SQL["audit"], arguments.audits(commit.audits))
-    for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks
-        await _put(connection, put, applied)
     if commit.pruned:
         applied.pruned = {row["id"] for row in await connection.fetch(SQL["forget_audit"], list(commit.pruned))}
     if commit.conclusion is not None and (rows := commit.conclusion(applied)):
-        await connection.execute(SQL["audit"], arguments.audits(rows))
+        added = [row["id"] for row in await connection.fetch(SQL["audit"], arguments.audits(rows))]
+        applied.concluded = [as_audit(row) for row in await connection.fetch(SQL["audit_rows"], added)]
+    for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks
+        await _put(connection, put, applied)
     return applied
 
 
 async def _put(connection: Connection, put: Put, applied: Applied) -> None:
-    args = [put.collection, put.id, put.state, json.dumps(put.written(applied)), put.keep]
+    body = put.written(applied)
+    if body is None:
+        return
+    args = [put.collection, put.id, put.state, json.dumps(body), put.keep]
     done = await (
         connection.fetchval(SQL["put"], *args, put.version) if put.version
         else connection.fetchval(SQL["put_new"], *args)

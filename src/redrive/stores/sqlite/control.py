@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.audit import Audit, Batch
@@ -23,6 +25,7 @@ from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import micros, to_micros
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.moves import add_audits
+from redrive.stores.sqlite.rows import audit as as_audit
 from redrive.stores.sqlite.session import Session, dumps
 from redrive.stores.sqlite.settle import settle
 from redrive.stores.sqlite.tick import resume_groups
@@ -49,18 +52,28 @@ def apply(session: Session, commit: Commit) -> Applied:
         if not _post(session, posting):
             applied.repeated.add(posting.key)
     add_audits(session, [_audit(audit) for audit in commit.audits])
-    for put in commit.puts:
-        _put(session, put, applied)
     if commit.pruned:
         applied.pruned = {row[0] for row in session.rows(SQL["forget_audit"], dumps(list(commit.pruned)))}
     if commit.conclusion is not None:
-        add_audits(session, [_audit(audit) for audit in commit.conclusion(applied)])
+        _add_conclusion(session, commit.conclusion(applied), applied)
+    for put in commit.puts:
+        _put(session, put, applied)
     return applied
 
 
+def _add_conclusion(session: Session, audits: Sequence[Audit], applied: Applied) -> None:
+    ((before,),) = session.rows(SQL["last_audit"])
+    add_audits(session, [_audit(audit) for audit in audits])
+    cursor = session.connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    applied.concluded = [as_audit(row) for row in cursor.execute(SQL["audit_after"], (before,))]
+
+
 def _put(session: Session, put: Put, applied: Applied) -> None:
-    expires = None if put.keep is None else session.now + micros(put.keep)
-    values = (put.state, session.now, expires, dumps(put.written(applied)), put.collection, put.id)
+    expires, body = None if put.keep is None else session.now + micros(put.keep), put.written(applied)
+    if body is None:
+        return
+    values = (put.state, session.now, expires, dumps(body), put.collection, put.id)
     done = (
         session.run(SQL["put"], *values, put.version)
         if put.version

@@ -80,3 +80,9 @@ where collection = ? and id = ? and version = ?
 
 -- forget_audit: rows past their keep
 delete from redrive_audit where id in (select value from json_each(?)) returning id
+
+-- last_audit: the number of the newest row; numbers are never used twice
+select coalesce((select seq from sqlite_sequence where name = 'redrive_audit'), 0)
+
+-- audit_after: rows that were added since
+select * from redrive_audit where id > ? order by id

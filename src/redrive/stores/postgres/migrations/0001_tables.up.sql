@@ -347,6 +347,8 @@ create table redrive.audit (
   kind      text,                                  -- these three are the task's, or of a kind that was acted on
   scope     text,
   trace_id  text,
+  salt      uuid default gen_random_uuid(),        -- enters the digest of what may be erased
+  erased    text,                                  -- that digest, once values and salt are gone
   before    jsonb,
   after     jsonb
 );

@@ -306,6 +306,8 @@ create table redrive_audit (
   kind      text,                                  -- these three are the task's, or of a kind that was acted on
   scope     text,
   trace_id  text,
+  salt      text default (lower(hex(randomblob(16)))),  -- enters the digest of what may be erased
+  erased    text,                                  -- that digest, once values and salt are gone
   before    text,
   after     text
 ) strict;

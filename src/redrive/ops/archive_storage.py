@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from redrive.errors import ConfigError, StoreError
 
 _KEPT = "nothing was removed; mend it, or correct TASK_AUDIT_ARCHIVE"
 _LOOK = "look at AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and the bucket"
+LARGEST = 256 << 20  # bytes of a piece; none that we write is nearly as large
 _CODE = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 
 
@@ -29,6 +31,9 @@ class Shelf(Protocol):
     def get(self, name: str) -> bytes: ...
 
     def put(self, name: str, data: bytes) -> None: ...
+
+    def remove(self, name: str) -> None:
+        """Also one that is gone already."""
 
 
 def shelf_at(address: str) -> Shelf:
@@ -60,9 +65,22 @@ class Folder:
 
     def get(self, name: str) -> bytes:
         try:
-            return (self._path / name).read_bytes()
+            # Neither what blocks (a pipe) nor what fills the memory: anybody may have put it there.
+            handle = os.open(self._path / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+            with os.fdopen(handle, "rb") as file:
+                found = os.fstat(handle)
+                if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+                    raise StoreError(f"{self._path / name} is no piece of an archive: {_what(found)}")
+                return file.read(found.st_size)
         except OSError as error:
             raise StoreError(f"{self._path / name} cannot be read: {error.strerror or error}") from None
+
+    def remove(self, name: str) -> None:
+        try:
+            (self._path / name).unlink(missing_ok=True)
+            _sync(self._path)
+        except OSError as error:
+            raise StoreError(f"{self._path / name} cannot be removed: {error.strerror or error}") from None
 
     def put(self, name: str, data: bytes) -> None:
         # A name of its own: two who write the same piece at once must not share a draft.
@@ -116,7 +134,14 @@ class Bucket:
 
     def get(self, name: str) -> bytes:
         with self._saying(f"cannot be read ({name})"):
-            return bytes(self._store.get(name).bytes())
+            found = self._store.get(name)
+            if found.meta["size"] > LARGEST:
+                raise StoreError(f"{self}/{name} is no piece of an archive: {found.meta['size']:,} bytes")
+            return bytes(found.bytes())
+
+    def remove(self, name: str) -> None:
+        with self._saying(f"cannot be cleaned ({name})", "the bucket has to allow deletion for that"):
+            self._store.delete(name)
 
     def put(self, name: str, data: bytes) -> None:
         with self._saying("cannot be written", _KEPT):
@@ -130,6 +155,10 @@ class Bucket:
             yield
         except (BaseError, OSError, ValueError) as error:
             raise StoreError(f"the audit archive {self} {what}: {_told(error)}", hint=hint) from None
+
+
+def _what(found: os.stat_result) -> str:
+    return f"{found.st_size:,} bytes" if stat.S_ISREG(found.st_mode) else "not a file"
 
 
 def _told(error: Exception) -> str:

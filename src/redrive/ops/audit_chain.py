@@ -1,0 +1,172 @@
+"""The audit log sealed into a chain of hashes.
+
+Rows are sealed within five minutes after they were written, by maintenance: acting costs nothing more for it. Each
+seal covers a stretch of rows and the seal before it. What a removal (a prune, an erasure) says about itself is sealed
+in the transaction of the removal, ahead of the rows around it: so a removal that is not sealed is none.
+``audit_verify`` searches for what was tampered with. Who can rewrite the whole database can rewrite the whole chain:
+write the head down elsewhere, and compare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from redrive.errors import ChangedMeanwhile, StoreError
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.records import Put, Record
+from redrive.kernel.store import Store
+from redrive.kernel.task import AuditRow
+from redrive.ops.audit_rows import LARGEST, canonical, digest_of, ids_of, is_digest, parse_ranges, row_hash
+
+COLLECTION = "audit-seal"
+STRETCH = 500
+PAGE = 200
+TRIES = 50
+LAG, PATIENCE = timedelta(seconds=60), timedelta(minutes=4)
+BEGINNING = "0" * 64
+_FIELDS = ("last", "ids", "digest", "prev", "since", "until", "ahead")
+
+
+@dataclass(slots=True, frozen=True)
+class Seal:
+    """``last``: every row up to it is covered by this seal or an earlier one. ``since`` and ``until`` are the times of
+    its oldest and youngest row. ``ahead``: of rows beyond ``last``, which a stretch will cover again."""
+
+    number: int
+    last: int
+    ids: str
+    wanted: tuple[int, ...]
+    digest: str
+    prev: str
+    since: datetime
+    until: datetime
+    ahead: bool
+    hash: str
+    proven: str  # what the hash should be
+
+    @classmethod
+    def of(cls, record: Record) -> Seal:
+        """ValueError when it was rewritten into something that is no seal."""
+        body = record.body
+        if not isinstance(body, dict) or any(name not in body for name in (*_FIELDS, "hash")):
+            raise ValueError("no seal")
+        last, digests = body["last"], [body["digest"], body["prev"], body["hash"]]
+        if type(last) is not int or not 0 <= last <= LARGEST or not all(map(is_digest, digests)):
+            raise ValueError("no seal")
+        if not isinstance(body["ahead"], bool):
+            raise ValueError("no seal")
+        since, until = (datetime.fromisoformat(str(body[name])) for name in ("since", "until"))
+        if since.tzinfo is None or until.tzinfo is None:
+            raise ValueError("times without a zone")
+        return cls(
+            _number(record), last, body["ids"], tuple(parse_ranges(body["ids"])), body["digest"], body["prev"], since,
+            until, body["ahead"], body["hash"], _chained(body),
+        )  # fmt: skip
+
+
+async def seal(
+    store: Store, stopping: Callable[[], bool] = lambda: False, lag: timedelta = LAG, patience: timedelta = PATIENCE
+) -> int:
+    """Seal what is old enough; returns how many rows. Fewer than a stretch wait for a while for more. Two who do so at
+    once cannot both succeed with the same seal."""
+    sealed = 0
+    while not stopping():
+        previous = await last_seal(store)
+        cutoff = await store.now() - lag
+        rows = await store.audit(AuditFilter(), limit=STRETCH, after=0 if previous is None else previous.last)
+        # A row with a smaller number may still be on its way: stop at the first that is too young.
+        young = next((nth for nth, row in enumerate(rows) if row.at >= cutoff), len(rows))
+        rows = rows[:young]
+        if not rows or (len(rows) < STRETCH and rows[0].at > cutoff - patience):
+            break
+        try:
+            await store.apply(Commit(puts=[_put(previous, body_of(rows, previous))]))
+        except ChangedMeanwhile:
+            break
+        sealed += len(rows)
+        if len(rows) < STRETCH:
+            break
+    return sealed
+
+
+async def apply_sealed(store: Store, commit: Commit) -> Applied:
+    """Apply it, and seal the rows of its conclusion in the same transaction."""
+    for _ in range(TRIES):
+        previous = await last_seal(store)
+
+        def body(applied: Applied, previous: Seal | None = previous) -> Mapping[str, Any] | None:
+            return body_of(applied.concluded, previous, ahead=True) if applied.concluded else None
+
+        try:
+            return await store.apply(replace(commit, puts=[*commit.puts, _put(previous, body)]))
+        except ChangedMeanwhile:
+            if await last_seal(store) == previous:
+                raise  # another document of it was changed, not the chain
+    raise ChangedMeanwhile("the audit log is being sealed by many at once", hint="try again")
+
+
+async def last_seal(store: Store) -> Seal | None:
+    """The end of the chain. Also where somebody has moved seals: a higher number wins over a later place."""
+    newest = await store.records(COLLECTION, limit=1)
+    if not newest:
+        return None
+    last = newest[0]
+    while page := await store.records(COLLECTION, ids=_names(_number(last) + 1), limit=PAGE):
+        last = max(page, key=_number)
+    try:
+        return Seal.of(last)
+    except ValueError:
+        raise StoreError(
+            f"the last seal of the audit log, {last.id}, was rewritten: nothing is sealed or pruned any more",
+            hint="redrive audit verify says more; restore the record from a copy",
+        ) from None
+
+
+async def seals(store: Store, after: int = 0) -> AsyncIterator[Record]:
+    """In order, until one is missing."""
+    while True:
+        page = {record.id: record for record in await store.records(COLLECTION, ids=_names(after + 1), limit=PAGE)}
+        for name in _names(after + 1):
+            if name not in page:
+                return
+            yield page[name]
+        after += PAGE
+
+
+async def beyond(store: Store, number: int) -> int | None:
+    """The number of a seal that comes after a gap, if there is one among the latest."""
+    later = [_number(record) for record in await store.records(COLLECTION, limit=1000)]
+    return min((found for found in later if found > number), default=None)
+
+
+def body_of(rows: Sequence[AuditRow], previous: Seal | None, *, ahead: bool = False) -> dict[str, Any]:
+    before = 0 if previous is None else previous.last
+    times = [row.at for row in rows]
+    body = {
+        "last": before if ahead else rows[-1].id, "ids": ids_of(rows), "digest": digest_of(map(row_hash, rows)),
+        "prev": BEGINNING if previous is None else previous.hash, "since": min(times).isoformat(),
+        "until": max(times).isoformat(), "ahead": ahead,
+    }  # fmt: skip
+    return {**body, "hash": _chained(body)}
+
+
+def _put(previous: Seal | None, body: Any) -> Put:
+    return Put(COLLECTION, f"{1 if previous is None else previous.number + 1:012d}", body)
+
+
+def _names(first: int) -> list[str]:
+    return [f"{number:012d}" for number in range(first, first + PAGE)]
+
+
+def _number(record: Record) -> int:
+    """0 for a name that no seal has."""
+    return int(record.id) if len(record.id) == 12 and record.id.isascii() and record.id.isdigit() else 0
+
+
+def _chained(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical([body[name] for name in _FIELDS]).encode()).hexdigest()

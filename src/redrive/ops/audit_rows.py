@@ -1,0 +1,112 @@
+"""Audit rows as they are exported, archived and hashed.
+
+What may have to be erased one day (reason, scope, trace id, before, after) enters a row's hash as one salted digest.
+Erasing removes values and salt and leaves the digest: the hash stays what it was, and nobody can guess the values back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from redrive.kernel.task import AuditRow
+from redrive.ops.inspect import plain
+
+COLUMNS = ("id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id",
+           "before", "after")  # fmt: skip
+ERASABLE = ("reason", "scope", "trace_id", "before", "after")
+KEPT = tuple(name for name in COLUMNS if name not in ERASABLE)
+ARCHIVED = (*COLUMNS, "salt", "erased")
+MOST = 10_000  # rows that one seal, one prune or one piece of an archive may tell of
+LARGEST = 2**63 - 1
+_RANGES = re.compile(r"\d{1,19}(-\d{1,19})?(,\d{1,19}(-\d{1,19})?)*")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def values_of(row: AuditRow) -> dict[str, Any]:
+    """A row as it is exported."""
+    return {name: plain(getattr(row, name)) for name in COLUMNS}
+
+
+def archived_values(row: AuditRow) -> dict[str, Any]:
+    """A row as it is archived: with what its hash needs."""
+    return {name: plain(getattr(row, name)) for name in ARCHIVED}
+
+
+def row_of(values: Mapping[str, Any]) -> AuditRow:
+    """An archived row back from its values; ValueError or KeyError when they are none."""
+    kept = {name: values[name] for name in ARCHIVED}
+    for name in ("reason", "batch_id", "target", "kind", "scope", "trace_id", "salt", "erased"):
+        if not isinstance(kept[name], str | None):
+            raise ValueError(f"{name} is no text")
+    if not isinstance(kept["actor"], str) or not isinstance(kept["action"], str):
+        raise ValueError("a row without actor or action")
+    if type(kept["id"]) is not int or not 0 < kept["id"] <= LARGEST:
+        raise ValueError("a row without a number")
+    at, task_id = datetime.fromisoformat(str(kept["at"])), kept["task_id"]
+    if at.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return AuditRow(**{**kept, "at": at, "task_id": None if task_id is None else UUID(str(task_id))})
+
+
+def content_digest(row: AuditRow) -> str:
+    """What is left of the erasable part of a row when it is erased."""
+    emptied = row.salt is None and all(getattr(row, name) is None for name in ERASABLE)
+    if row.erased is not None and emptied:
+        return row.erased
+    return _sha256(canonical([row.salt, {name: plain(getattr(row, name)) for name in ERASABLE}]))
+
+
+def row_hash(row: AuditRow) -> str:
+    """What a row is to the seals: everything in it, in one order."""
+    return _sha256(canonical([{name: plain(getattr(row, name)) for name in KEPT}, content_digest(row)]))
+
+
+def digest_of(hashes: Iterable[str]) -> str:
+    return _sha256("".join(hashes))
+
+
+def is_digest(value: object) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def ranges(ids: Iterable[int]) -> str:
+    """Numbers in order, as ``1-40,45``."""
+    parts: list[list[int]] = []
+    for number in ids:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def parse_ranges(text: object, most: int = MOST) -> list[int]:
+    """The numbers again, ascending; ValueError for what ``ranges`` would not write, or for more than ``most``."""
+    if not isinstance(text, str) or len(text) > 42 * most or _RANGES.fullmatch(text) is None:
+        raise ValueError("no ranges of numbers")
+    numbers: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        first, last = int(low), int(high or low)
+        if not (numbers[-1] if numbers else 0) < first <= last <= LARGEST or last - first + len(numbers) >= most:
+            raise ValueError("ranges that overlap, or are too long")
+        numbers += range(first, last + 1)
+    return numbers
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def ids_of(rows: Sequence[AuditRow]) -> str:
+    return ranges(row.id for row in rows)
