@@ -47,7 +47,7 @@ def audit(world: World) -> tuple[Account, list[Row]]:
     account.accounted = sum(1 for ack in acks if ack.task_id in by_id)
     account.states = dict(Counter(row.state for row in rows))
     account.refusals = world.feed.refusals()
-    account.recovered = sum(1 for event in events if event["event"] == "task.recovered")
+    account.recovered = sum(1 for event in events if "expired" in event)
 
     account.count("lost", (ack.task_id for ack in acks if ack.task_id not in by_id))
     offered = world.feed.offers()

@@ -336,6 +336,26 @@ class World:
         with contextlib.closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
             return connection.execute(text).fetchall()
 
+    def freeze(self, worker: WorkerProcess) -> None:
+        """SIGSTOP, at a moment when it holds no lock of SQLite: nobody could write until it goes on."""
+        for _ in range(100):
+            worker.send(signal.SIGSTOP)
+            if self.postgres or self.writable():
+                return
+            worker.send(signal.SIGCONT)
+            time.sleep(0.02)
+        raise AssertionError("it was always caught writing")
+
+    def writable(self) -> bool:
+        """Whether somebody else can write to the SQLite file at this moment."""
+        with contextlib.closing(sqlite3.connect(self.path, timeout=0.2, isolation_level=None)) as connection:
+            try:
+                connection.execute("begin immediate")
+            except sqlite3.OperationalError:
+                return False
+            connection.execute("rollback")
+            return True
+
     @property
     def path(self) -> Path:
         return Path(self.url.removeprefix("sqlite:///"))

@@ -22,20 +22,25 @@ def test_another_worker_completes_what_a_killed_one_held(store: World) -> None:
     done = store.wait_state(task, State.COMPLETED)
     assert done.attempt_count == 2
     assert store.timeline(task).attempts[0].reason == "lease_expired"
-    assert second.logged("task.recovered", task_id=task.id, held_by="first")
+    assert second.logged("task.requeued", task_id=task.id, held_by="first", expired="lease")
     store.wait_completed(others)
     assert store.account([task.id, *others]) == {"completed": 21}
 
 
 def test_a_crash_uses_up_the_last_attempt(store: World) -> None:
-    task = store.enqueue("GATED", max_attempts=1)
+    task = store.enqueue("GATED", max_attempts=1, timeout=1.9, trace_id="trace-9")
     first = store.worker("first")
     store.wait_effect(task, "start")
     first.kill()
     store.open()
-    store.worker("second")
+    second = store.worker("second")
     dead = store.wait_state(task, State.FAILED)
     assert (dead.error_reason, dead.attempt_count) == ("lease_expired", 1)
+    [said] = second.wait_for("task.failed", task_id=task.id)
+    assert (said["kind"], said["queue"], said["attempt"], said["trace_id"]) == ("GATED", "default", 1, "trace-9")
+    assert (said["held_by"], said["worker_id"], said["expired"]) == ("first", "second", "time limit")
+    assert (said["level"], said["error_reason"], said["dead"]) == ("error", "lease_expired", "max_attempts_exceeded")
+    assert "its time limit of 1.9 s was over, too" in said["message"]
     [letter] = store.timeline(task).dead_letters
     assert (letter.reason, letter.error_reason) == ("max_attempts_exceeded", "lease_expired")
     assert store.account([task.id]) == {"failed": 1}

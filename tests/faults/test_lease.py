@@ -54,7 +54,7 @@ def test_a_handler_is_told_that_its_lease_is_lost(store: World) -> None:
     task = store.enqueue("GATED")
     first = store.worker("first")
     store.wait_effect(task, "start")
-    first.send(signal.SIGSTOP)
+    store.freeze(first)
     second = store.worker("second")
     second.wait_for("task.claimed", task_id=task.id)
     first.send(signal.SIGCONT)

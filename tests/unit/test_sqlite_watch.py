@@ -202,15 +202,14 @@ class TestLookout:
         while looks._pause < 0.1:
             assert not looks.wait(bell)
         log.write_bytes(b"frame")
-        began = time.monotonic()
-        times = []
-        while not times or times[-1] < 0.2:
+        pauses = []
+        while not pauses or pauses[-1] < 0.2:
             assert not looks.wait(bell)
-            times.append(time.monotonic() - began)
+            pauses.append(looks._pause)
         looks.close()
-        # Never for much longer than the commit has already taken, and no more often than that needs.
-        assert 6 <= len(times) <= 12
-        assert times[0] < 0.05 and all(b <= 3 * a + 0.05 for a, b in pairwise(times))
+        # At once, and then never for much longer than the commit has already taken, nor more often than that needs.
+        assert pauses[0] == lookout.AGAIN_AFTER
+        assert all(earlier < later <= 3 * earlier for earlier, later in pairwise(pauses))
 
     def test_the_bell_is_heard_beside_the_watch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hear_only(monkeypatch)

@@ -161,6 +161,17 @@ class Held:
     execution_ms: float | None = None
 
 
+@dataclass(slots=True)
+class ExpiredLease(Held):
+    """A lease that ran out, and what its end is reported with."""
+
+    kind: str = ""
+    queue: str = ""
+    trace_id: str | None = None
+    timeout: float | None = None  # the task's own limit
+    seconds: float = 0.0  # how long ago the attempt began
+
+
 def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Transition:
     """What follows from an outcome. Pure: the same inputs give the same transition."""
     match outcome:
@@ -176,8 +187,8 @@ def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Trans
             return _move(held, Event.RELEASE, State.QUEUED, reason=reason)
         case Cancel(reason=reason):
             return _move(held, Event.ABORT, State.CANCELLED, reason=reason)
-        case Expired():
-            return _expire(held)
+        case Expired(limit=limit):
+            return _expire(held, limit)
         case Retry(message=message, after=after):
             cause = failure(ErrorCode.EXECUTION_FAILED, "retry_requested", message)
             return _retry_or_fail(held, cause, policy, jitter, after)
@@ -197,10 +208,11 @@ def _retry_or_fail(held: Held, cause: Failure, policy: Policy, jitter: float, af
     return _move(held, Event.RETRY, _waiting(delay), delay=delay, failure=cause)
 
 
-def _expire(held: Held) -> Transition:
+def _expire(held: Held, limit: float | None) -> Transition:
     cause = failure(
         ErrorCode.EXECUTION_FAILED, "lease_expired",
-        f"the lease of attempt {held.attempt} ran out: its worker died, hung or lost the store",
+        f"the lease of attempt {held.attempt} ran out: its worker died, hung or lost the store"
+        + ("" if limit is None else f"; by then its time limit of {limit:g} s was over, too"),
         type=FailureType.TIMEOUT, public=True,
     )  # fmt: skip
     if held.attempt >= held.max_attempts:

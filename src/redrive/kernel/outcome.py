@@ -96,7 +96,10 @@ class Released:
 
 @dataclass(slots=True, frozen=True)
 class Expired:
-    """The lease ran out: whoever held it is gone or hung. The attempt counts."""
+    """The lease ran out: whoever held it is gone or hung. The attempt counts. ``limit``: the time limit that it had
+    passed by then, if it has one."""
+
+    limit: float | None = None
 
 
 Outcome = Completed | Snooze | Retry | Fail | Cancel | Failed | Released | Expired

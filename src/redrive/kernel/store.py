@@ -13,7 +13,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
-from redrive.kernel.machine import Held, Transition
+from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, Claimed, DeadLetter, State, Task, Timeline
 
@@ -240,7 +240,7 @@ class Store(Protocol):
         """Extend leases and store progress, fenced by token; answers the ids that are no longer held."""
 
     async def tick(self, beat: Beat) -> Tick: ...
-    async def expired(self, limit: int) -> list[Held]: ...
+    async def expired(self, limit: int) -> list[ExpiredLease]: ...
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]: ...
     async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
         """One bounded piece of a store's own housekeeping; answers how many rows it touched."""

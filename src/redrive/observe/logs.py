@@ -14,6 +14,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.task import Claimed
 from redrive.observe.current import TaskFields
 
@@ -52,7 +53,7 @@ class TaskLog:
         if self._style != "off":
             self._at = timestamp()
 
-    def label(self, task: Claimed) -> str:
+    def label(self, task: Claimed | ExpiredLease) -> str:
         """How lines name a task: made once, for all of its lines."""
         if self._style == "json":
             trace = "null" if task.trace_id is None else _quote(task.trace_id)

@@ -14,7 +14,7 @@ from uuid import UUID
 from redrive.errors import LeaseLost, RedriveError
 from redrive.handlers.context import Context
 from redrive.handlers.functions import insist_it_ran
-from redrive.handlers.registry import Handler, Isolation
+from redrive.handlers.registry import Isolation
 from redrive.kernel.machine import Held, Policy, Transition, settle
 from redrive.kernel.outcome import Completed, Fail, Outcome, StopReason
 from redrive.kernel.task import Claimed
@@ -75,7 +75,7 @@ class Attempts:
         """Take a claimed task into this worker's hands. ``slot``: one was reserved for it."""
         worker = self._worker
         handler = worker.registry.handlers.get(task.kind)
-        run = Run(task, handler, Context(task, self, worker.id), self._timeout(task, handler))
+        run = Run(task, handler, Context(task, self, worker.id), self.limit_of(task.kind, task.timeout))
         # The store counts the lease from some moment after it was asked.
         run.renewed_at = asked
         run.slot = slot
@@ -85,9 +85,11 @@ class Attempts:
         worker.report.claimed(run)
         return run
 
-    def _timeout(self, task: Claimed, handler: Handler | None) -> float | None:
-        if task.timeout is not None:
-            return task.timeout
+    def limit_of(self, kind: str, own: float | None) -> float | None:
+        """How long an attempt may run: as the task says, else its kind, else the worker; None: as long as it takes."""
+        if own is not None:
+            return own
+        handler = self._worker.registry.handlers.get(kind)
         if handler is not None and handler.timeout is not None:
             return handler.timeout
         options, settings = self._worker.options, self._worker.settings

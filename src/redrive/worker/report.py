@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from redrive.kernel.machine import Event, Transition
+from redrive.kernel.machine import Event, ExpiredLease, Transition
+from redrive.kernel.task import State
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
 from redrive.worker.run import Run
@@ -63,6 +64,18 @@ class Report:
             self.log.task(event, label, transition.execution_ms, reason=transition.reason or transition.event.value)
         else:
             self.log.task(event, label, transition.execution_ms)
+
+    def recovered(self, lease: ExpiredLease, transition: Transition, limit: float | None) -> None:
+        """A lease ran out and the task was taken from whoever held it. ``limit``: the time limit that it had passed."""
+        self.health.recovered += 1
+        failed, cause = transition.to is State.FAILED, transition.failure
+        assert cause is not None
+        self.log.task(
+            "task.failed" if failed else "task.requeued", self.log.label(lease), lease.seconds * 1000,
+            "error" if failed else "warning", error_code=cause.code, error_reason=cause.reason, message=cause.message,
+            fingerprint=cause.fingerprint, dead=transition.dead, expired="lease" if limit is None else "time limit",
+            held_by=lease.worker_id,
+        )  # fmt: skip
 
     def late(self, run: Run, outcome: object) -> None:
         """An answer that no longer counts: the run was given up, or its own transaction completed it."""

@@ -16,7 +16,7 @@ from redrive.errors import ChangedMeanwhile, LeaseLost, StoreUnavailable
 from redrive.kernel.audit import Batch
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.diagnosis import Diagnosis
-from redrive.kernel.machine import Event, Held, Policy, Transition, settle
+from redrive.kernel.machine import Event, ExpiredLease, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Released
 from redrive.kernel.records import Put
 from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
@@ -230,13 +230,17 @@ class PostgresStore(Reads):
         self._checked[beat.queues] = (row["checked_to"], next_full_check)
         return Tick(list(row["duties"] or ()), list(row["cancels"]), row["next_due"], row["promoted"])
 
-    async def expired(self, limit: int) -> list[Held]:
+    async def expired(self, limit: int) -> list[ExpiredLease]:
         times = [checked_to for checked_to, _ in self._checked.values()]
         since = None if None in times else min((time for time in times if time is not None), default=None)
         found = await self._fetch("expired", since, limit)
         return [
-            Held(row["id"], row["token"], row["attempt_count"], row["max_attempts"], row["worker_id"]) for row in found
-        ]
+            ExpiredLease(
+                row["id"], row["token"], row["attempt_count"], row["max_attempts"], row["worker_id"], None, row["kind"],
+                row["queue"], row["trace_id"], row["timeout"], row["seconds"],
+            )
+            for row in found
+        ]  # fmt: skip
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
         found = await self._fetch("due_schedules")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-HOUR, DAY = 3_600_000_000, 86_400_000_000
+SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
 
 
 def micros(seconds: float) -> int:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
-from redrive.kernel.machine import Held
+from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.records import Record
 from redrive.kernel.store import Count, GroupRow, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
@@ -155,7 +155,7 @@ class Reads:
     async def overview(self) -> Overview:
         return await self.read(_overview)
 
-    async def expired(self, limit: int) -> list[Held]:
+    async def expired(self, limit: int) -> list[ExpiredLease]:
         return await self.read(lambda session: tick.expired(session, limit))
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:

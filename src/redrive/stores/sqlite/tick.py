@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from redrive.kernel.machine import Held
+from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.store import Beat, Tick
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import DAY, micros
+from redrive.stores.sqlite.clock import DAY, SECOND, micros
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "tick.sql")
@@ -87,10 +87,16 @@ def resume_groups(session: Session) -> int:
     return len(rows)
 
 
-def expired(session: Session, limit: int) -> list[Held]:
+def expired(session: Session, limit: int) -> list[ExpiredLease]:
     """Leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by tokens."""
     rows = session.rows(SQL["expired"], session.now, limit)
-    return [Held(UUID(id_), UUID(token), attempt, most, worker) for id_, token, attempt, most, worker in rows]
+    return [
+        ExpiredLease(
+            UUID(id_), UUID(token), attempt, most, worker, None, kind, queue, trace, ms and ms / 1000,
+            (session.now - (began or session.now)) / SECOND,
+        )
+        for id_, token, attempt, most, worker, kind, queue, trace, ms, began in rows
+    ]  # fmt: skip
 
 
 def prune(session: Session, keep: Mapping[str, float]) -> tuple[int, bool]:

@@ -39,8 +39,8 @@ select min(at) from (
   union all select min(next_at) from redrive_kind where rate_ms is not null and next_at > ?)
 
 -- expired: leases that ran out
-select id, lease_token, attempt_count, max_attempts, worker_id from redrive_task
-where state = 'running' and lease_expires_at <= ? order by lease_expires_at limit ?
+select id, lease_token, attempt_count, max_attempts, worker_id, kind, queue, trace_id, timeout_ms, last_attempt_at
+from redrive_task where state = 'running' and lease_expires_at <= ? order by lease_expires_at limit ?
 
 -- prune_history: finished tasks past their keep
 delete from redrive_history where rowid in (

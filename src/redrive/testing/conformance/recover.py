@@ -23,11 +23,14 @@ class TestRecover:
         assert await harness.settle(claimed, Completed())
 
     async def test_an_expired_lease_goes_back_to_the_queue(self, harness: Harness) -> None:
-        claimed = await harness.running()
+        claimed = await harness.running(trace_id="trace-1", timeout=90.0)
         await harness.advance(LEASE + 1)
         (held,) = await harness.store.expired(10)
         assert (held.id, held.token, held.attempt, held.max_attempts, held.worker_id) == (
             claimed.id, claimed.token, 1, 3, "w1")  # fmt: skip
+        assert (held.kind, held.queue, held.trace_id, held.timeout) == (
+            claimed.kind, claimed.queue, "trace-1", 90.0)  # fmt: skip
+        assert LEASE < held.seconds < LEASE + 60
         assert await harness.recover(await harness.another()) == {claimed.id}
         task = await harness.task(claimed.id)
         assert (task.state, task.attempt_count, task.error_reason) == (State.QUEUED, 1, "lease_expired")

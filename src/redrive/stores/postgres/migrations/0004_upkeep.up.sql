@@ -136,9 +136,14 @@ end $$;
 -- Leases that ran out. The recovering worker decides by the state machine and moves them, fenced by these tokens.
 -- (select clock_timestamp()): asked once, it bounds the index scan; asked per row, every live lease would be read.
 create function redrive.expired(p_from timestamptz, p_limit integer)
-returns table (id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text)
+returns table (
+  id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text, kind text, queue text,
+  trace_id text, timeout double precision, seconds double precision)
 language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
-  select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id from redrive.task t
+  select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id, t.kind, t.queue, t.trace_id,
+    t.timeout_ms / 1000.0::double precision,
+    coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision
+  from redrive.task t
   where t.state = 'running' and t.lease_expires_at <= (select clock_timestamp())
     and t.lease_expires_at >= coalesce(p_from, '-infinity')
   order by t.lease_expires_at limit p_limit
