@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from redrive.errors import ConfigError
 from redrive.kernel.backoff import Backoff
@@ -27,6 +28,16 @@ MASKED = ("password", "passwd", "secret", "token", "access_token", "refresh_toke
 def _env(name: str, default: Any = ..., **limits: Any) -> Any:
     """A field that is read from this environment variable, or from its lower-case name in redrive.toml."""
     return Field(default, validation_alias=AliasChoices(name, name.lower()), **limits)
+
+
+def parse_networks(given: object) -> list[str]:
+    """Addresses and networks, as a list or with commas between. No ``*``: then anybody could say who they are."""
+    parts = given.split(",") if isinstance(given, str) else given
+    try:
+        listed = [str(part).strip() for part in parts]  # type: ignore[attr-defined]
+        return [str(ipaddress.ip_network(part)) for part in listed if part]
+    except (TypeError, ValueError):
+        raise ValueError(f"{given!r} are no addresses or networks; for example 10.0.0.5,10.1.0.0/16") from None
 
 
 class Triage(BaseModel):
@@ -48,6 +59,8 @@ class Settings(BaseSettings):
     app: str | None = _env("REDRIVE_APP", None)
     host: str = _env("REDRIVE_HOST", "127.0.0.1")
     port: int = _env("REDRIVE_PORT", 8321, ge=0, le=65535)
+    http_connections: int = _env("REDRIVE_HTTP_CONNECTIONS", 500, ge=1, le=100_000)
+    trusted_proxies: Annotated[list[str], NoDecode] = _env("REDRIVE_TRUSTED_PROXIES", [])
     log_format: Literal["auto", "json", "text", "off"] = _env("REDRIVE_LOG", "auto")
     history_days: float = _env("REDRIVE_HISTORY_DAYS", 30.0, gt=0, le=36500)
     key_days: float = _env("REDRIVE_KEY_DAYS", 30.0, gt=0, le=36500)
@@ -78,6 +91,11 @@ class Settings(BaseSettings):
     triage: dict[str, Triage] = _env("REDRIVE_TRIAGE", {})
     internal_worker_secret: str | None = _env("INTERNAL_WORKER_SECRET", None, min_length=16, repr=False)
     mask_fields: list[str] = _env("REDRIVE_MASK_FIELDS", list(MASKED))
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _addresses(cls, value: object) -> list[str]:
+        return parse_networks(value)
 
     @field_validator("kind_concurrency", "kind_rate_limit_ms")
     @classmethod

@@ -103,6 +103,7 @@ async def who(
     refuse_unknown_filters(request)
     if credentials is None:
         if request.app.state.open_door and not await app.has_tokens():
+            _refuse_proxies(request)
             _refuse_foreign_pages(request)
             return Caller(x_actor or "api", Role.ADMIN)
         raise Unauthorized("a token is needed", hint="Authorization: Bearer …; redrive tokens create makes one")
@@ -111,6 +112,12 @@ async def who(
         doorkeeper(request).failed(request)
         raise Unauthorized("the token is not valid", hint="it may be revoked or expired: redrive tokens")
     return caller
+
+
+def _refuse_proxies(request: Request) -> None:
+    """The door is open for this machine only. What a proxy passes on comes from anywhere."""
+    if any(name in request.headers for name in ("x-forwarded-for", "forwarded", "x-real-ip")):
+        raise Unauthorized("what comes through a proxy needs a token", hint="redrive tokens create makes one")
 
 
 def _refuse_foreign_pages(request: Request) -> None:

@@ -75,7 +75,8 @@ def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
 
 async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket.socket) -> None:
     """HTTP answers until the worker has ended, so that health can be read while it finishes."""
-    server = make_server(api)
+    settings = loaded.app.settings
+    server = make_server(api, connections=settings.http_connections, proxies=settings.trusted_proxies)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: worker.stop())
     try:

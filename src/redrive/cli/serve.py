@@ -6,14 +6,22 @@ import contextlib
 import errno
 import ipaddress
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from redrive.api.connections import Gate, make_protocol
 from redrive.errors import ConfigError
 
 GRACE_SECONDS = 2
+KEEP_ALIVE_SECONDS = 5
+# How many connections the system holds until they are accepted. asyncio also tries as many accepts in a row, and
+# complains about each when files run out: few enough.
+BACKLOG = 128
+LARGEST_HEADERS = 32_768
+CONNECTIONS = 500
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -25,23 +33,43 @@ class Server(uvicorn.Server):
         yield
 
 
-def make_server(api: FastAPI) -> Server:
+def make_server(api: FastAPI, *, connections: int = CONNECTIONS, proxies: Sequence[str] = ()) -> Server:
+    """``proxies`` are believed when they say who calls (``X-Forwarded-For``); nobody else is."""
+    gate = Gate(most=min(connections, _affordable()))
     config = uvicorn.Config(
         api,
+        http=cast(Any, make_protocol(gate)),
+        ws="none",
         log_config=None,
         log_level="warning",
         access_log=False,
         lifespan="off",
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        h11_max_incomplete_event_size=LARGEST_HEADERS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     return Server(config)
+
+
+def _affordable() -> int:
+    """Half of the files that this process may open: the store, handlers and logs need some, too."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return CONNECTIONS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS * 20 if soft == resource.RLIM_INFINITY else max(soft // 2, 16)
 
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or an error that says which address and what to do."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(

@@ -8,8 +8,10 @@ import typer
 
 from redrive.cli.loading import load
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.work import make_options, warn_of_unknown_settings
+from redrive.cli.work import make_options, update_settings, warn_of_unknown_settings
+from redrive.errors import InvalidInput
 from redrive.observe.logs import choose_style, configure
+from redrive.settings import parse_networks
 
 CONCURRENCY = 10
 Port = Annotated[
@@ -22,6 +24,12 @@ Host = Annotated[
         "--host", metavar="ADDRESS", help="Else REDRIVE_HOST, else 127.0.0.1; others only where there are tokens."
     ),
 ]
+Proxy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--proxy", metavar="ADDRESS", help="A reverse proxy that is believed about who calls (REDRIVE_TRUSTED_PROXIES)."
+    ),
+]
 Concurrency = Annotated[
     int | None,
     typer.Option("--concurrency", metavar="N", min=1, max=10_000,
@@ -31,7 +39,7 @@ Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's
 
 
 def up(
-    port: Port = None, host: Host = None, concurrency: Concurrency = None, demo: Demo = False,
+    port: Port = None, host: Host = None, concurrency: Concurrency = None, demo: Demo = False, proxy: Proxy = None,
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Everything in one process: brings the store up to date, runs a worker, serves HTTP."""
@@ -41,7 +49,16 @@ def up(
     warn_of_unknown_settings()
     given = {"concurrency": concurrency or max(settings.concurrency, CONCURRENCY)}
     options = make_options(loaded.app, [], given)
+    if proxy:
+        update_settings(loaded.app, trusted_proxies=_networks(proxy))
     # Only here: importing the web framework takes longer than most commands take to run.
     from redrive.cli.process import run
 
     run(loaded, options, host or settings.host, settings.port if port is None else port, demo=demo, json=json)
+
+
+def _networks(given: list[str]) -> list[str]:
+    try:
+        return parse_networks(",".join(given))
+    except ValueError as error:
+        raise InvalidInput(f"--proxy: {error}") from None

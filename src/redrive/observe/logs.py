@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.task import Claimed
 from redrive.observe.current import TaskFields
+from redrive.observe.floods import FloodFilter
 
 _quote = json.encoder.encode_basestring_ascii
 # What a record's own attributes may not replace: the standard ones, and the fields that every line begins with.
@@ -182,5 +183,6 @@ def configure(style: str, stream: TextIO | None = None, level: int = logging.INF
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     handler.addFilter(TaskFields())
+    handler.addFilter(FloodFilter())
     root.addHandler(handler)
     root.setLevel(level)
