@@ -70,8 +70,8 @@ def the_app(request: Request) -> App:
 TheApp = Annotated[App, Depends(the_app)]
 
 
-_scheme = HTTPBearer(auto_error=False, description="A token of `redrive tokens create`, where there are any.")
-Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_scheme)]
+bearer = HTTPBearer(auto_error=False, description="A token of `redrive tokens create`, where there are any.")
+Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 
 def doorkeeper(request: Request) -> Doorkeeper:
@@ -96,21 +96,31 @@ def _query_names(dependant: Any) -> set[str]:
     return names.union(*(_query_names(inner) for inner in dependant.dependencies))
 
 
-async def who(
-    request: Request, app: TheApp, credentials: Bearer,
-    x_actor: Annotated[str | None, Header(description="Who acts, where there are no tokens.")] = None,
-) -> Caller:  # fmt: skip
-    refuse_unknown_filters(request)
-    if credentials is None:
+async def identify(request: Request) -> Caller:
+    """Whose token a request carries, or, where there are none yet, whoever it says; before its body is read."""
+    app: App = request.app.state.redrive
+    given = await bearer(request)
+    if given is None:
         if request.app.state.open_door and not await app.has_tokens():
             _refuse_proxies(request)
             _refuse_foreign_pages(request)
-            return Caller(x_actor or "api", Role.ADMIN)
+            return Caller(request.headers.get("x-actor") or "api", Role.ADMIN)
         raise Unauthorized("a token is needed", hint="Authorization: Bearer …; redrive tokens create makes one")
-    caller = await app.caller(credentials.credentials)
+    caller = await app.caller(given.credentials)
     if caller is None:
         doorkeeper(request).failed(request)
         raise Unauthorized("the token is not valid", hint="it may be revoked or expired: redrive tokens")
+    return caller
+
+
+async def who(
+    request: Request,
+    _: Bearer,
+    x_actor: Annotated[str | None, Header(description="Who acts, where there are no tokens.")] = None,
+) -> Caller:
+    """The caller whom the door has let in (``redrive.api.door``); the parameters are for the API's description."""
+    refuse_unknown_filters(request)
+    caller: Caller = request.state.caller
     return caller
 
 

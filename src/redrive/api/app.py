@@ -8,12 +8,14 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi_swagger import patch_fastapi
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from redrive.api import audit, bulk, control, dead_letters, executor, health, overview, problems, tasks, trigger
 from redrive.api.access import Doorkeeper
+from redrive.api.docs_page import add_docs
+from redrive.api.door import Door, with_token
+from redrive.api.headers import SecurityHeaders
 from redrive.api.limits import BodyLimit
 from redrive.app import App
 from redrive.errors import RedriveError
@@ -37,16 +39,19 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
         title="redrive", version=__version__, description=ABOUT, generate_unique_id_function=_name,
         docs_url=None, redoc_url=None, swagger_ui_oauth2_redirect_url=None,
     )  # fmt: skip
-    # The page comes with us, not from somebody's network: an operator's machine may not reach any.
-    patch_fastapi(api, redirect_from_root_to_docs=False, swagger_ui_parameters={"filter": True})
+    add_docs(api)
     api.state.redrive = app
     api.state.worker = worker
     api.state.open_door = open_door
     api.state.doorkeeper = Doorkeeper()
     api.state.triggered = trigger.Triggered()
+    # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
     api.add_middleware(BodyLimit)
+    api.add_middleware(Door, guards={"/api/worker/": trigger.with_secret, "/api": with_token})
     if hosts:
         api.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    api.add_middleware(SecurityHeaders)
+    api.add_exception_handler(Exception, problems.on_crash)
     api.add_exception_handler(RedriveError, problems.on_error)
     api.add_exception_handler(RequestValidationError, problems.on_invalid)
     api.add_exception_handler(HTTPException, problems.on_http)

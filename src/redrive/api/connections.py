@@ -14,10 +14,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from redrive.api import headers
 
 logger = logging.getLogger("redrive.api.connections")
 # How long a connection may wait for its client; the reader is one that does not read what is written.
@@ -144,6 +147,9 @@ class GuardedProtocol(H11Protocol):
         else:
             self._refuse(408, f"the {self._phase} of the request did not come in time")
 
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg)
+
     # -- endings ---------------------------------------------------------------------------------------------------
 
     def drop(self, why: str) -> None:
@@ -155,12 +161,13 @@ class GuardedProtocol(H11Protocol):
     def _refuse(self, status: int, why: str) -> None:
         logger.debug("%s: %s", status, why, extra={"event": "http.refused"})
         self._leave()
-        phrase = {408: "Request Timeout", 503: "Service Unavailable"}[status]
+        phrase = HTTPStatus(status).phrase
         body = (
             f'{{"type":"about:blank","title":"{phrase}","status":{status},"code":"{phrase.upper().replace(" ", "_")}",'
         )
         body += f'"detail":"{why}"}}'
         head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/problem+json\r\nconnection: close\r\n"
+        head += "".join(f"{name.lower()}: {value}\r\n" for name, value in headers.for_path(""))
         head += f"retry-after: 5\r\ncontent-length: {len(body)}\r\n\r\n"
         self.transport.write((head + body).encode())
         self.transport.close()

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from redrive.api import headers
 from redrive.api.access import TooManyFailures, Unauthorized
 from redrive.api.models import Problem
 from redrive.errors import (
@@ -109,6 +110,15 @@ async def on_http(_: Request, error: Exception) -> JSONResponse:
     response = problem(status, status.name, str(error.detail))
     response.headers.update(error.headers or {})
     return response
+
+
+async def on_crash(request: Request, _: Exception) -> JSONResponse:
+    """A mistake of ours: the log has it, the caller learns no more than that. Outside of all middleware, so it brings
+    its headers along."""
+    hint = "the server's log says more"
+    answer = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "something went wrong in the server", hint)
+    answer.headers.update(dict(headers.for_path(request.url.path)))
+    return answer
 
 
 def problem(status: HTTPStatus, code: str, detail: str, hint: str | None = None, **more: Any) -> JSONResponse:
