@@ -74,7 +74,9 @@ async def test_the_worker_secret_cannot_be_guessed_for_long(app: App) -> None:
         assert codes == [401] * 10 + [429] * 2
         wrong = await client.get("/api/tasks", headers={"authorization": "Bearer rdt_x"})
         assert wrong.status_code == 429, "one count for all that is guessed"
-        right = await client.post("/api/worker/run", json={"maxSeconds": 1}, headers={"authorization": f"Bearer {SECRET}"})
+        right = await client.post(
+            "/api/worker/run", json={"maxSeconds": 1}, headers={"authorization": f"Bearer {SECRET}"}
+        )
         assert right.status_code == 200
 
 

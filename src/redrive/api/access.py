@@ -17,7 +17,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from redrive.api.models import ReasonIn
 from redrive.app import App
 from redrive.errors import InvalidInput, NotAllowed, RedriveError
-from redrive.ops.access import Caller, Role
+from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator import Operator
 
 FAILURES, WINDOW = 10, 60.0
@@ -104,7 +104,8 @@ async def identify(request: Request) -> Caller:
         if request.app.state.open_door and not await app.has_tokens():
             _refuse_proxies(request)
             _refuse_foreign_pages(request)
-            return Caller(request.headers.get("x-actor") or "api", Role.ADMIN)
+            named = request.headers.get("x-actor")
+            return Caller(refuse_reserved(named) if named else "api", Role.ADMIN)
         raise Unauthorized("a token is needed", hint="Authorization: Bearer …; redrive tokens create makes one")
     caller = await app.caller(given.credentials)
     if caller is None:

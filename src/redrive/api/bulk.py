@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -43,7 +42,7 @@ class BulkIn(m.In):
 
 
 class OperationIn(FilterIn, BulkIn):
-    action: Action = Action.RETRY
+    action: Annotated[Action, Field(strict=False)] = Action.RETRY
     plan_token: str | None = None
     dry_run: bool = False
 
@@ -53,7 +52,7 @@ class GroupIn(m.In):
 
     note: str | None = None
     owner: str | None = None
-    muted_until: datetime | None = None
+    muted_until: m.Moment | None = None
     resolved: bool | None = None
     reason: str | None = None
     actor: str | None = None

@@ -44,7 +44,7 @@ class ClaimedOut(m.Out):
 
 
 class HeartbeatIn(m.In):
-    lease_token: UUID
+    lease_token: m.Id
     lease_seconds: Seconds = 600.0
     progress: Any = None
 
@@ -53,7 +53,7 @@ class ReportIn(m.In):
     """``completed`` with a result, ``failed`` (tried again while attempts remain, unless ``errorCode`` says that it is
     not worth it), ``cancelled``, or ``released``: given back without using up the attempt."""
 
-    lease_token: UUID
+    lease_token: m.Id
     outcome: Literal["completed", "failed", "cancelled", "released"]
     result: Any = None
     error_code: str | None = None

@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+from redrive.kernel.task import EARLIEST
 
 
 class Out(BaseModel):
@@ -17,14 +19,37 @@ class Out(BaseModel):
 
 
 class In(BaseModel):
-    """A request body: camelCase or snake_case, and nothing that is not known."""
+    """A request body: camelCase or snake_case, nothing that is not known, and every value of its own type: 0 is not
+    false, and "5" is no number."""
 
     model_config = ConfigDict(
         alias_generator=AliasGenerator(
             validation_alias=lambda name: AliasChoices(to_camel(name), name), serialization_alias=to_camel
         ),
         extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
     )
+
+
+def _written_out(value: object) -> object:
+    """A time is text in a body: a bare number could be seconds or milliseconds."""
+    if isinstance(value, str) and not value.lstrip("+-").replace(".", "", 1).isdigit():
+        return value
+    raise ValueError("must be a time with a zone, like 2026-01-31T09:00:00Z")
+
+
+def _within_reach(value: datetime) -> datetime:
+    """Far enough from the ends of what a datetime can hold to be taken to any zone."""
+    if value.tzinfo is None or not EARLIEST.year <= value.year <= LATEST_YEAR:
+        raise ValueError(f"must be a time with a zone, from {EARLIEST.year} to {LATEST_YEAR}")
+    return value
+
+
+LATEST_YEAR = 9000
+# What JSON has no type for: given as text.
+Moment = Annotated[datetime, Field(strict=False), BeforeValidator(_written_out), AfterValidator(_within_reach)]
+Id = Annotated[UUID, Field(strict=False)]
 
 
 class Problem(BaseModel):

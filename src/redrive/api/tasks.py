@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -32,7 +31,7 @@ class NewTask(m.In):
     queue: str | None = None
     priority: int | None = None
     delay: float | None = None
-    run_at: datetime | None = None
+    run_at: m.Moment | None = None
     max_attempts: int | None = None
     timeout: float | None = None
     group: str | None = None

@@ -20,6 +20,7 @@ from redrive.cli.options import AppName, By, Json, Url, actor
 from redrive.cli.progress import progress
 from redrive.cli.session import with_store
 from redrive.errors import InvalidInput
+from redrive.files import write_private
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
@@ -112,7 +113,7 @@ def _opened(to: str, force: bool) -> Iterator[TextIO]:
     if path.exists() and not force:
         raise InvalidInput(f"{to} is there already", hint="choose another name, or --force")
     try:
-        with draft.open("w", encoding="utf-8", newline="") as out:
+        with write_private(draft) as out:
             yield out
         draft.replace(path)
     except OSError as error:

@@ -17,6 +17,7 @@ from redrive.cli.http import Client
 from redrive.cli.options import AppName, By, Json, Url, actor
 from redrive.cli.session import with_store
 from redrive.errors import InvalidInput, RedriveError
+from redrive.files import write_private
 from redrive.kernel.store import Store
 from redrive.kernel.task import Task
 from redrive.ops import drill as service
@@ -93,6 +94,7 @@ def _write(path: Path, done: service.Drill) -> None:
     ]
     lines = [*head, *steps]
     try:
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with write_private(path) as out:
+            out.write("\n".join(lines) + "\n")
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None

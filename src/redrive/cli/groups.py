@@ -15,6 +15,7 @@ from redrive.cli.session import with_store
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
+from redrive.kernel.task import check_seconds
 from redrive.ops import groups
 from redrive.ops.groups import Group
 from redrive.ops.inspect import plain
@@ -165,4 +166,4 @@ def _seconds(span: str) -> float:
     number, unit = span[:-1], span[-1:]
     if unit not in _UNITS or not number.isdigit():
         raise InvalidInput(f"{span!r} is no span of time", hint="for example 30m, 8h or 7d")
-    return float(number) * _UNITS[unit]
+    return check_seconds(int(number[:20]) * _UNITS[unit], "the span")

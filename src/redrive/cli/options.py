@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from redrive.ops import access
+
 Url = Annotated[
     str | None,
     typer.Option(
@@ -34,8 +36,10 @@ def actor(by: str | None) -> str:
     """Who is answerable for what this command does."""
     named = by or os.environ.get("REDRIVE_ACTOR")
     if named:
-        return named
+        return access.refuse_reserved(named)
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
+        # The account of a container is often named like this; in the log it must not look like redrive's own doing.
+        return f"os:{user}" if user.casefold() in access.RESERVED else user
     except (KeyError, OSError):  # a container's user without a name
         return f"uid-{os.getuid()}"

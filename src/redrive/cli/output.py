@@ -142,7 +142,13 @@ def state(name: str) -> Text:
 
 
 def when(moment: datetime | None) -> str:
-    return "" if moment is None else moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
+    if moment is None:
+        return ""
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:  # at an end of the calendar: as it is
+        return moment.isoformat(" ", "milliseconds")
+    return moment.isoformat(" ", "milliseconds").replace("+00:00", "Z")
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:

@@ -272,14 +272,19 @@ def refuse_reserved(key: str | None) -> None:
         )
 
 
-def check_run_at(value: object, now: datetime) -> datetime:
+def check_moment(value: object, what: str, now: datetime) -> datetime:
+    """A time that somebody asks for: far from the ends of the calendar, where arithmetic stops working."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidInput(
-            "run_at must be a datetime with a time zone", hint="for example datetime.now(UTC) + timedelta(hours=1)"
+            f"{what} must be a datetime with a time zone", hint="for example datetime.now(UTC) + timedelta(hours=1)"
         )
     if not EARLIEST <= value <= now + timedelta(seconds=MAX_DELAY_SECONDS):
-        raise InvalidInput(f"run_at must be after 1970 and at most 10 years ahead, not {value}")
+        raise InvalidInput(f"{what} must be after 1970 and at most 10 years ahead, not {value}")
     return value
+
+
+def check_run_at(value: object, now: datetime) -> datetime:
+    return check_moment(value, "run_at", now)
 
 
 def check_int(value: object, what: str, low: int, high: int) -> int:

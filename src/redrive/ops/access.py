@@ -26,6 +26,9 @@ from redrive.ops.actions import check_actor
 COLLECTION = "token"
 ACTIVE, REVOKED = "active", "revoked"
 PREFIX = "rdt"
+RESERVED = frozenset(
+    {"redrive", "system", "app", "api", "cli", "http", "console", "worker", "schedule", "schedules", "cron", "nobody"}
+)
 MASK = "•••"
 SHORTEST_SECRET = 4
 MOST_SECRETS, CUT_TRIES = 100, 20
@@ -60,6 +63,13 @@ class NewToken:
     secret: str
 
 
+def refuse_reserved(name: str) -> str:
+    """Names under which redrive, an application or nobody in particular is in the audit log: no person has them."""
+    if name.casefold() in RESERVED or name.casefold().startswith("redrive:"):
+        raise InvalidInput(f"{name!r} is a name that redrive itself uses in the audit log", hint="use a person's name")
+    return name
+
+
 def parse_role(text: str) -> Role:
     try:
         return Role[text.strip().upper()]
@@ -70,7 +80,7 @@ def parse_role(text: str) -> Role:
 async def create(store: Store, name: str, role: Role, *, actor: str, days: float | None = None) -> NewToken:
     """``name`` is who acts, in the audit log."""
     who = check_actor(actor)
-    check_name(name, "token name")
+    refuse_reserved(check_name(name, "token name"))
     if days is not None and not 0 < days <= 36_500:
         raise InvalidInput(f"a token is valid for more than 0 and at most 36500 days, not {days:g}")
     # As people read them: two tokens of one person would be two persons to an approval.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from redrive.errors import ConfigError, StoreError
+from redrive.files import PRIVATE_FOLDER, new_private
 
 _KEPT = "nothing was removed; mend it, or correct TASK_AUDIT_ARCHIVE"
 _LOOK = "look at AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and the bucket"
@@ -86,8 +87,8 @@ class Folder:
         # A name of its own: two who write the same piece at once must not share a draft.
         draft = self._path / f".draft-{os.getpid()}-{secrets.token_hex(8)}"
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
-            with draft.open("xb") as file:
+            self._path.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+            with new_private(draft) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -12,7 +12,7 @@ from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put, Record
 from redrive.kernel.store import GroupRow, Store
-from redrive.kernel.task import check_int, check_text
+from redrive.kernel.task import check_int, check_moment, check_text
 from redrive.ops.actions import check_actor, check_states
 
 COLLECTION = "group"
@@ -117,7 +117,7 @@ def _changes(said: dict[str, Any], actor: str, now: datetime) -> dict[str, Any]:
             changes[name] = check_text(said[name], name)
     if "muted_until" in said:
         until = said["muted_until"]
-        if until is not None and until <= now:
+        if until is not None and check_moment(until, "muted_until", now) <= now:
             raise InvalidInput(f"{until.isoformat()} is in the past", hint="mute it until some later time")
         changes["muted_until"] = None if until is None else until.isoformat()
     if "resolved" in said:
@@ -180,6 +180,6 @@ def _parse_place(text: str) -> tuple[datetime, str]:
         at = datetime.fromisoformat(when)
     except ValueError:
         at = None
-    if at is None or at.tzinfo is None or not found:
+    if at is None or at.tzinfo is None or not found or not 1970 <= at.year <= 9000:
         raise InvalidInput(f"{text[:100]!r} is no place in the list", hint="give the nextBefore of the page before")
     return at, fingerprint

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from redrive.handlers.registry import Registry
 from redrive.kernel.store import Store
-from redrive.ops.access import Caller, Role
+from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator.approvals import ApprovalService
 from redrive.ops.operator.audit import AuditService
 from redrive.ops.operator.control import ControlService
@@ -61,5 +61,9 @@ class Operator:
             return self
         session = self._session
         return Operator(
-            session.store, session.registry, session.policy, replace(self.caller, name=actor), session.connection
+            session.store,
+            session.registry,
+            session.policy,
+            replace(self.caller, name=refuse_reserved(actor)),
+            session.connection,
         )

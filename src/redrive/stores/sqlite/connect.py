@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from redrive.errors import ConfigError, StoreUnusable
+from redrive.files import create_private
 from redrive.stores.sqlite.errors import is_busy
 from redrive.stores.sqlite.url import Location
 
@@ -32,6 +33,8 @@ pragma cache_size = -65536;
 def connect(location: Location) -> sqlite3.Connection:
     """A connection that never waits inside SQLite: waiting is ours (``patiently``)."""
     _check(location)
+    if not location.memory:
+        create_private(Path(location.path))  # its log and shared memory take its mode over
     # Not bound to this thread: a forked child closes what it inherits from a thread that it does not have.
     connection = sqlite3.connect(
         location.path, timeout=0, isolation_level=None, cached_statements=512, check_same_thread=False
