@@ -135,13 +135,13 @@ def test_two_who_write_one_piece_at_once(tmp_path: Path) -> None:
     assert len(list(archive.read())) == 49
 
 
-def test_others_may_read_it_and_failures_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_for_its_owner_and_failures_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive, before = Archive(str(tmp_path)), os.umask(0o022)
     try:
         name = archive.write([row(1)]).name
     finally:
         os.umask(before)
-    assert (tmp_path / name).stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -19,6 +19,22 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
+class JsonText(str):
+    """A document as the store keeps it: JSON text that nobody has taken apart. Pages pass it on as it is."""
+
+    __slots__ = ()
+
+
+class Cut:
+    """A document that there is, and that was left out because it is long."""
+
+    def __repr__(self) -> str:
+        return "CUT"
+
+
+CUT = Cut()
+
+
 class _Encoder(threading.local):
     """The standard library's encoder, made once for each thread: ``JSONEncoder.encode`` makes one for each call, at
     twice the price of encoding. ``open`` is what it is inside of, to notice circles."""

@@ -17,6 +17,8 @@ from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, Claimed, DeadLetter, State, Task, Timeline
 
+MOST_ENTRIES = 500  # of a task's timeline: a task may have a million attempts
+
 
 @dataclass(slots=True, frozen=True)
 class Capabilities:
@@ -107,6 +109,8 @@ class Query:
     before: UUID | None = None
     dead_reason: str | None = None  # of dead letters only
     brief: bool = False  # without payload, result, progress, memo and stack
+    # None: documents as values. Else as ``JsonText``, for pages: longer ones than so many bytes are ``CUT``, no memo.
+    documents: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -246,18 +250,20 @@ class Store(Protocol):
         """One bounded piece of a store's own housekeeping; answers how many rows it touched."""
 
     async def get(self, task_id: UUID) -> Task | None: ...
-    async def get_many(self, task_ids: Collection[UUID]) -> dict[UUID, Task]:
-        """Those that there are, in the order asked for."""
+    async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
+        """Those that there are, in the order asked for; ``documents`` as in ``Query``."""
 
     async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
         """The same without payloads, for whoever only has to know what became of them."""
 
     async def find(self, query: Query) -> list[Task]: ...
-    async def timeline(self, task_id: UUID) -> Timeline | None: ...
+    async def timeline(self, task_id: UUID, *, documents: int | None = None) -> Timeline | None:
+        """A task and the latest ``MOST_ENTRIES`` of its attempts, dead letters and audit rows."""
+
     async def dead_letters(self, query: Query) -> list[DeadLetter]: ...
     async def failed(
         self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
-        newest: bool = False,
+        newest: bool = False, documents: int | None = None,
     ) -> list[Task]:  # fmt: skip
         """Tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of ``failed_seq``."""
 
@@ -282,8 +288,9 @@ class Store(Protocol):
         """Failures per hour of these groups, oldest first; hours without one are left out."""
 
     async def audit(
-        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None
-    ) -> list[AuditRow]:
+        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None,
+        documents: int | None = None,
+    ) -> list[AuditRow]:  # fmt: skip
         """Newest first, from ``before`` on; with ``after`` oldest first, beyond it."""
 
     async def count_audit(self, which: AuditFilter) -> int: ...

@@ -7,7 +7,7 @@ from typing import Any
 
 from redrive.kernel.failed import FailedCount
 from redrive.kernel.machine import Event
-from redrive.kernel.payload import readable
+from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.records import Record
 from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
@@ -22,15 +22,31 @@ def action(event: Event) -> str:
     return _ACTIONS.get(event, f"TASK_{event.value.upper()}")
 
 
-def task(row: Row) -> Task:
-    """A row of the live table or of history: columns that one of them lacks stay None."""
+def document(row: Row, name: str, as_text: bool) -> Any:
+    """A JSON column: its value, or for pages its text, or that it was left out."""
+    found = row.get(name)
+    if not as_text:
+        return readable(found)
+    if found is None:
+        return CUT if row.get(f"has_{name}") else None
+    return JsonText(found)
+
+
+def _text(row: Row, name: str) -> Any:
+    """A text column that a page may have left out."""
+    found = row.get(name)
+    return CUT if found is None and row.get(f"has_{name}") else found
+
+
+def task(row: Row, as_text: bool = False) -> Task:
+    """A row of the live table or of history: columns that one of them lacks stay None. ``as_text``: a row of a page."""
     get = row.get
     return Task(
         id=row["id"],
         kind=row["kind"],
         queue=row["queue"],
         state=State(row["state_name"]),
-        payload=readable(row["payload"]),
+        payload=document(row, "payload", as_text),
         priority=row["priority"],
         attempt_count=row["attempt_count"],
         max_attempts=row["max_attempts"],
@@ -48,13 +64,13 @@ def task(row: Row) -> Task:
         worker_id=row["worker_id"],
         cancel_requested_at=get("cancel_requested_at"),
         paused_by=get("paused_by"),
-        progress=readable(get("progress")),
+        progress=document(row, "progress", as_text),
         memo=readable(get("memo")),
         error_code=get("error_code"),
         error_reason=get("error_reason"),
         failure_type=get("failure_type"),
-        error_message=get("error_message") or get("cancel_reason"),
-        error_stack=get("error_stack"),
+        error_message=_text(row, "error_message") or _text(row, "cancel_reason"),
+        error_stack=_text(row, "error_stack"),
         error_fingerprint=get("error_fingerprint"),
         error_summary=readable(get("error_summary")),
         failed_at=get("failed_at"),
@@ -67,7 +83,7 @@ def task(row: Row) -> Task:
         last_replayed_batch=get("last_replayed_batch"),
         finished_at=get("finished_at"),
         execution_ms=get("execution_ms"),
-        result=readable(get("result")),
+        result=document(row, "result", as_text),
     )
 
 
@@ -79,22 +95,22 @@ def attempt(row: Row) -> Attempt:
     )  # fmt: skip
 
 
-def dead_letter(row: Row) -> DeadLetter:
+def dead_letter(row: Row, as_text: bool = False) -> DeadLetter:
     return DeadLetter(
         id=row["id"], task_id=row["task_id"], dead_at=row["dead_at"], reason=row["reason"], kind=row["kind"],
         queue=row["queue"], group=row["task_group"], scope=row["scope"], trace_id=row["trace_id"],
-        payload=readable(row["payload"]), attempt_count=row["attempt_count"], max_attempts=row["max_attempts"],
+        payload=document(row, "payload", as_text), attempt_count=row["attempt_count"], max_attempts=row["max_attempts"],
         replay_count=row["replay_count"], error_code=row["error_code"], error_reason=row["error_reason"],
-        failure_type=row["failure_type"], error_message=row["error_message"],
+        failure_type=row["failure_type"], error_message=_text(row, "error_message"),
         error_fingerprint=row["error_fingerprint"], error_summary=readable(row["error_summary"]),
     )  # fmt: skip
 
 
-def audit(row: Row) -> AuditRow:
+def audit(row: Row, as_text: bool = False) -> AuditRow:
     return AuditRow(
         row["id"], row["at"], row["actor"], row["action"], row["reason"], row["task_id"], row["batch_id"],
-        row["target"], readable(row["before"]), readable(row["after"]), row["kind"], row["scope"], row["trace_id"],
-        None if row["salt"] is None else str(row["salt"]), row["erased"],
+        row["target"], document(row, "before", as_text), document(row, "after", as_text), row["kind"], row["scope"],
+        row["trace_id"], None if row["salt"] is None else str(row["salt"]), row["erased"],
     )  # fmt: skip
 
 

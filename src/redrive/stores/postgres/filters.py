@@ -12,11 +12,11 @@ from redrive.stores.filters import Condition, by_totals, chosen, conditions, of_
 
 
 class Where:
-    """What is asked for, as text; values are always parameters."""
+    """What is asked for, as text; values are always parameters. Where ``documents`` is given, it is the first one."""
 
-    def __init__(self, wanted: list[Condition]) -> None:
+    def __init__(self, wanted: list[Condition], documents: int | None = None) -> None:
         self.sql = ""
-        self.args: list[Any] = []
+        self.args: list[Any] = [] if documents is None else [documents]
         for column, value in wanted:
             self.add(f" and {column} = {{}}", value)
 
@@ -27,8 +27,8 @@ class Where:
         return self
 
 
-def failed(which: Failures) -> Where:
-    where = Where(conditions(which))
+def failed(which: Failures, documents: int | None = None) -> Where:
+    where = Where(conditions(which), documents)
     return where if which.ids is None else where.add(" and id = any ({})", list(which.ids))
 
 
@@ -38,8 +38,8 @@ def count_failed(which: Failures) -> tuple[str, Where]:
     return ("count_failed", failed(which)) if wanted is None else ("sum_failed", Where(wanted))
 
 
-def audit(which: AuditFilter) -> Where:
-    where = Where(of_audit(which))
+def audit(which: AuditFilter, documents: int | None = None) -> Where:
+    where = Where(of_audit(which), documents)
     return where if which.older_than is None else where.add(" and at < {}", which.older_than)
 
 
@@ -52,7 +52,7 @@ def history(query: Query) -> Where | None:
 
 
 def letters(query: Query) -> Where:
-    where = Where(of_query(query, errors=True, letters=True) or [])
+    where = Where(of_query(query, errors=True, letters=True) or [], query.documents)
     if query.before is not None:
         where.add(" and seq < (select b.seq from redrive.dead_letter b where b.id = {})", query.before)
     return where.add(" order by seq desc limit {}", query.limit)
@@ -63,7 +63,7 @@ def _tasks(query: Query, states: str | None, *, errors: bool) -> Where | None:
     wanted = of_query(query, errors=errors)
     if states is None or wanted is None:
         return None
-    where = Where(wanted).add(states)
+    where = Where(wanted, query.documents).add(states)
     if query.before is not None:
         where.add(" and id < {}", query.before)
     return where.add(" order by id desc limit {}", query.limit)

@@ -11,7 +11,7 @@ from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.records import Record
-from redrive.kernel.store import Count, GroupRow, Overview, Query
+from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Overview, Query
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
 from redrive.stores.postgres import filters
@@ -29,22 +29,25 @@ class Reads:
     async def get(self, task_id: UUID) -> Task | None:
         return (await self.get_many([task_id])).get(task_id)
 
-    async def get_many(self, task_ids: Collection[UUID]) -> dict[UUID, Task]:
+    async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
+        live, history, first = _whole if documents is None else _paged(documents)
+
         async def look(connection: Any) -> dict[UUID, Any]:
-            found = {row["id"]: row for row in await connection.fetch(SQL["get_live"], list(task_ids))}
+            found = {row["id"]: row for row in await connection.fetch(live, *first, list(task_ids))}
             # The time in an id is the producer's clock, which may be ahead of ours: before saying no, look everywhere.
             for everywhere in (False, True):
                 missing = [task_id for task_id in task_ids if task_id not in found]
                 times = [time_of(task_id) for task_id in missing]
                 since = None if everywhere or None in times else min((time for time in times if time), default=None)
                 if missing:
-                    rest = await connection.fetch(SQL["get_history"], missing, since)
+                    rest = await connection.fetch(history, *first, missing, since)
                     found |= {row["id"]: row for row in rest}
             return found
 
         # One snapshot: a task on its way from the live table to history is seen in one of them.
         found = await self._snapshot(look)
-        return {task_id: rows.task(found[task_id]) for task_id in task_ids if task_id in found}
+        as_text = documents is not None
+        return {task_id: rows.task(found[task_id], as_text) for task_id in task_ids if task_id in found}
 
     async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
         rest = await self._rows("standings", list(task_ids))
@@ -52,8 +55,10 @@ class Reads:
         return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
     async def find(self, query: Query) -> list[Task]:
-        live = "find_brief" if query.brief else "find_live"
-        parts = [(live, filters.live(query)), ("find_history", filters.history(query))]
+        names = ("find_brief" if query.brief else "find_live", "find_history")
+        if query.documents is not None:
+            names = ("page_live", "page_history")
+        parts = list(zip(names, (filters.live(query), filters.history(query)), strict=True))
 
         async def look(connection: Any) -> list[Any]:
             found: list[Any] = []
@@ -64,33 +69,46 @@ class Reads:
 
         found = {row["id"]: row for row in reversed(await self._snapshot(look))}
         newest = sorted(found.values(), key=lambda row: row["id"].int, reverse=True)
-        return [rows.task(row) for row in newest[: query.limit]]
+        return [rows.task(row, query.documents is not None) for row in newest[: query.limit]]
 
-    async def timeline(self, task_id: UUID) -> Timeline | None:
-        task = await self.get(task_id)
+    async def timeline(self, task_id: UUID, *, documents: int | None = None) -> Timeline | None:
+        task = (await self.get_many([task_id], documents=documents)).get(task_id)
         if task is None:
             return None
         return Timeline(
             task,
-            [rows.attempt(row) for row in await self._rows("attempts", task_id)],
-            [rows.dead_letter(row) for row in await self._rows("letters_of", task_id)],
-            [rows.audit(row) for row in await self._rows("audit_of", task_id)],
+            [rows.attempt(row) for row in await self._latest("attempts", task_id)],
+            await self._letters_of(task_id, documents),
+            [rows.audit(row) for row in await self._latest("audit_of", task_id)],
         )
 
+    async def _latest(self, name: str, task_id: UUID) -> list[Any]:
+        return (await self._rows(name, task_id, MOST_ENTRIES))[::-1]
+
+    async def _letters_of(self, task_id: UUID, documents: int | None) -> list[DeadLetter]:
+        if documents is None:
+            return [rows.dead_letter(row) for row in await self._latest("letters_of", task_id)]
+        where = filters.Where([], documents).add(" and task_id = {} order by seq desc limit {}", task_id, MOST_ENTRIES)
+        return [rows.dead_letter(row, True) for row in (await self._where("page_letters", where))[::-1]]
+
     async def dead_letters(self, query: Query) -> list[DeadLetter]:
-        return [rows.dead_letter(row) for row in await self._where("letters", filters.letters(query))]
+        if query.documents is None:
+            return [rows.dead_letter(row) for row in await self._where("letters", filters.letters(query))]
+        return [rows.dead_letter(row, True) for row in await self._where("page_letters", filters.letters(query))]
 
     async def failed(
         self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
-        newest: bool = False,
+        newest: bool = False, documents: int | None = None,
     ) -> list[Task]:  # fmt: skip
-        where = _bounded(which, after, upto)
+        where = _bounded(which, after, upto, documents)
         order = " order by failed_seq" + (" desc" if newest else "")
         where.add(order + " limit {} offset {}", limit, offset)
         # The place in the order first, by index alone; rows are read for the page only, however far back it is.
-        text = f"{SQL['failed']}({SQL['failed_places']}{where.sql})){order}"
+        rest = f"{SQL['failed_places']}{where.sql})){order}"
+        page = f"{SQL['page_live']} and state = 'failed' and failed_seq = any (array({rest}"
+        text = page if documents is not None else f"{SQL['failed']}({rest}"
         found = await self.pool.run(lambda connection: connection.fetch(text, *where.args))
-        return [rows.task(row) for row in found]
+        return [rows.task(row, documents is not None) for row in found]
 
     async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
         where = _bounded(which, after, upto).add(" order by failed_seq limit {}", limit)
@@ -149,9 +167,10 @@ class Reads:
         return found
 
     async def audit(
-        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None
-    ) -> list[AuditRow]:
-        where = filters.audit(which)
+        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None,
+        documents: int | None = None,
+    ) -> list[AuditRow]:  # fmt: skip
+        where = filters.audit(which, documents)
         if before is not None:
             where.add(" and id < {}", before)
         if after:
@@ -159,7 +178,8 @@ class Reads:
         # What is past its keep is found by its age; all else by its number.
         oldest = "at, id" if which.older_than is not None else "id"
         where.add(f" order by {'id desc' if after is None else oldest} limit {{}} offset {{}}", limit, offset)
-        return [rows.audit(row) for row in await self._where("audit_log", where)]
+        name = "audit_log" if documents is None else "page_audit"
+        return [rows.audit(row, documents is not None) for row in await self._where(name, where)]
 
     async def count_audit(self, which: AuditFilter) -> int:
         where = filters.audit(which)
@@ -220,6 +240,15 @@ class Reads:
             return await work(connection)
 
 
-def _bounded(which: Failures, after: int, upto: int | None) -> filters.Where:
-    where = filters.failed(which).add(" and failed_seq > {}", after)
+_whole: tuple[str, str, list[Any]] = (SQL["get_live"], SQL["get_history"], [])
+
+
+def _paged(documents: int) -> tuple[str, str, list[Any]]:
+    """The same two statements for a page: their first argument is how long a document may be."""
+    since = " and id = any ($2) and ($3::timestamptz is null or finished_at >= $3) order by finished_at"
+    return SQL["page_live"] + " and id = any ($2)", SQL["page_history"] + since, [documents]
+
+
+def _bounded(which: Failures, after: int, upto: int | None, documents: int | None = None) -> filters.Where:
+    where = filters.failed(which, documents).add(" and failed_seq > {}", after)
     return where if upto is None else where.add(" and failed_seq <= {}", upto)

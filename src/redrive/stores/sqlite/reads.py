@@ -12,7 +12,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.records import Record
-from redrive.kernel.store import Count, GroupRow, Overview, Query, ScheduleRow
+from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import filters, rows, tick
@@ -20,6 +20,8 @@ from redrive.stores.sqlite.clock import to_datetime, to_micros
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "reads.sql")
+_FAILED = " and state = 'failed'"
+_NAMED = " and id in (select value from json_each(?))"
 T = TypeVar("T")
 
 
@@ -32,8 +34,8 @@ class Reads:
     async def get(self, task_id: UUID) -> Task | None:
         return (await self.get_many([task_id])).get(task_id)
 
-    async def get_many(self, task_ids: Collection[UUID]) -> dict[UUID, Task]:
-        return await self.read(lambda session: _get(session, task_ids))
+    async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
+        return await self.read(lambda session: _get(session, task_ids, documents))
 
     async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
         args = [dumps([str(task_id) for task_id in task_ids])]
@@ -44,25 +46,27 @@ class Reads:
     async def find(self, query: Query) -> list[Task]:
         return await self.read(lambda session: _find(session, query))
 
-    async def timeline(self, task_id: UUID) -> Timeline | None:
-        return await self.read(lambda session: _timeline(session, task_id))
+    async def timeline(self, task_id: UUID, *, documents: int | None = None) -> Timeline | None:
+        return await self.read(lambda session: _timeline(session, task_id, documents))
 
     async def dead_letters(self, query: Query) -> list[DeadLetter]:
         sql, args = filters.letters(query)
-        found = await self.read(lambda session: _rows(session, SQL["letters"] + sql, args))
-        return [rows.dead_letter(row) for row in found]
+        name, first = ("letters", []) if query.documents is None else ("page_letters", [query.documents])
+        found = await self.read(lambda session: _rows(session, SQL[name] + sql, [*first, *args]))
+        return [rows.dead_letter(row, query.documents is not None) for row in found]
 
     async def failed(
         self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
-        newest: bool = False,
+        newest: bool = False, documents: int | None = None,
     ) -> list[Task]:  # fmt: skip
         sql, args = _bounded(which, after, upto)
         order = f" order by failed_seq {'desc' if newest else ''}"
         # The place in the order first, by index alone; rows are read for the page only, however far back it is.
         places = SQL["failed_places"] + sql + order + " limit ? offset ?"
-        text = SQL["failed"] + f" and failed_seq in ({places})" + order
-        found = await self.read(lambda session: _rows(session, text, [*args, limit, offset]))
-        return [rows.task(row) for row in found]
+        head, first = (SQL["failed"], []) if documents is None else (SQL["page_live"] + _FAILED, [documents])
+        text = head + f" and failed_seq in ({places})" + order
+        found = await self.read(lambda session: _rows(session, text, [*first, *args, limit, offset]))
+        return [rows.task(row, documents is not None) for row in found]
 
     async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
         sql, args = _bounded(which, after, upto)
@@ -106,8 +110,9 @@ class Reads:
         return found
 
     async def audit(
-        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None
-    ) -> list[AuditRow]:
+        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None,
+        documents: int | None = None,
+    ) -> list[AuditRow]:  # fmt: skip
         sql, args = filters.audit(which)
         for bound, sign in ((before, "<"), (after or None, ">")):
             if bound is not None:
@@ -116,8 +121,9 @@ class Reads:
         # What is past its keep is found by its age; all else by its number.
         oldest = "at, id" if which.older_than is not None else "id"
         sql += f" order by {'id desc' if after is None else oldest} limit ? offset ?"
-        found = await self.read(lambda session: _rows(session, SQL["audit_log"] + sql, [*args, limit, offset]))
-        return [rows.audit(row) for row in found]
+        name, first = ("audit_log", []) if documents is None else ("page_audit", [documents])
+        found = await self.read(lambda session: _rows(session, SQL[name] + sql, [*first, *args, limit, offset]))
+        return [rows.audit(row, documents is not None) for row in found]
 
     async def count_audit(self, which: AuditFilter) -> int:
         sql, args = filters.audit(which)
@@ -179,34 +185,44 @@ def _rows(session: Session, sql: str, args: Sequence[Any] = ()) -> list[sqlite3.
     return cursor.execute(sql, args).fetchall()
 
 
-def _get(session: Session, task_ids: Collection[UUID]) -> dict[UUID, Task]:
-    args = [dumps([str(task_id) for task_id in task_ids])]
-    found = [*_rows(session, SQL["get_history"], args), *_rows(session, SQL["get_live"], args)]
-    by_id = {row["id"]: row for row in found}
-    return {task_id: rows.task(by_id[str(task_id)]) for task_id in task_ids if str(task_id) in by_id}
+def _get(session: Session, task_ids: Collection[UUID], documents: int | None = None) -> dict[UUID, Task]:
+    args: list[Any] = [dumps([str(task_id) for task_id in task_ids])]
+    history, live = SQL["get_history"], SQL["get_live"]
+    if documents is not None:
+        history, live, args = SQL["page_history"] + _NAMED + " order by finished_at", SQL["page_live"] + _NAMED, [
+            documents, *args
+        ]  # fmt: skip
+    by_id = {row["id"]: row for row in [*_rows(session, history, args), *_rows(session, live, args)]}
+    as_text = documents is not None
+    return {task_id: rows.task(by_id[str(task_id)], as_text) for task_id in task_ids if str(task_id) in by_id}
 
 
 def _find(session: Session, query: Query) -> list[Task]:
     found: list[sqlite3.Row] = []
-    live = "find_brief" if query.brief else "find_live"
-    for name, wanted in ((live, filters.live(query)), ("find_history", filters.history(query))):
+    live, history, first = "find_brief" if query.brief else "find_live", "find_history", list[Any]()
+    if query.documents is not None:
+        live, history, first = "page_live", "page_history", [query.documents]
+    for name, wanted in ((live, filters.live(query)), (history, filters.history(query))):
         if wanted is not None:
             sql, args = wanted
-            found += _rows(session, SQL[name] + sql, args)
+            found += _rows(session, SQL[name] + sql, [*first, *args])
     found.sort(key=lambda row: str(row["id"]), reverse=True)
-    return [rows.task(row) for row in found[: query.limit]]
+    return [rows.task(row, query.documents is not None) for row in found[: query.limit]]
 
 
-def _timeline(session: Session, task_id: UUID) -> Timeline | None:
-    task = _get(session, [task_id]).get(task_id)
+def _timeline(session: Session, task_id: UUID, documents: int | None) -> Timeline | None:
+    task = _get(session, [task_id], documents).get(task_id)
     if task is None:
         return None
-    args = [str(task_id)]
+    args: list[Any] = [str(task_id), MOST_ENTRIES]
+    letters = SQL["letters_of"], args
+    if documents is not None:
+        letters = SQL["page_letters"] + " and task_id = ? order by seq desc limit ?", [documents, *args]
     return Timeline(
         task,
-        [rows.attempt(row) for row in _rows(session, SQL["attempts"], args)],
-        [rows.dead_letter(row) for row in _rows(session, SQL["letters_of"], args)],
-        [rows.audit(row) for row in _rows(session, SQL["audit_of"], args)],
+        [rows.attempt(row) for row in _rows(session, SQL["attempts"], args)[::-1]],
+        [rows.dead_letter(row, documents is not None) for row in _rows(session, *letters)[::-1]],
+        [rows.audit(row) for row in _rows(session, SQL["audit_of"], args)[::-1]],
     )
 
 

@@ -20,14 +20,48 @@ select * from redrive_task where true
 -- find_history: finished tasks; filters and order follow
 select * from redrive_history where true
 
--- attempts: failed attempts of a task, oldest first
-select * from redrive_attempt where task_id = ? order by seq
+-- page_live: live tasks for a page: documents as text, and only up to so many bytes; filters and order follow
+select id, state, kind, queue, priority, attempt_count, max_attempts, task_group, scope, trace_id, idempotency_key, timeout_ms,
+  created_at, run_at, next_attempt_at, last_attempt_at, lease_token, lease_expires_at, worker_id, cancel_requested_at, paused_by,
+  error_code, error_reason, failure_type, error_fingerprint, failed_at, failed_seq, dead_reason, replay_count, last_replayed_at,
+  last_replayed_by, last_replayed_reason, last_replayed_batch,
+  case when length(cast(payload as blob)) <= ?1 and json_valid(payload) then payload end as payload, payload is not null as has_payload,
+  case when length(cast(progress as blob)) <= ?1 and json_valid(progress) then progress end as progress, progress is not null as has_progress,
+  error_summary,
+  case when length(cast(error_message as blob)) <= ?1 then error_message end as error_message, error_message is not null as has_error_message,
+  case when length(cast(error_stack as blob)) <= ?1 then error_stack end as error_stack, error_stack is not null as has_error_stack
+from redrive_task where true
 
--- letters_of: dead letters of a task, oldest first
-select * from redrive_dead_letter where task_id = ? order by seq
+-- page_history: the same of finished tasks
+select id, state, finished_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
+  timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id,
+  case when length(cast(payload as blob)) <= ?1 and json_valid(payload) then payload end as payload, payload is not null as has_payload,
+  case when length(cast(result as blob)) <= ?1 and json_valid(result) then result end as result, result is not null as has_result,
+  case when length(cast(cancel_reason as blob)) <= ?1 then cancel_reason end as cancel_reason, cancel_reason is not null as has_cancel_reason
+from redrive_history where true
 
--- audit_of: audit rows of a task, oldest first
-select * from redrive_audit where task_id = ? order by id
+-- page_letters: the same of dead letters
+select id, seq, task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue, task_group, scope, trace_id,
+  error_code, error_reason, failure_type, error_fingerprint,
+  case when length(cast(payload as blob)) <= ?1 and json_valid(payload) then payload end as payload, payload is not null as has_payload,
+  error_summary,
+  case when length(cast(error_message as blob)) <= ?1 then error_message end as error_message, error_message is not null as has_error_message
+from redrive_dead_letter where true
+
+-- page_audit: the same of audit rows
+select id, at, actor, action, reason, task_id, batch_id, target, kind, scope, trace_id, salt, erased,
+  case when length(cast(before as blob)) <= ?1 and json_valid(before) then before end as before, before is not null as has_before,
+  case when length(cast(after as blob)) <= ?1 and json_valid(after) then after end as after, after is not null as has_after
+from redrive_audit where true
+
+-- attempts: failed attempts of a task, latest first
+select * from redrive_attempt where task_id = ? order by seq desc limit ?
+
+-- letters_of: dead letters of a task, latest first
+select * from redrive_dead_letter where task_id = ? order by seq desc limit ?
+
+-- audit_of: audit rows of a task, latest first
+select * from redrive_audit where task_id = ? order by id desc limit ?
 
 -- audit_log: audit rows; filters and order follow
 select * from redrive_audit where true

@@ -22,25 +22,25 @@ _TIMES = frozenset({
 _IDS = frozenset({"task_id", "sample_task", "lease_token"})
 
 
-def task(row: sqlite3.Row) -> Task:
+def task(row: sqlite3.Row, as_text: bool = False) -> Task:
     values = _typed(row)
     values["id"] = UUID(values["id"])
     values["state_name"] = values["state"]
-    return common.task(values)
+    return common.task(values, as_text)
 
 
 def attempt(row: sqlite3.Row) -> Attempt:
     return common.attempt(_typed(row))
 
 
-def dead_letter(row: sqlite3.Row) -> DeadLetter:
+def dead_letter(row: sqlite3.Row, as_text: bool = False) -> DeadLetter:
     values = _typed(row)
     values["id"] = UUID(values["id"])
-    return common.dead_letter(values)
+    return common.dead_letter(values, as_text)
 
 
-def audit(row: sqlite3.Row) -> AuditRow:
-    return common.audit(_typed(row))
+def audit(row: sqlite3.Row, as_text: bool = False) -> AuditRow:
+    return common.audit(_typed(row), as_text)
 
 
 def group(row: sqlite3.Row) -> GroupRow:

@@ -26,6 +26,7 @@ from redrive.testing.conformance.invariants import TestInvariants  # noqa: E402
 from redrive.testing.conformance.ledger import TestLedger  # noqa: E402
 from redrive.testing.conformance.limits import TestLimits  # noqa: E402
 from redrive.testing.conformance.operators import TestOperators  # noqa: E402
+from redrive.testing.conformance.pages import TestPages  # noqa: E402
 from redrive.testing.conformance.reads import TestReads  # noqa: E402
 from redrive.testing.conformance.records import TestAudit, TestRecords  # noqa: E402
 from redrive.testing.conformance.recover import TestRecover  # noqa: E402
@@ -53,6 +54,7 @@ __all__ = [
     "TestLedger",
     "TestLimits",
     "TestOperators",
+    "TestPages",
     "TestReads",
     "TestRecords",
     "TestRecover",
