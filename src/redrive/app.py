@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
@@ -16,7 +16,7 @@ from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
 from redrive.handlers.making import Given, NewTasks, as_enqueued, make_task
 from redrive.handlers.options import EnqueueOptions, check_options
-from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, make_handler
+from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.handlers.signature import Call
 from redrive.integrations import enqueue_on
 from redrive.kernel.commit import Commit, Schedule
@@ -117,27 +117,30 @@ class App:
         payload: Any = None,
         concurrency: int | None = None, rate_limit_ms: int | None = None,
         deterministic: tuple[type[BaseException], ...] = (), backoff_base: float | None = None,
-        backoff_max: float | None = None,
+        backoff_max: float | None = None, public: Iterable[str] = (),
     ) -> _Decorator:  # fmt: skip
         """Register a handler for a kind.
 
         ``async def`` handlers run on the event loop, ``def`` handlers in threads, ``isolation="process"`` ones in a
         process that is killed at its timeout. ``bulk=N`` handlers get a ``Batch`` of up to N tasks.
         ``concurrency`` and ``rate_limit_ms`` hold for the whole fleet. ``deterministic`` lists exceptions that
-        another attempt would not cure.
+        another attempt would not cure. ``public`` names payload fields that viewers may see (short values only): an
+        order's number, not its address.
         """
         options = {"queue": queue, "max_attempts": max_attempts, "timeout": timeout, "priority": priority,
                    "isolation": isolation, "bulk": bulk, "payload": payload, "concurrency": concurrency,
                    "rate_limit_ms": rate_limit_ms, "deterministic": deterministic, "backoff_base": backoff_base,
-                   "backoff_max": backoff_max}  # fmt: skip
+                   "backoff_max": backoff_max, "public": public}  # fmt: skip
         return _Decorator(self, kind, options)
 
     def declare(
-        self, kind: str, *, queue: str = "default", max_attempts: int = DEFAULT_MAX_ATTEMPTS, priority: int = 0
-    ) -> None:
+        self, kind: str, *, queue: str = "default", max_attempts: int = DEFAULT_MAX_ATTEMPTS, priority: int = 0,
+        public: Iterable[str] = (),
+    ) -> None:  # fmt: skip
         """A kind that this application enqueues and another one handles."""
         self.registry.declare(Declared(
-            check_name(kind, "kind"), check_name(queue, "queue"), check_attempts(max_attempts), check_priority(priority)
+            check_name(kind, "kind"), check_name(queue, "queue"), check_attempts(max_attempts),
+            check_priority(priority), check_public(kind, public),
         ))  # fmt: skip
 
     def periodic(

@@ -20,9 +20,6 @@ CONFIG_FILE = "redrive.toml"
 # Read elsewhere, or set by redrive itself for its own processes.
 OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED", "REDRIVE_TOKEN"}
 KindMap = dict[str, int]
-# Fields of payloads that viewers do not see.
-MASKED = ("password", "passwd", "secret", "token", "access_token", "refresh_token", "api_key", "apikey",
-          "authorization", "cookie", "private_key", "card_number", "cvv", "ssn")  # fmt: skip
 
 
 def _env(name: str, default: Any = ..., **limits: Any) -> Any:
@@ -90,7 +87,7 @@ class Settings(BaseSettings):
     approvals_above: int = _env("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
     triage: dict[str, Triage] = _env("REDRIVE_TRIAGE", {})
     internal_worker_secret: str | None = _env("INTERNAL_WORKER_SECRET", None, min_length=16, repr=False)
-    mask_fields: list[str] = _env("REDRIVE_MASK_FIELDS", list(MASKED))
+    public_fields: dict[str, list[str]] = _env("REDRIVE_PUBLIC_FIELDS", {})
 
     @field_validator("trusted_proxies", mode="before")
     @classmethod
@@ -196,7 +193,7 @@ def similar_name(name: str) -> str | None:
 
 def _bad_json(error: Exception) -> str:
     """pydantic-settings names the field that it could not read, not the variable it came from."""
-    for field in ("kind_concurrency", "kind_rate_limit_ms"):
+    for field in ("kind_concurrency", "kind_rate_limit_ms", "public_fields"):
         if f'"{field}"' in str(error):
             return f"{_name(field)} is not a JSON object: {os.environ.get(_name(field), '')!r}"
     return str(error)

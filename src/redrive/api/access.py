@@ -145,7 +145,7 @@ def is_own_page(request: Request) -> bool:
 
 
 async def the_operator(app: TheApp, caller: Annotated[Caller, Depends(who)]) -> Operator:
-    return await app.operator(caller)
+    return (await app.operator(caller)).for_pages()
 
 
 # Everything that a route looks at or does goes through this: it knows who asks, and refuses what he may not do.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from redrive.api import models as m
+from redrive.api import shown
 from redrive.api.access import TheOperator
+from redrive.api.encode import answer
 from redrive.api.filters import WhichAudit, make_audit, one_of
 from redrive.api.problems import PROBLEMS
-from redrive.ops import audit
 
 router = APIRouter(prefix="/api/tasks/audit-logs", tags=["audit"], responses=PROBLEMS)
 _TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
@@ -33,20 +34,17 @@ class PruneIn(m.In):
     actor: str | None = None
 
 
-@router.get("")
+@router.get("", response_model=m.AuditPage)
 async def query(
     operator: TheOperator, which: WhichAudit, auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     auditPageSize: Annotated[int, Query(ge=1, le=500)] = 50,
     before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-) -> m.AuditPage:  # fmt: skip
+) -> Response:  # fmt: skip
     """Who did what, newest first."""
-    return page_of(await operator.audit.query(which, page=auditPage, page_size=auditPageSize, before=before))
-
-
-def page_of(found: audit.Page) -> m.AuditPage:
-    return m.AuditPage(
-        items=[m.AuditOut.model_validate(row) for row in found.rows], page=found.page, page_size=found.page_size,
-        more=found.more, next_before=found.next_before,
+    found = await operator.audit.query(which, page=auditPage, page_size=auditPageSize, before=before)
+    return await answer(
+        items=shown.audits(found.rows), page=found.page, page_size=found.page_size, more=found.more,
+        next_before=found.next_before,
     )  # fmt: skip
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import By, TheOperator
+from redrive.api.encode import answer, respond
 from redrive.api.filters import FilterIn
 from redrive.api.problems import PROBLEMS
-from redrive.errors import InvalidInput
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, Canary
-from redrive.ops import operations
+from redrive.ops import operations, views
 from redrive.ops.operator import Operator
 
 router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
@@ -66,117 +66,120 @@ class Begun(m.Out):
     dry_run: bool
 
 
-@router.get("/failure-groups")
+@router.get("/failure-groups", response_model=m.GroupPage)
 async def list_groups(
     operator: TheOperator, limit: Limit = 50, status: str | None = None,
     before: Annotated[str | None, Query(max_length=200)] = None,
-) -> m.GroupPage:  # fmt: skip
+) -> Response:  # fmt: skip
     """Failures by cause, the latest first."""
     found = await operator.groups.list(limit=limit, status=status, before=before)
     following = found[-1].place if len(found) == limit else None
-    return m.GroupPage(groups=await shown.groups(found, operator), next_before=following)
+    return await answer(groups=shown.groups(found, operator), next_before=following)
 
 
-@router.get("/failure-groups/{fingerprint}")
-async def show_group(fingerprint: str, operator: TheOperator) -> m.GroupOut:
+@router.get("/failure-groups/{fingerprint}", response_model=m.GroupOut)
+async def show_group(fingerprint: str, operator: TheOperator) -> Response:
     """Also by the beginning of its fingerprint, if only one begins so."""
-    return (await shown.groups([await operator.groups.show(fingerprint)], operator))[0]
+    return await respond(views.group(await operator.groups.show(fingerprint), operator.sight))
 
 
-@router.patch("/failure-groups/{fingerprint}")
-async def annotate_group(fingerprint: str, body: GroupIn, operator: TheOperator) -> m.GroupOut:
+@router.patch("/failure-groups/{fingerprint}", response_model=m.GroupOut)
+async def annotate_group(fingerprint: str, body: GroupIn, operator: TheOperator) -> Response:
     """A note, an owner, silence until some time, or "resolved": it opens again when the failure comes back."""
     said: dict[str, Any] = {
         name: getattr(body, name)
         for name in ("note", "owner", "muted_until", "resolved")
         if name in body.model_fields_set
     }
-    if (until := said.get("muted_until")) is not None and until.tzinfo is None:
-        raise InvalidInput("mutedUntil needs a time zone", hint="for example 2026-11-15T12:00:00Z")
     found = await operator.named(body.actor).groups.annotate(fingerprint, body.reason, **said)
-    return (await shown.groups([found], operator))[0]
+    return await respond(views.group(found, operator.sight))
 
 
-@router.post("/failure-groups/{fingerprint}/retry", status_code=202)
-async def retry_group(fingerprint: str, body: BulkIn, operator: TheOperator) -> Begun:
+@router.post("/failure-groups/{fingerprint}/retry", status_code=202, response_model=Begun)
+async def retry_group(fingerprint: str, body: BulkIn, operator: TheOperator) -> Response:
     """Retry everything that is failed by this cause, as a bulk operation."""
     return await _begin(Action.RETRY, Failures(fingerprint=fingerprint), body, operator)
 
 
-@router.get("/operations")
+@router.get("/operations", response_model=m.OperationPage)
 async def list_operations(
     operator: TheOperator, status: States = (), limit: Limit = 50, before: Before = None
-) -> m.OperationPage:
+) -> Response:
     """Bulk operations, newest first."""
     found = await operator.operations.list(states=tuple(status), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
-    return m.OperationPage(operations=[shown.operation(record) for record in found], next_before=following)
+    return await answer(operations=shown.operations(found), next_before=following)
 
 
-@router.post("/operations", status_code=202)
-async def begin(body: OperationIn, operator: TheOperator) -> Begun:
+@router.post("/operations", status_code=202, response_model=Begun)
+async def begin(body: OperationIn, operator: TheOperator) -> Response:
     """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
     and dangerous ones wait for a second operator."""
     if body.dry_run:
         seen = await operator.named(body.actor).operations.foresee(body.action, body.failures(), body.plan_token)
-        return Begun(operation=None, approval=None, matched=seen.number, needs_approval=seen.approval, dry_run=True)
+        return await answer(
+            202, operation=None, approval=None, matched=seen.number, needs_approval=seen.approval, dry_run=True
+        )
     return await _begin(body.action, body.failures(), body, operator, body.plan_token)
 
 
-@router.get("/operations/{operation_id}")
-async def show_operation(operation_id: str, operator: TheOperator) -> m.OperationOut:
-    return shown.operation(await operator.operations.record(operation_id))
+@router.get("/operations/{operation_id}", response_model=m.OperationOut)
+async def show_operation(operation_id: str, operator: TheOperator) -> Response:
+    return await respond(views.operation(await operator.operations.record(operation_id)))
 
 
-@router.post("/operations/{operation_id}/pause")
-async def pause(operation_id: str, by: By) -> m.OperationOut:
+@router.post("/operations/{operation_id}/pause", response_model=m.OperationOut)
+async def pause(operation_id: str, by: By) -> Response:
     await by.operator.operations.pause(operation_id, by.reason)
     return await show_operation(operation_id, by.operator)
 
 
-@router.post("/operations/{operation_id}/resume")
-async def resume(operation_id: str, by: By) -> m.OperationOut:
+@router.post("/operations/{operation_id}/resume", response_model=m.OperationOut)
+async def resume(operation_id: str, by: By) -> Response:
     await by.operator.operations.resume(operation_id, by.reason)
     return await show_operation(operation_id, by.operator)
 
 
-@router.post("/operations/{operation_id}/cancel")
-async def cancel(operation_id: str, by: By) -> m.OperationOut:
+@router.post("/operations/{operation_id}/cancel", response_model=m.OperationOut)
+async def cancel(operation_id: str, by: By) -> Response:
     """What it has done so far stays done."""
     await by.operator.operations.cancel(operation_id, by.reason)
     return await show_operation(operation_id, by.operator)
 
 
-@router.get("/approvals")
+@router.get("/approvals", response_model=m.ApprovalPage)
 async def list_approvals(
     operator: TheOperator, state: States = (), limit: Limit = 50, before: Before = None
-) -> m.ApprovalPage:
+) -> Response:
     """What waits for a second operator, and what became of it, newest first."""
     found = await operator.approvals.list(states=tuple(state), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
-    return m.ApprovalPage(approvals=[shown.approval(record) for record in found], next_before=following)
+    return await answer(approvals=shown.approvals(found), next_before=following)
 
 
-@router.post("/approvals/{approval_id}/approve")
-async def approve(approval_id: str, by: By) -> m.ApprovalOut:
+@router.post("/approvals/{approval_id}/approve", response_model=m.ApprovalOut)
+async def approve(approval_id: str, by: By) -> Response:
     """By somebody else than who asked; the operation begins at once."""
-    return shown.approval(await by.operator.approvals.approve(approval_id, by.reason))
+    return await respond(views.approval(await by.operator.approvals.approve(approval_id, by.reason)))
 
 
-@router.post("/approvals/{approval_id}/reject")
-async def reject(approval_id: str, by: By) -> m.ApprovalOut:
-    return shown.approval(await by.operator.approvals.reject(approval_id, by.reason))
+@router.post("/approvals/{approval_id}/reject", response_model=m.ApprovalOut)
+async def reject(approval_id: str, by: By) -> Response:
+    return await respond(views.approval(await by.operator.approvals.reject(approval_id, by.reason)))
 
 
-async def _begin(action: Action, which: Failures, body: BulkIn, operator: Operator, plan: str | None = None) -> Begun:
+async def _begin(
+    action: Action, which: Failures, body: BulkIn, operator: Operator, plan: str | None = None
+) -> Response:
     canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent)
     begun = await operator.named(body.actor).operations.begin(
         action, which, reason=body.reason, plan=plan, rate=body.rate, canary=canary,
         stop_on_return=body.stop_on_return,
     )  # fmt: skip
     approval = begun.approval
-    return Begun(
-        operation=await show_operation(begun.operation.id, operator), matched=begun.operation.total, dry_run=False,
-        approval=None if approval is None else shown.approval(approval),
+    record = await operator.operations.record(begun.operation.id)
+    return await answer(
+        202, operation=views.operation(record), matched=begun.operation.total, dry_run=False,
+        approval=None if approval is None else views.approval(approval),
         needs_approval=None if approval is None else approval.body["needed"],
     )  # fmt: skip

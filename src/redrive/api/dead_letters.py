@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import TheOperator, is_own_page
+from redrive.api.encode import answer
 from redrive.api.filters import FilterIn, Text, WhichFailed
 from redrive.api.problems import PROBLEMS
 from redrive.ops import inspect
@@ -27,31 +28,31 @@ class RetryIn(FilterIn):
     actor: str | None = None
 
 
-@router.get("/dead-letters")
+@router.get("/dead-letters", response_model=m.DeadLetterPage)
 async def dead_letters(
     operator: TheOperator, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None
-) -> m.DeadLetterPage:
+) -> Response:
     """The records of terminal failures, newest first; they stay when the task is retried."""
     after = None if before is None else inspect.parse_id(before)
     found = await operator.failures.dead_letters(which, limit=limit, before=after)
     following = found[-1].id if len(found) == limit else None
-    return m.DeadLetterPage(dead_letters=shown.letters(found, operator), next_before=following)
+    return await answer(dead_letters=shown.letters(found, operator), next_before=following)
 
 
-@router.get("/dead-letters/preview")
+@router.get("/dead-letters/preview", response_model=m.PreviewOut)
 async def preview(
     request: Request, operator: TheOperator, which: WhichFailed,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     pageSize: Annotated[int, Query(ge=1, le=500)] = 50,
     planToken: Annotated[str | None, Query(description="Pages of an earlier preview.")] = None,
-) -> m.PreviewOut:  # fmt: skip
+) -> Response:  # fmt: skip
     """What a retry with the same filters would reach, page by page. Changes no task. For those who may retry, the first
     page brings a plan token: with it, further pages and the retry are about exactly this set, whatever fails later."""
     # A plan is written down: not for pages of other sites, which read nothing, but could fill the store.
     found = await operator.failures.preview(
         which, page=page, page_size=pageSize, plan=planToken, bind=is_own_page(request)
     )
-    return m.PreviewOut(
+    return await answer(
         total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,
         task_ids=found.ids, tasks=shown.tasks(found.tasks, operator), plan_token=found.plan,
     )  # fmt: skip
@@ -67,14 +68,14 @@ async def retry(body: RetryIn, operator: TheOperator) -> m.BatchOut:
     ))  # fmt: skip
 
 
-@router.get("/failed")
+@router.get("/failed", response_model=m.FailedPage)
 async def list_failed(
     operator: TheOperator, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50,
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0, before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
-) -> m.FailedPage:  # fmt: skip
+) -> Response:  # fmt: skip
     """Tasks that are failed now, the latest first. ``nextBefore`` continues: stable while more tasks fail."""
     found = await operator.failures.list(which, limit=limit, offset=offset, before=before)
-    return m.FailedPage(
+    return await answer(
         tasks=shown.tasks(found.tasks, operator), total=found.total, limit=limit, offset=offset,
         next_before=found.tasks[-1].failed_seq if len(found.tasks) == limit else None,
     )  # fmt: skip

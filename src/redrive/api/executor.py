@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import Field
 
 from redrive.api import models as m
-from redrive.api import shown
 from redrive.api.access import TheOperator
+from redrive.api.encode import respond
 from redrive.api.problems import PROBLEMS
-from redrive.kernel.payload import decode
-from redrive.kernel.task import Claimed
-from redrive.ops import executor
+from redrive.ops import executor, views
 
 router = APIRouter(prefix="/api/tasks", tags=["executors"], responses=PROBLEMS)
 Seconds = Annotated[float, Field(ge=1, le=86_400)]
@@ -62,11 +60,11 @@ class ReportIn(m.In):
     execution_ms: Annotated[float, Field(ge=0, le=1e12)] | None = None
 
 
-@router.post("/claim")
-async def claim(body: ClaimIn, operator: TheOperator) -> list[ClaimedOut]:
+@router.post("/claim", response_model=list[ClaimedOut])
+async def claim(body: ClaimIn, operator: TheOperator) -> Response:
     """Lease tasks; each comes with the token to report by."""
     found = await operator.executors.claim(body.worker_id, body.queues, body.count, body.lease_seconds, body.kinds)
-    return [_claimed(task) for task in found]
+    return await respond(views.claimed(task) for task in found)
 
 
 @router.post("/{task_id}/heartbeat", status_code=204)
@@ -75,18 +73,11 @@ async def heartbeat(task_id: UUID, body: HeartbeatIn, operator: TheOperator) -> 
     await operator.executors.heartbeat(task_id, body.lease_token, body.lease_seconds, body.progress)
 
 
-@router.post("/{task_id}/report")
-async def report(task_id: UUID, body: ReportIn, operator: TheOperator) -> m.TaskOut:
+@router.post("/{task_id}/report", response_model=m.TaskOut)
+async def report(task_id: UUID, body: ReportIn, operator: TheOperator) -> Response:
     """The outcome of an attempt. 409 when the lease is not, or no longer, the caller's."""
     said = executor.outcome(
         body.outcome, body.result, body.error_code, body.error_message, body.retry_after_seconds
     )  # fmt: skip
     task = await operator.executors.report(task_id, body.lease_token, said, body.execution_ms)
-    return shown.task(task, operator)
-
-
-def _claimed(task: Claimed) -> ClaimedOut:
-    return ClaimedOut(
-        id=task.id, kind=task.kind, queue=task.queue, payload=decode(task.payload), attempt=task.attempt,
-        max_attempts=task.max_attempts, scope=task.scope, trace_id=task.trace_id, lease_token=task.token,
-    )  # fmt: skip
+    return await respond(views.task(task, operator.sight))

@@ -64,12 +64,15 @@ class Problem(BaseModel):
     errors: list[dict[str, Any]] | None = None
 
 
+CUT = "Documents that were left out because they are long; GET …/payload and …/result have them whole."
+
+
 class TaskOut(Out):
     id: UUID
     kind: str
     queue: str
     state: str
-    payload: Any
+    payload: Any = Field(description="For operators; viewers see the fields that are declared public.")
     priority: int
     group: str | None
     scope: str | None
@@ -90,8 +93,9 @@ class TaskOut(Out):
     error_code: str | None
     error_reason: str | None
     failure_type: str | None
-    error_message: str | None
-    error_stack: str | None
+    error_message: str | None = Field(description="For operators.")
+    error_stack: str | None = Field(description="For operators.")
+    error_summary: dict[str, Any] | None = Field(description="What of the failure everybody may see.")
     error_fingerprint: str | None
     dead_reason: str | None
     failed_at: datetime | None
@@ -102,11 +106,9 @@ class TaskOut(Out):
     last_replayed_batch: str | None
     finished_at: datetime | None
     execution_ms: float | None
-    result: Any
-
-
-class NewTaskOut(TaskOut):
+    result: Any = Field(description="For operators.")
     deduplicated: bool
+    cut: list[str] = Field([], description=CUT)
 
 
 class AttemptOut(Out):
@@ -116,8 +118,9 @@ class AttemptOut(Out):
     code: str
     reason: str
     failure_type: str
-    message: str
-    stack: str | None
+    message: str | None = Field(description="For operators.")
+    stack: str | None = Field(description="For operators.")
+    summary: dict[str, Any] | None
     fingerprint: str
     worker_id: str | None
     execution_ms: float | None
@@ -140,8 +143,10 @@ class DeadLetterOut(Out):
     error_code: str
     error_reason: str
     failure_type: str
-    error_message: str
+    error_message: str | None = Field(description="For operators.")
+    error_summary: dict[str, Any] | None
     error_fingerprint: str
+    cut: list[str] = Field([], description=CUT)
 
 
 class AuditOut(Out):
@@ -158,6 +163,7 @@ class AuditOut(Out):
     trace_id: str | None
     before: Any
     after: Any
+    cut: list[str] = Field([], description="What was left out because it is long; the export has it whole.")
 
 
 class ReasonOut(Out):
@@ -292,7 +298,8 @@ class GroupOut(Out):
     code: str
     reason: str
     failure_type: str
-    message: str
+    message: str | None = Field(description="For operators.")
+    summary: dict[str, Any] | None
     kinds: dict[str, int]
     first_seen: datetime
     last_seen: datetime

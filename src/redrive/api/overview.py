@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import TheOperator
-from redrive.api.audit import page_of
+from redrive.api.encode import answer
 from redrive.api.filters import WhichAudit, WhichFailed
 from redrive.api.problems import PROBLEMS
 
@@ -31,23 +31,23 @@ class OpsOut(m.Out):
     audit_more: bool
 
 
-@router.get("/ops")
+@router.get("/ops", response_model=OpsOut)
 async def ops(
     operator: TheOperator, which: WhichFailed, rows: WhichAudit,
     auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     auditPageSize: Annotated[int, Query(ge=1, le=500)] = RECENT,
-) -> OpsOut:  # fmt: skip
+) -> Response:  # fmt: skip
     """Exact totals, what failed lately, what operators did. The filters narrow the lists, not the totals."""
     stats = await operator.health.stats()
     # Dead letters are not known by type or id of their task: these filters narrow the list of failures alone.
     letters = await operator.failures.dead_letters(replace(which, failure_type=None, ids=None), limit=RECENT)
-    log = page_of(await operator.audit.query(rows, page=auditPage, page_size=auditPageSize))
+    log = await operator.audit.query(rows, page=auditPage, page_size=auditPageSize)
     kinds = stats.by("kind")
-    return OpsOut(
+    return await answer(
         totals=stats.totals(), queues=stats.by("queue"),
         kinds={name: {**row, "deadLetter": row["failed"]} for name, row in kinds.items()},
         dead_letters=stats.totals()["failed"],
         recent_failures=shown.tasks((await operator.failures.list(which, limit=RECENT)).tasks, operator),
-        recent_dead_letters=shown.letters(letters, operator), recent_audit_logs=log.items, audit_page=log.page,
-        audit_page_size=log.page_size, audit_more=log.more,
+        recent_dead_letters=shown.letters(letters, operator), recent_audit_logs=shown.audits(log.rows),
+        audit_page=log.page, audit_page_size=log.page_size, audit_more=log.more,
     )  # fmt: skip

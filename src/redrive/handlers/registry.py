@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -42,6 +42,7 @@ class Handler:
     concurrency: int | None = None
     rate_ms: int | None = None
     deterministic: tuple[type[BaseException], ...] = ()
+    public: tuple[str, ...] = ()  # payload fields that everybody may see who may look at all
 
     @property
     def max_attempts(self) -> int:
@@ -56,6 +57,7 @@ class Declared:
     queue: str = "default"
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     priority: int = 0
+    public: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -97,6 +99,7 @@ def make_handler(
     kind: str, function: Callable[..., Any], *, queue: str, policy: Policy, timeout: float | None,
     isolation: str | None, bulk: int | None, payload: Any, priority: int, concurrency: int | None,
     rate_limit_ms: int | None, deterministic: tuple[type[BaseException], ...], names: Mapping[str, Any] | None = None,
+    public: Iterable[str] = (),
 ) -> Handler:  # fmt: skip
     """Check everything an application said about a kind, at import time."""
     check_name(kind, "kind")
@@ -119,8 +122,17 @@ def make_handler(
     return Handler(
         kind=kind, queue=queue, policy=policy, function=function, payload=spec, timeout=timeout, bulk=bulk,
         isolation=where, priority=priority, concurrency=concurrency,
-        rate_ms=rate_limit_ms, deterministic=final,
+        rate_ms=rate_limit_ms, deterministic=final, public=check_public(kind, public),
     )  # fmt: skip
+
+
+def check_public(kind: str, names: Iterable[str]) -> tuple[str, ...]:
+    """``public=`` as a tuple; a lone text would be taken for its letters."""
+    listed = (names,) if isinstance(names, str) else tuple(names)
+    for name in listed:
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"public= of {kind} lists names of payload fields, and {name!r} is none")
+    return listed
 
 
 def _isolation(kind: str, function: Callable[..., Any], wanted: str | None, bulk: int | None) -> Isolation:

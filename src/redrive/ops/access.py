@@ -1,23 +1,18 @@
-"""Who may do what (O11): tokens with roles, kept as hashes; and what a viewer does not get to see."""
+"""Who may do what: tokens with roles, kept as hashes. What each role sees is in ``redrive.ops.views``."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import re
 import secrets
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Any
-from urllib.parse import quote, quote_plus
 
 from redrive.errors import InvalidInput, InvalidTransition, TokenUnknown
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.failure import MAX_MESSAGE
 from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_name
@@ -29,15 +24,12 @@ PREFIX = "rdt"
 RESERVED = frozenset(
     {"redrive", "system", "app", "api", "cli", "http", "console", "worker", "schedule", "schedules", "cron", "nobody"}
 )
-MASK = "•••"
-SHORTEST_SECRET = 4
-MOST_SECRETS, CUT_TRIES = 100, 20
 
 
 class Role(IntEnum):
     """Each may do what the one before may."""
 
-    VIEWER = 1  # look; payloads are masked
+    VIEWER = 1  # look, at what is safe to show
     OPERATOR = 2  # retry, cancel, pause, annotate, ask for approval, approve
     ADMIN = 3  # limits, prune, purge
 
@@ -130,108 +122,6 @@ async def check(store: Store, secret: str) -> Caller | None:
     if record is None or not right or record.state != ACTIVE or await _expired(store, record):
         return None
     return Caller(record.body["name"], Role[record.body["role"].upper()], record.id)
-
-
-def masked(value: Any, fields: Sequence[str]) -> Any:
-    """A payload as a viewer sees it: fields whose names contain one of these, at any depth, are covered."""
-    hidden = _plain_names(fields)
-
-    def cover(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {key: MASK if _hidden(key, hidden) else cover(inner) for key, inner in part.items()}
-        return [cover(inner) for inner in part] if isinstance(part, list) else part
-
-    return MASK if "*" in fields and value is not None else cover(value)
-
-
-def covered(texts: Sequence[str], payload: Any, fields: Sequence[str]) -> list[str]:
-    """Messages as a viewer sees them: what is covered in the payload is covered where they quote it, also escaped or
-    in an address. A payload with very many secrets says nothing at all."""
-    found = _secrets_in(payload, fields)
-    if len(found) > MOST_SECRETS:
-        return [MASK] * len(texts)
-    if not found:
-        return list(texts)
-    forms = {form for secret in found for form in _forms(secret) if len(form) >= SHORTEST_SECRET}
-    return [_cover(text, forms) for text in texts]
-
-
-def scrubbed(value: Any, payload: Any, fields: Sequence[str]) -> Any:
-    """The same for every text in a document."""
-    if isinstance(value, dict):
-        return {key: scrubbed(inner, payload, fields) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [scrubbed(inner, payload, fields) for inner in value]
-    return covered([value], payload, fields)[0] if isinstance(value, str) else value
-
-
-def _cover(text: str, forms: set[str]) -> str:
-    """Every place where one of these stands, also where they overlap."""
-    out, done = list[str](), 0
-    for begin, end in sorted(span for form in forms for span in _spans(text, form)):
-        if begin >= done:
-            out += [text[done:begin], MASK]
-        done = max(done, end)
-    return "".join([*out, text[done:]])
-
-
-def _spans(text: str, form: str) -> Iterator[tuple[int, int]]:
-    """Where it stands; in a message that is as long as they are kept also its beginning, at the very end."""
-    at = text.find(form)
-    while at >= 0:
-        yield at, at + len(form)
-        at = text.find(form, at + len(form))
-    if len(text) >= MAX_MESSAGE:
-        start, tries = text.rfind(form[:SHORTEST_SECRET]), CUT_TRIES
-        while start >= 0 and tries and len(text) - start < len(form):
-            if form.startswith(text[start:]):
-                yield start, len(text)
-            start, tries = text.rfind(form[:SHORTEST_SECRET], 0, start + SHORTEST_SECRET - 1), tries - 1
-
-
-def _forms(secret: str) -> set[str]:
-    return {
-        form for plain in (secret, secret.strip())
-        for form in (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1],
-                     quote(plain), quote(plain, safe=""), quote_plus(plain))
-    }  # fmt: skip
-
-
-def _secrets_in(value: Any, fields: Sequence[str]) -> set[str]:
-    """What is covered in a payload and long enough to be found again in a message; a few more than the most are
-    enough to know."""
-    hidden, found = _plain_names(fields), set[str]()
-
-    def look(part: Any, covered: bool) -> None:
-        if len(found) > MOST_SECRETS:
-            return
-        if isinstance(part, dict):
-            for key, inner in part.items():
-                if covered:
-                    look(key, True)  # {"tokens": {"sk-…": 1}}
-                look(inner, covered or _hidden(key, hidden))
-        elif isinstance(part, list):
-            for inner in part:
-                look(inner, covered)
-        elif covered and len(str(part)) >= SHORTEST_SECRET:
-            found.add(str(part))
-
-    look(value, "*" in fields)
-    return found
-
-
-def _plain_names(fields: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_plain_name(name) for name in fields if name != "*")
-
-
-def _plain_name(name: object) -> str:
-    """``accessToken``, ``access-token`` and ``ACCESS_TOKEN`` are one."""
-    return re.sub(r"[^a-z0-9]", "", str(name).lower())
-
-
-def _hidden(key: object, hidden: tuple[str, ...]) -> bool:
-    plain = _plain_name(key)
-    return any(name in plain for name in hidden)
 
 
 def _hash(secret: str) -> str:

@@ -99,8 +99,8 @@ async def set_limit(store: Store, kind: str, *, concurrency: int | None, rate_ms
     await store.apply(Commit(controls=[Limit(check_name(kind, "kind"), concurrency, rate_ms, check_actor(actor))]))
 
 
-async def require(store: Store, task_id: UUID) -> Task:
-    task = await store.get(task_id)
+async def require(store: Store, task_id: UUID, documents: int | None = None) -> Task:
+    task = (await store.get_many([task_id], documents=documents)).get(task_id)
     if task is None:
         raise TaskNotFound(f"there is no task {task_id}", hint="it may be older than the history that is kept")
     return task

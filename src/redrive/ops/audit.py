@@ -15,15 +15,18 @@ from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.payload import JsonText, readable
 from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow, check_int
 from redrive.ops.actions import check_actor
 from redrive.ops.audit_chain import apply_sealed
 from redrive.ops.audit_rows import COLUMNS, ids_of, row_hash, values_of
 from redrive.ops.inspect import plain
+from redrive.ops.pages import ALONE, in_pieces
 
 LARGEST_PAGE = 500
-PIECE, PRUNE_PIECE = 1000, 500
+PIECE, PRUNE_PIECE = 100, 500
+CHUNK = 65_536
 FORMATS = ("json", "csv", "jsonl")
 PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
 ERASE_SUMMARY = "TASK_ERASE_SUMMARY"
@@ -57,26 +60,56 @@ class Pruned:
 
 
 async def query(
-    store: Store, which: AuditFilter = ANY, *, page: int = 1, page_size: int = 50, before: int | None = None
-) -> Page:
-    """Newest first: by page, or from ``before`` on, which stays stable while rows are added."""
+    store: Store, which: AuditFilter = ANY, *, page: int = 1, page_size: int = 50, before: int | None = None,
+    paged: bool = False,
+) -> Page:  # fmt: skip
+    """Newest first: by page, or from ``before`` on, which stays stable while rows are added. ``paged``: with documents
+    as text, as far as the budget of a page goes."""
     check_int(page, "page", 1, 1_000_000)
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     offset = 0 if before is not None else (page - 1) * page_size
-    found = await store.audit(which, limit=page_size + 1, offset=offset, before=before)
+    if paged:
+        found = await _paged(store, which, page_size + 1, offset, before)
+    else:
+        found = await store.audit(which, limit=page_size + 1, offset=offset, before=before)
     return Page([_slim(row) for row in found[:page_size]], page, page_size, len(found) > page_size)
+
+
+async def _paged(store: Store, which: AuditFilter, limit: int, offset: int, before: int | None) -> list[AuditRow]:
+    async def fetch(number: int, documents: int, last: AuditRow | None) -> list[AuditRow]:
+        place = (offset, before) if last is None else (0, last.id)
+        return await store.audit(
+            which, limit=number, offset=place[0], before=place[1], documents=ALONE if documents else 0
+        )
+
+    return await in_pieces(limit, fetch)
 
 
 def _slim(row: AuditRow) -> AuditRow:
     """The hashes in a prune's summary are for the seals; nobody reads them in a list."""
-    if row.action not in SUMMARIES or not isinstance(row.after, dict):
+    if row.action not in SUMMARIES:
         return row
-    return replace(row, after={name: value for name, value in row.after.items() if name != "hashes"})
+    after = readable(row.after) if isinstance(row.after, JsonText) else row.after
+    if not isinstance(after, dict):
+        return row
+    return replace(row, after={name: value for name, value in after.items() if name != "hashes"})
 
 
 async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> AsyncIterator[str]:
-    """Everything that matches, oldest first, a piece at a time: memory does not grow with the log. Rows that are added
-    while it runs are part of it or not."""
+    """Everything that matches, oldest first, a piece at a time: memory does not grow with the log, and others have
+    their turn in between. Rows that are added while it runs are part of it or not."""
+    gathered, length = list[str](), 0
+    async for line in _lines(store, which, form):
+        gathered.append(line)
+        length += len(line)
+        if length >= CHUNK:
+            yield "".join(gathered)
+            gathered, length = [], 0
+            await asyncio.sleep(0)
+    yield "".join(gathered)
+
+
+async def _lines(store: Store, which: AuditFilter, form: str) -> AsyncIterator[str]:
     if form not in FORMATS:
         raise InvalidInput(f"{form!r} is no format of an export", hint="json, csv or jsonl")
     if form == "csv":
@@ -86,13 +119,14 @@ async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> 
     first, after = True, 0
     while rows := await store.audit(which, limit=PIECE, after=after):
         after = rows[-1].id
-        if form == "csv":
-            yield "".join(_csv_line([_cell(value) for value in values_of(row).values()]) for row in rows)
-        elif form == "jsonl":
-            yield "".join(json.dumps(values_of(row)) + "\n" for row in rows)
-        else:
-            yield ("" if first else ",") + ",".join("\n" + json.dumps(values_of(row)) for row in rows)
-        first = False
+        for row in rows:
+            if form == "csv":
+                yield _csv_line([_cell(value) for value in values_of(row).values()])
+            elif form == "jsonl":
+                yield json.dumps(values_of(row)) + "\n"
+            else:
+                yield ("\n" if first else ",\n") + json.dumps(values_of(row))
+            first = False
     if form == "json":
         yield "\n]\n"
 

@@ -21,6 +21,7 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_int, check_text
 from redrive.ops import approvals, groups, inspect, plans
 from redrive.ops.actions import check_actor
+from redrive.ops.pages import in_pieces
 
 MOST_AT_ONCE = 500
 USUAL_LIMIT = 50
@@ -87,21 +88,39 @@ class FailureStats:
 
 
 async def list_failed(
-    store: Store, which: Failures = EVERYTHING, *, limit: int = USUAL_LIMIT, offset: int = 0, before: int | None = None
-) -> list[Task]:
-    """Newest first; ``before`` is the ``failed_seq`` of the last one seen, and stays stable while more fail."""
+    store: Store, which: Failures = EVERYTHING, *, limit: int = USUAL_LIMIT, offset: int = 0, before: int | None = None,
+    paged: bool = False,
+) -> list[Task]:  # fmt: skip
+    """Newest first; ``before`` is the ``failed_seq`` of the last one seen, and stays stable while more fail. ``paged``:
+    with documents as text, as far as the budget of a page goes."""
     check_int(limit, "limit", 1, 1000)
     check_int(offset, "offset", 0, 10_000_000)
     # Where totals say that there are none, no index has to be walked to find out.
     if await store.count_failed(which) <= offset:
         return []
     upto = None if before is None else before - 1
+    if paged:
+        return await _paged(store, which, limit, offset, upto, newest=True)
     return await store.failed(which, limit=limit, offset=offset, upto=upto, newest=True)
+
+
+async def _paged(
+    store: Store, which: Failures, limit: int, offset: int = 0, upto: int | None = None, *, newest: bool = False
+) -> list[Task]:
+    async def fetch(number: int, documents: int, last: Task | None) -> list[Task]:
+        seq = None if last is None else last.failed_seq or 0
+        below, above = (upto if seq is None else seq - 1, 0) if newest else (upto, seq or 0)
+        return await store.failed(
+            which, limit=number, offset=offset if last is None else 0, after=above, upto=below, newest=newest,
+            documents=documents,
+        )  # fmt: skip
+
+    return await in_pieces(limit, fetch)
 
 
 async def preview(
     store: Store, which: Failures, *, page: int = 1, page_size: int = USUAL_LIMIT, plan: str | None = None,
-    bind: str | None = None,
+    bind: str | None = None, paged: bool = False,
 ) -> Page:  # fmt: skip
     """What a retry with the same filter would reach; changes nothing. ``bind`` (who asks) makes a plan of it; with
     ``plan`` the pages are those of that plan, whatever failed since."""
@@ -109,25 +128,31 @@ async def preview(
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     offset = (page - 1) * page_size
     if plan is not None:
-        return await _page_of(store, await plans.load(store, plan), page, page_size)
+        return await _page_of(store, await plans.load(store, plan), page, page_size, paged)
     if bind is not None:
         try:
-            return await _page_of(store, await plans.make(store, which, bind), page, page_size)
+            return await _page_of(store, await plans.make(store, which, bind), page, page_size, paged)
         except StoreUnavailable:
             pass  # too busy for an exact moment: a preview is still worth having
     total = await store.count_failed(which)
-    found = await store.failed(which, limit=page_size, offset=offset) if total > offset else []
+    found = await _tasks(store, which, page_size, offset, None, paged) if total > offset else []
     return Page(found, total, page, page_size)
 
 
-async def _page_of(store: Store, plan: plans.Plan, page: int, page_size: int) -> Page:
+async def _page_of(store: Store, plan: plans.Plan, page: int, page_size: int, paged: bool) -> Page:
     offset = (page - 1) * page_size
     if plan.listed is None:
-        found = await store.failed(plan.which, limit=page_size, offset=offset, upto=plan.upto)
+        found = await _tasks(store, plan.which, page_size, offset, plan.upto, paged)
         return Page(found, plan.count, page, page_size, plan.token)
     ids = list(plan.listed)[offset : offset + page_size]
-    found = await store.failed(Failures(ids=tuple(ids)), limit=page_size, upto=plan.upto) if ids else []
+    found = await _tasks(store, Failures(ids=tuple(ids)), page_size, 0, plan.upto, paged) if ids else []
     return Page(found, plan.count, page, page_size, plan.token, ids)
+
+
+async def _tasks(store: Store, which: Failures, limit: int, offset: int, upto: int | None, paged: bool) -> list[Task]:
+    if paged:
+        return await _paged(store, which, limit, offset, upto)
+    return await store.failed(which, limit=limit, offset=offset, upto=upto)
 
 
 async def retry_matching(

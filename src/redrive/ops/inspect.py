@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
+from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.store import Count, GroupRow, Overview, Query, Store
 from redrive.kernel.task import State, Task, Timeline
+from redrive.ops.pages import in_pieces
 
 
 @dataclass(slots=True)
@@ -42,8 +44,8 @@ class Page:
     next_before: UUID | None = field(default=None)
 
 
-async def show(store: Store, task_id: UUID) -> Timeline:
-    found = await store.timeline(task_id)
+async def show(store: Store, task_id: UUID, documents: int | None = None) -> Timeline:
+    found = await store.timeline(task_id, documents=documents)
     if found is None:
         raise TaskNotFound(f"there is no task {task_id}", hint="it may be older than the history that is kept")
     return found
@@ -53,9 +55,17 @@ async def list_tasks(store: Store, query: Query) -> Page:
     """One page, newest first; ``next_before`` continues it."""
     if not 1 <= query.limit <= 1000:
         raise InvalidInput(f"limit must be from 1 to 1000, not {query.limit}")
-    found = await store.find(query)
+    found = await store.find(query) if query.documents is None else await _paged(store, query)
     more = len(found) == query.limit
     return Page(found, found[-1].id if found and more else None)
+
+
+async def _paged(store: Store, query: Query) -> list[Task]:
+    async def fetch(number: int, documents: int, last: Task | None) -> list[Task]:
+        before = query.before if last is None else last.id
+        return await store.find(replace(query, limit=number, documents=documents, before=before))
+
+    return await in_pieces(query.limit, fetch)
 
 
 async def stats(store: Store, groups: int = 10) -> Stats:
@@ -125,4 +135,6 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, State):
         return value.value
-    return value
+    if isinstance(value, JsonText):
+        return readable(value)
+    return None if value is CUT else value

@@ -14,7 +14,7 @@ class Policy:
     """``approvals_above`` None: nothing has to be approved."""
 
     approvals_above: int | None = 1000
-    mask_fields: tuple[str, ...] = ()
+    public_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     audit_archive: str | None = None
     backoff: Backoff = field(default_factory=Backoff)
     triage: Mapping[str, Triage] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Policy:
     def of(cls, settings: Settings) -> Policy:
         return cls(
             approvals_above=settings.approved_above,
-            mask_fields=tuple(settings.mask_fields),
+            public_fields={kind: tuple(names) for kind, names in settings.public_fields.items()},
             audit_archive=settings.audit_archive,
             backoff=settings.backoff,
             triage=settings.triage,

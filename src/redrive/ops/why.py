@@ -20,11 +20,17 @@ SHOWN = 3
 
 @dataclass(slots=True, frozen=True)
 class Reason:
-    """``code`` for machines, ``text`` for people, ``fix`` the command to run, if there is one."""
+    """``code`` for machines, ``text`` for people, ``fix`` the command to run, if there is one. ``quoted`` are words of
+    the task itself, which not everybody may see."""
 
     code: str
     text: str
     fix: str | None = None
+    quoted: str | None = None
+
+    @property
+    def full(self) -> str:
+        return self.text if self.quoted is None else f"{self.text}: {self.quoted}"
 
 
 async def why(store: Store, task: Task) -> list[Reason]:
@@ -70,8 +76,8 @@ def _lost(task: Task, overview: Overview) -> list[Reason]:
 
 def _failed(task: Task) -> Reason:
     cause = "not retried by itself" if task.dead_reason == "non_retryable" else "its attempts are used up"
-    said = f"failed with {task.error_code} ({cause}): {task.error_message}; once that is mended it can be retried"
-    return Reason("failed", said, f"redrive retry {task.id}")
+    said = f"failed with {task.error_code} ({cause}), and can be retried once that is mended"
+    return Reason("failed", said, f"redrive retry {task.id}", task.error_message or None)
 
 
 async def _operations(store: Store, task: Task) -> list[Reason]:
@@ -82,7 +88,7 @@ async def _operations(store: Store, task: Task) -> list[Reason]:
         seq = task.failed_seq or 0
         if seq > operation.upto or seq <= int(operation.cursor if isinstance(operation.cursor, int) else seq):
             continue
-        if await store.failed(operation.which, limit=1, after=seq - 1, upto=seq):
+        if await store.failed_ids(operation.which, limit=1, after=seq - 1, upto=seq):
             if operation.status is Status.WAITING:
                 found.append(Reason(
                     "waiting_approval", f"operation {operation.id} by {operation.actor} waits for approval",
@@ -149,7 +155,7 @@ async def _limited(store: Store, task: Task, overview: Overview) -> list[Reason]
 
 
 async def _quota(store: Store, limit: LimitRow) -> Reason:
-    holders = await store.find(Query((State.RUNNING,), limit.kind, limit=SHOWN))
+    holders = await store.find(Query((State.RUNNING,), limit.kind, limit=SHOWN, brief=True))
     named = ", ".join(f"{task.id} on {task.worker_id}" for task in holders)
     more = f" and {limit.running - len(holders)} more" if limit.running > len(holders) else ""
     return Reason(

@@ -18,7 +18,9 @@ class AuditService(Service):
     ) -> audit.Page:
         """Newest first: by page, or from ``before`` on, which stays stable while rows are added."""
         self._session.may(Role.VIEWER)
-        return await audit.query(self._store, which, page=page, page_size=page_size, before=before)
+        return await audit.query(
+            self._store, which, page=page, page_size=page_size, before=before, paged=self._session.paged
+        )
 
     def export(self, which: AuditFilter = audit.ANY, form: str = "json") -> AsyncIterator[str]:
         """Everything that matches, oldest first, a piece at a time."""

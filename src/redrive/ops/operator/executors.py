@@ -36,10 +36,10 @@ class ExecutorService(Service):
     async def report(self, task_id: UUID, token: UUID, said: Outcome, ms: float | None = None) -> Task:
         """The outcome of an attempt, fenced by its token."""
         self._session.may(Role.OPERATOR)
-        task = await actions.require(self._store, task_id)
+        task = await actions.require(self._store, task_id, self._session.documents)
         handler = self._session.registry.handlers.get(task.kind)
         await executor.report(
             self._store, task, token, said, policy=None if handler is None else handler.policy,
             backoff=self._session.policy.backoff, ms=ms,
         )  # fmt: skip
-        return await actions.require(self._store, task_id)
+        return await actions.require(self._store, task_id, self._session.documents)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from redrive.errors import InvalidInput
@@ -16,6 +16,7 @@ from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.failed import EVERYTHING, BatchResult, Chosen, FailureStats, Page, Replayed
 from redrive.ops.operator.session import Service
+from redrive.ops.pages import in_pieces
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,7 +42,9 @@ class FailureService(Service):
     ) -> FailedList:
         """Tasks that are failed now, the latest first."""
         self._session.may(Role.VIEWER)
-        found = await failed.list_failed(self._store, which, limit=limit, offset=offset, before=before)
+        found = await failed.list_failed(
+            self._store, which, limit=limit, offset=offset, before=before, paged=self._session.paged
+        )
         return FailedList(found, await self._store.count_failed(which))
 
     async def known(self, which: Failures) -> Failures:
@@ -65,10 +68,18 @@ class FailureService(Service):
         self._session.may(Role.VIEWER)
         if which.failure_type is not None or which.ids is not None:
             raise InvalidInput("dead letters are not filtered by failureType or taskIds", hint="/api/tasks/failed is")
-        return await self._store.dead_letters(Query(
+        query = Query(
             (), which.kind, which.queue, which.group, which.scope, which.trace_id, which.error_code,
             which.error_reason, which.fingerprint, limit, before, which.dead_reason,
-        ))  # fmt: skip
+        )  # fmt: skip
+        if not self._session.paged:
+            return await self._store.dead_letters(query)
+
+        async def fetch(number: int, documents: int, last: DeadLetter | None) -> builtins.list[DeadLetter]:
+            after = before if last is None else last.id
+            return await self._store.dead_letters(replace(query, limit=number, documents=documents, before=after))
+
+        return await in_pieces(limit, fetch)
 
     async def preview(
         self, which: Failures = EVERYTHING, *, page: int = 1, page_size: int = 50, plan: str | None = None,
@@ -80,7 +91,9 @@ class FailureService(Service):
         may_retry = self._session.caller.role >= Role.OPERATOR
         bound = who if bind and may_retry and plan is None and page == 1 else None
         meant = await self._session.known(which)
-        return await failed.preview(self._store, meant, page=page, page_size=page_size, plan=plan, bind=bound)
+        return await failed.preview(
+            self._store, meant, page=page, page_size=page_size, plan=plan, bind=bound, paged=self._session.paged
+        )
 
     async def retry_matching(
         self, which: Failures = EVERYTHING, *, reason: str | None = None, limit: int | None = None,

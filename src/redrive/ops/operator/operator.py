@@ -18,16 +18,19 @@ from redrive.ops.operator.operations import OperationService
 from redrive.ops.operator.session import Session
 from redrive.ops.operator.tasks import TaskService
 from redrive.ops.operator.tokens import TokenService
+from redrive.ops.pages import ALONE
 from redrive.ops.policy import Policy
+from redrive.ops.views import Sight
 
 
 class Operator:
-    """``connection`` names the store among those of a configuration."""
+    """``connection`` names the store among those of a configuration. ``documents``: for pages, see ``Session``."""
 
     def __init__(
-        self, store: Store, registry: Registry, policy: Policy, caller: Caller, connection: str = "default"
-    ) -> None:
-        self._session = session = Session(store, registry, policy, caller, connection)
+        self, store: Store, registry: Registry, policy: Policy, caller: Caller, connection: str = "default",
+        documents: int | None = None,
+    ) -> None:  # fmt: skip
+        self._session = session = Session(store, registry, policy, caller, connection, documents)
         self.tasks = TaskService(session)
         self.failures = FailureService(session)
         self.groups = GroupService(session)
@@ -59,11 +62,18 @@ class Operator:
         """The same, acting under this name. A token's name cannot be talked away."""
         if actor is None or self.caller.token_id is not None:
             return self
-        session = self._session
+        return self._with(replace(self._session, caller=replace(self.caller, name=refuse_reserved(actor))))
+
+    def for_pages(self) -> Operator:
+        """The same, for whoever writes pages: documents are not taken apart, and long ones are left out."""
+        return self._with(replace(self._session, documents=ALONE))
+
+    @property
+    def sight(self) -> Sight:
+        """What the caller may see, for ``redrive.ops.views``."""
+        return self._session.sight
+
+    def _with(self, session: Session) -> Operator:
         return Operator(
-            session.store,
-            session.registry,
-            session.policy,
-            replace(self.caller, name=refuse_reserved(actor)),
-            session.connection,
+            session.store, session.registry, session.policy, session.caller, session.connection, session.documents
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from redrive.errors import NotAllowed
@@ -12,6 +13,7 @@ from redrive.ops import groups, inspect
 from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
 from redrive.ops.policy import Policy
+from redrive.ops.views import Sight
 
 
 @dataclass(slots=True, frozen=True)
@@ -21,6 +23,21 @@ class Session:
     policy: Policy
     caller: Caller
     connection: str = "default"
+    # None: documents as values. Else as text of at most so many bytes, longer ones left out, and lists with a budget.
+    documents: int | None = None
+
+    @property
+    def paged(self) -> bool:
+        return self.documents is not None
+
+    @property
+    def sight(self) -> Sight:
+        return Sight(self.caller.role, self._public)
+
+    def _public(self, kind: str) -> Collection[str]:
+        """Payload fields of a kind that everybody may see: what its handler says, and what the settings say."""
+        known = self.registry.known(kind)
+        return {*(() if known is None else known.public), *self.policy.public_fields.get(kind, ())}
 
     def may(self, role: Role) -> str:
         """Returns who acts; refuses a caller whose role is below this one."""

@@ -11,6 +11,7 @@ from uuid import UUID
 from redrive.errors import IdempotencyConflict
 from redrive.handlers.making import make_task
 from redrive.kernel.commit import Commit
+from redrive.kernel.payload import JsonText
 from redrive.kernel.store import HoldRow, Query
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops import actions, inspect
@@ -20,6 +21,7 @@ from redrive.ops.operator.session import Service
 from redrive.ops.why import Reason, why
 
 WAITING = (State.QUEUED, State.DELAYED)
+WHOLE = 2**30  # longer than any document
 
 
 @dataclass(slots=True, frozen=True)
@@ -39,7 +41,7 @@ class TaskService(Service):
         if answer.conflict:
             raise IdempotencyConflict(new.idempotency_key or "", answer.id)
         # As the store has it: times are the store's, and a worker may already be at it.
-        task = await actions.require(self._store, answer.id)
+        task = await actions.require(self._store, answer.id, self._session.documents)
         task.deduplicated = not answer.created
         return task
 
@@ -48,19 +50,25 @@ class TaskService(Service):
         self._session.may(Role.VIEWER)
         if query.fingerprint is not None:
             query = replace(query, fingerprint=await self._session.fingerprint(query.fingerprint))
-        return await inspect.list_tasks(self._store, query)
+        return await inspect.list_tasks(self._store, replace(query, documents=self._session.documents))
 
     async def get(self, task_id: UUID) -> Task:
         self._session.may(Role.VIEWER)
-        return await actions.require(self._store, task_id)
+        return await actions.require(self._store, task_id, self._session.documents)
+
+    async def document(self, task_id: UUID, name: str) -> JsonText | None:
+        """The ``payload`` or ``result`` of a task, however long, as text."""
+        self._session.may(Role.OPERATOR)
+        found: JsonText | None = getattr(await actions.require(self._store, task_id, WHOLE), name)
+        return found
 
     async def get_many(self, task_ids: Sequence[UUID]) -> dict[UUID, Task]:
         self._session.may(Role.VIEWER)
-        return await self._store.get_many(task_ids)
+        return await self._store.get_many(task_ids, documents=self._session.documents)
 
     async def show(self, task_id: UUID) -> Story:
         self._session.may(Role.VIEWER)
-        found = await inspect.show(self._store, task_id)
+        found = await inspect.show(self._store, task_id, self._session.documents)
         return Story(found, await why(self._store, found.task))
 
     async def why(self, task: Task) -> builtins.list[Reason]:
@@ -77,7 +85,7 @@ class TaskService(Service):
         """One failed or cancelled task runs again, with fresh attempts."""
         who = self._session.may(Role.OPERATOR)
         actions.insist(await actions.retry(self._store, [task_id], actor=who, reason=reason), "retried")
-        return await actions.require(self._store, task_id)
+        return await actions.require(self._store, task_id, self._session.documents)
 
     async def cancel(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         """Waiting and failed tasks are cancelled now; running ones are asked to stop."""

@@ -1,0 +1,41 @@
+"""Pages in pieces, with a budget of bytes: what tasks carry does not decide what a page costs.
+
+The rows of a page come a few at a time. Once their documents add up to the budget, the rest come without: a page is as
+long as it was asked to be, and says what it left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from redrive.kernel.payload import CUT
+
+T = TypeVar("T")
+PIECE = 50
+BUDGET = 4 * 1024 * 1024
+IN_A_LIST, ALONE = 16_384, 65_536  # bytes of a document that comes along, in a list and of one thing
+_DOCUMENTS = ("payload", "result", "progress", "error_message", "error_stack", "before", "after")
+
+# How many rows, how long their documents may be, and after which row (None: from the beginning).
+Fetch = Callable[[int, int, Any], Awaitable[Sequence[T]]]
+
+
+async def in_pieces(limit: int, fetch: Fetch[T]) -> list[T]:
+    """Up to ``limit`` rows, fetched piece by piece."""
+    found: list[T] = []
+    left = BUDGET
+    while len(found) < limit:
+        wanted = min(PIECE, limit - len(found))
+        piece = await fetch(wanted, IN_A_LIST if left > 0 else 0, found[-1] if found else None)
+        found += piece
+        left -= sum(map(weight, piece))
+        if len(piece) < wanted:
+            break
+    return found
+
+
+def weight(row: Any) -> int:
+    """The characters of what a row carries."""
+    texts = (getattr(row, name, None) for name in _DOCUMENTS)
+    return sum(len(text) for text in texts if text is not None and text is not CUT)

@@ -1,0 +1,178 @@
+"""What each role sees of each thing: made here, and nowhere else.
+
+A viewer sees what is safe by construction: labels (kind, queue, group, scope, trace id), states, times, numbers, codes,
+the stored summary of a failure, what operators wrote, and the payload fields that the application declares public.
+Everything that a task carries or says (payload, result, progress, memo, messages, stacks, keys) needs an operator.
+Nothing is looked for and covered: a field that is not named as open is not shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from redrive.kernel.operation import Operation, Status, facts
+from redrive.kernel.payload import CUT, JsonText, readable
+from redrive.kernel.records import Record
+from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task
+from redrive.ops import approvals
+from redrive.ops.access import Role
+from redrive.ops.groups import Group
+from redrive.ops.why import Reason
+
+LONGEST_PUBLIC = 200
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+TASK_OPEN = (
+    "id", "kind", "queue", "state", "priority", "group", "scope", "trace_id", "attempt_count", "max_attempts",
+    "timeout", "created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "worker_id",
+    "paused_by", "cancel_requested_at", "error_code", "error_reason", "failure_type", "error_fingerprint",
+    "error_summary", "dead_reason", "failed_at", "replay_count", "last_replayed_at", "last_replayed_by",
+    "last_replayed_reason", "last_replayed_batch", "finished_at", "execution_ms", "deduplicated",
+)  # fmt: skip
+TASK_CLOSED = ("payload", "progress", "result", "error_message", "error_stack", "idempotency_key")
+TASK_INTERNAL = ("lease_token", "memo", "failed_seq")  # shown to nobody over HTTP
+ATTEMPT_OPEN = (
+    "attempt", "replay", "at", "code", "reason", "failure_type", "fingerprint", "worker_id", "execution_ms", "summary"
+)  # fmt: skip
+ATTEMPT_CLOSED = ("message", "stack")
+LETTER_OPEN = (
+    "id", "task_id", "dead_at", "reason", "kind", "queue", "group", "scope", "trace_id", "attempt_count",
+    "max_attempts", "replay_count", "error_code", "error_reason", "failure_type", "error_fingerprint", "error_summary",
+)  # fmt: skip
+LETTER_CLOSED = ("payload", "error_message")
+AUDIT_OPEN = (
+    "id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id", "before",
+    "after",
+)  # fmt: skip
+GROUP_OPEN = ("fingerprint", "count", "code", "reason", "failure_type", "first_seen", "last_seen", "sample_task",
+              "summary")  # fmt: skip
+GROUP_CLOSED = ("message",)
+OPERATION_OPEN = ("id", "action", "status", "actor", "reason", "total", "done", "skipped", "rate", "stop_on_return",
+                  "note")  # fmt: skip
+
+
+class View(dict[str, Any]):
+    """What somebody sees of one thing. Names are ours; values may be ``JsonText``."""
+
+
+@dataclass(slots=True, frozen=True)
+class Sight:
+    """A caller's eyes: his role, and which payload fields of a kind everybody may see."""
+
+    role: Role
+    public: Callable[[str], Collection[str]] = lambda _: ()
+
+    @property
+    def whole(self) -> bool:
+        return self.role >= Role.OPERATOR
+
+
+def task(found: Task, sight: Sight) -> View:
+    view = _view(found, TASK_OPEN, TASK_CLOSED, sight)
+    if not sight.whole:
+        view["payload"] = public_part(found.payload, sight.public(found.kind))
+        view["progress"] = _plain_number(found.progress)
+    return view
+
+
+def dead_letter(found: DeadLetter, sight: Sight) -> View:
+    view = _view(found, LETTER_OPEN, LETTER_CLOSED, sight)
+    if not sight.whole:
+        view["payload"] = public_part(found.payload, sight.public(found.kind))
+    return view
+
+
+def attempt(found: Attempt, sight: Sight) -> View:
+    return _view(found, ATTEMPT_OPEN, ATTEMPT_CLOSED, sight)
+
+
+def reason(found: Reason, sight: Sight) -> View:
+    """Why a task does not run. What it quotes of the task is for operators."""
+    return View(code=found.code, text=found.full if sight.whole else found.text, fix=found.fix)
+
+
+def audit_row(found: AuditRow) -> View:
+    """The same for everybody: what is written there are labels, states, numbers, and operators' own words."""
+    return _view(found, AUDIT_OPEN, (), Sight(Role.VIEWER))
+
+
+def group(found: Group, sight: Sight) -> View:
+    view = _view(found.row, GROUP_OPEN, GROUP_CLOSED, sight)
+    said = ("status", "failed", "kinds", "trend", "note", "owner", "muted_until", "resolved_at", "resolved_by")
+    view.update({name: getattr(found, name) for name in said})
+    return view
+
+
+def operation(record: Record) -> View:
+    """The same for everybody: labels, numbers, codes, and operators' own words."""
+    found = Operation.of(record)
+    view = _view(found, OPERATION_OPEN, (), Sight(Role.VIEWER))
+    canary = found.canary
+    view.update(
+        filter=facts(found.which), progress=_share_done(found), plan_token=found.plan, approval_id=found.approval,
+        canary=None if canary is None else View(
+            first=canary.first, percent=canary.percent, ids=list(canary.ids), passed=canary.passed
+        ),
+        created_at=record.created_at, updated_at=record.updated_at,
+    )  # fmt: skip
+    return view
+
+
+def approval(record: Record) -> View:
+    """The same for everybody, too: whoever decides has to see all of it."""
+    body = record.body
+    names = ("action", "filter", "total", "needed", "requested_by", "reason", "decided_by")
+    return View(
+        {name: body[name] for name in names}, id=record.id, state=record.state, operation_id=body["operation"],
+        expires_at=approvals.expires_at(record), created_at=record.created_at,
+    )  # fmt: skip
+
+
+def claimed(found: Claimed) -> View:
+    """For whoever runs it: everything that running needs."""
+    names = ("id", "kind", "queue", "attempt", "max_attempts", "scope", "trace_id")
+    payload = None if found.payload is None else JsonText(found.payload)
+    return View({name: getattr(found, name) for name in names}, lease_token=found.token, payload=payload)
+
+
+def public_part(payload: Any, names: Collection[str]) -> dict[str, Any] | None:
+    """The fields that were declared public, as far as they are short and simple; None when there are none."""
+    if not names or payload is None or payload is CUT:
+        return None
+    value = readable(payload) if isinstance(payload, JsonText) else payload
+    if not isinstance(value, dict):
+        return None
+    return {name: value[name] for name in names if name in value and _is_short(value[name])} or None
+
+
+def _is_short(value: Any) -> bool:
+    """A list or an object under a public name may hold anything; so may a long text."""
+    if isinstance(value, str):
+        return len(value) <= LONGEST_PUBLIC
+    return value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**18)
+
+
+def _plain_number(value: Any) -> Any:
+    """How far a task is, as a number; everything else that a handler reports is its own words."""
+    if isinstance(value, JsonText):
+        return JsonText(value) if _NUMBER.fullmatch(value) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _view(found: Any, opened: Iterable[str], closed: Iterable[str], sight: Sight) -> View:
+    view = View({name: getattr(found, name) for name in opened})
+    for name in closed:
+        view[name] = getattr(found, name) if sight.whole else None
+    cut = [name for name, value in view.items() if value is CUT]
+    if cut:
+        view.update(dict.fromkeys(cut), cut=cut)
+    return view
+
+
+def _share_done(operation: Operation) -> float:
+    if operation.status is Status.COMPLETED or not operation.total:
+        return 1.0
+    return min((operation.done + operation.skipped) / operation.total, 1.0)

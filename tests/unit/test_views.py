@@ -1,0 +1,86 @@
+"""What each role sees is said field by field: nothing is shown because nobody thought of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from redrive.ids import new_id
+from redrive.kernel.operation import Operation
+from redrive.kernel.payload import CUT, JsonText
+from redrive.kernel.store import GroupRow
+from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
+from redrive.ops import views
+from redrive.ops.access import Role
+from redrive.ops.views import Sight, public_part
+
+VIEWER, OPERATOR = Sight(Role.VIEWER, lambda kind: ("order",)), Sight(Role.OPERATOR)
+
+
+def names(kind: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "opened", "closed"),
+    [
+        (Task, views.TASK_OPEN, (*views.TASK_CLOSED, *views.TASK_INTERNAL)),
+        (Attempt, views.ATTEMPT_OPEN, (*views.ATTEMPT_CLOSED, "task_id")),
+        (DeadLetter, views.LETTER_OPEN, views.LETTER_CLOSED),
+        (AuditRow, views.AUDIT_OPEN, ("salt", "erased")),
+        (GroupRow, views.GROUP_OPEN, (*views.GROUP_CLOSED, "kind")),
+        (Operation, views.OPERATION_OPEN, ("which", "upto", "cursor", "canary", "fingerprints", "plan", "approval",
+                                           "last_piece", "driver", "version")),
+    ],
+)  # fmt: skip
+def test_every_field_was_decided_about(kind: Any, opened: tuple[str, ...], closed: tuple[str, ...]) -> None:
+    assert set(opened) | set(closed) >= names(kind), "a new field: open, closed or internal?"
+    assert not set(opened) & set(closed)
+
+
+def make(**values: Any) -> Task:
+    return Task(id=new_id(), kind="PAY", queue="default", state=State.FAILED, **values)
+
+
+def test_a_viewer_sees_public_fields_only() -> None:
+    payload = {"order": 17, "card": "4111"}
+    for given in (payload, JsonText('{"order":17,"card":"4111"}')):
+        assert views.task(make(payload=given), VIEWER)["payload"] == {"order": 17}
+    assert views.task(make(payload=payload), OPERATOR)["payload"] == payload
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        ({"order": "x" * 200}, {"order": "x" * 200}),
+        ({"order": "x" * 201}, None),
+        ({"order": {"card": "4111"}}, None),
+        ({"order": ["4111"]}, None),
+        ({"order": None, "b": 1}, {"order": None}),
+        ({"order": 10**30}, None),
+        (["order"], None),
+        ("order", None),
+        (CUT, None),
+        (None, None),
+        (JsonText("{broken"), None),
+    ],
+)
+def test_public_values_are_short_and_simple(payload: Any, shown: Any) -> None:
+    assert public_part(payload, ("order",)) == shown
+
+
+def test_what_was_left_out_is_said() -> None:
+    view = views.task(make(payload=CUT, error_stack=CUT), OPERATOR)
+    assert (view["payload"], view["error_stack"], view["cut"]) == (None, None, ["payload", "error_stack"])
+    assert "cut" not in views.task(make(payload=CUT), VIEWER), "nor what others could have seen"
+
+
+@pytest.mark.parametrize(
+    ("progress", "shown"),
+    [(40, 40), (0.5, 0.5), (JsonText("40"), "40"), ({"note": "x"}, None), (JsonText('"4111"'), None), (True, None),
+     (JsonText("1e5"), None), (None, None)],
+)  # fmt: skip
+def test_progress_is_a_number_to_viewers(progress: Any, shown: Any) -> None:
+    assert views.task(make(progress=progress), VIEWER)["progress"] == shown
