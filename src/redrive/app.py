@@ -38,6 +38,8 @@ from redrive.ops.driving import EVERY, drive, stirring
 from redrive.ops.inspect import parse_id
 from redrive.ops.operator import Operator
 from redrive.ops.policy import Policy as OperatingPolicy
+from redrive.ops.retention import EVERY as EVERY_FAILED
+from redrive.ops.retention import give_up_failed, retention_of
 from redrive.ops.service import FailedTasks
 from redrive.ops.why import Reason
 from redrive.ops.why import why as explain
@@ -294,7 +296,7 @@ class App:
         return Worker(
             store, self.registry, self.settings, chosen, schedules=[self._planned(s) for s in self.schedules.values()],
             owner=self.owner, log=log or TaskLog(style=choose_style(self.settings.log_format)),
-            errands=self._errands(),
+            errands=self._errands(), retention=retention_of(self.settings),
         )  # fmt: skip
 
     def _errands(self) -> dict[str, Errand]:
@@ -311,6 +313,9 @@ class App:
         async def expire(store: Store, _: str, __: Callable[[], bool]) -> None:
             await approvals.expire(store)
 
+        async def give_up(store: Store, _: str, stopping: Callable[[], bool]) -> None:
+            await give_up_failed(store, settings.failed_days, stopping)
+
         async def measure(store: Store, _: str, __: Callable[[], bool]) -> None:
             await growth.write_down(store)
 
@@ -318,6 +323,8 @@ class App:
             "operations": Errand(EVERY, drive, stirring), "approvals": Errand(60.0, expire),
             "seal": Errand(10.0, chain), "vitals": Errand(growth.EVERY, measure),
         }  # fmt: skip
+        if settings.failed_days > 0:
+            found["failed"] = Errand(EVERY_FAILED, give_up)
         if settings.audit_ttl_days > 0:
             found["audit"] = Errand(settings.audit_prune_interval_ms / 1000, retain)
         return found

@@ -103,6 +103,17 @@ class PostgresHarness(Harness):
                 " 'non_retryable', 'stocked', $3)", kind, queue, count,
             )  # fmt: skip
 
+    async def stock_causes(self, count: int) -> None:
+        await self.sql(
+            "insert into redrive.failure_group (fingerprint, n, code, reason, failure_type, message, kind, sample_task,"
+            " first_seen, last_seen) select 'f' || i, 1, 'C', 'r', 'unknown', 'm', 'A', gen_random_uuid(),"
+            f" clock_timestamp(), clock_timestamp() from generate_series(1, {count}) i"
+        )
+        await self.sql(
+            "insert into redrive.failure_hour (fingerprint, hour, n) select 'f' || i, clock_timestamp(), 1"
+            f" from generate_series(1, {count}) i"
+        )
+
     async def tally(self) -> Totals:
         rows = await (await self.connection()).fetch(
             "select queue, kind, state::text, count(*) from redrive.v_tasks group by 1, 2, 3"

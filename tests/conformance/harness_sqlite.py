@@ -85,6 +85,18 @@ class SqliteHarness(Harness):
                 (queue, kind, count),
             )
 
+    async def stock_causes(self, count: int) -> None:
+        now = round((time.time() + self._offset) * 1_000_000)
+        numbers = f"with recursive n(i) as (select 1 union all select i + 1 from n where i < {count})"
+        await self.sql(
+            f"{numbers} insert into redrive_failure_group (fingerprint, n, code, reason, failure_type, message, kind,"
+            f" sample_task, first_seen, last_seen) select 'f' || i, 1, 'C', 'r', 'unknown', 'm', 'A',"
+            f" '00000000-0000-0000-0000-000000000000', {now}, {now} from n"
+        )
+        await self.sql(
+            f"{numbers} insert into redrive_failure_hour (fingerprint, hour, n) select 'f' || i, {now}, 1 from n"
+        )
+
     async def tally(self) -> Totals:
         rows = await self.sql(
             "select queue, kind, state, count(*) from (select queue, kind, state from redrive_task"

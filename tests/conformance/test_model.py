@@ -219,7 +219,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def fold(self) -> None:
-        self.do(self.harness.store.upkeep("fold", {}))
+        self.do(self.harness.store.upkeep("fold"))
 
     # -- what must hold --------------------------------------------------------------------------------------------
 

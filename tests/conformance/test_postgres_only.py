@@ -205,7 +205,7 @@ class TestDue:
         assert (await harness.tick()).promoted == 1
         assert [await harness.state(i) for i in (mine, other)] == [State.QUEUED, State.DELAYED]
         assert (await harness.tick()).next_due is None
-        assert await harness.store.upkeep("promote", {}) == 1
+        assert await harness.store.upkeep("promote") == 1
         assert await harness.state(other) is State.QUEUED
         await harness.check_totals()
 
@@ -274,7 +274,7 @@ class TestEdges:
         await harness.claim(1)
         await harness.sql("update redrive.kind set running = 2")
         assert await harness.claim(3) == []
-        assert await harness.store.upkeep("recount", {}) == 1
+        assert await harness.store.upkeep("recount") == 1
         assert (await limit_of(harness, "K")).running == 1
         assert len(await harness.claim(3)) == 1
 
@@ -286,7 +286,7 @@ class TestEdges:
         async with other.transaction():
             await other.execute("select 1 from redrive.kind for update")
             async with asyncio.timeout(5):
-                assert await harness.store.upkeep("recount", {}) == 0
+                assert await harness.store.upkeep("recount") == 0
         await other.close()
 
     async def test_two_connections_never_deadlock_over_the_same_tasks(self, harness: PostgresHarness) -> None:

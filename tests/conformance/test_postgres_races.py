@@ -92,7 +92,7 @@ async def test_a_repeated_enqueue_waits_for_the_first_try_and_adds_nothing(harne
                 await asyncio.sleep(0.01)
     assert [answer.created for answer in (await again).enqueued] == [True]
     assert sum((await harness.tally()).values()) == 1
-    await harness.store.upkeep("fold", {})
+    await harness.store.upkeep("fold")
     assert sum(count.n for count in await harness.store.counts()) == 1
 
 

@@ -16,6 +16,7 @@ from redrive.ids import new_id
 from redrive.kernel.commit import Commit, Hold, Limit, Posting, Target
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
+from redrive.kernel.retention import Retention
 from redrive.kernel.store import Query
 from redrive.kernel.task import NewTask, State
 from redrive.stores.postgres.migrate import STEPS
@@ -319,7 +320,7 @@ class TestRoles:
             "select redrive.add(array[gen_random_uuid()], array['A'], array['q'], null, null, null, null, null, null,"
             " null, null, null, array['schedule:x'])",
             "select redrive.partitions(0)",
-            "select redrive.prune(0, 0, 10)",
+            "select redrive.prune('{}', 10)",
             "select redrive.set_hold('queue', 'q', true, 'me', null)",
             "select redrive.set_limit('A', 1, null, null)",
             "select redrive.request_cancel(gen_random_uuid(), 'me', null)",
@@ -366,7 +367,7 @@ class TestRoles:
         await harness.control(Hold(Target.QUEUE, "q", True, "ann"), Limit("K", 3, None, "ann"))
         await harness.store.apply(Commit(postings=[Posting("p", (("system:w", -1), ("a", 1)))]))
         for duty in ("fold", "recount", "prune"):
-            await harness.store.upkeep(duty, {"history_days": 10.0, "key_days": 10.0})
+            await harness.store.upkeep(duty, Retention(history_days=10.0, key_days=10.0))
         await harness.check_totals()
         assert await harness.store.timeline(failed.id) is not None
         await harness.store.overview()
@@ -382,7 +383,7 @@ class TestRoles:
             owner.execute("create table redrive.history_20200101 partition of redrive.history"
                           " for values from ('2020-01-01') to ('2020-01-02')")  # fmt: skip
         harness = PostgresHarness(worker)
-        assert await harness.store.upkeep("partitions", {"history_days": 10.0}) == 5
+        assert await harness.store.upkeep("partitions", Retention(history_days=10.0)) == 5
         claimed = await harness.running()
         await harness.settle(claimed, Completed())
         assert await harness.state(claimed.id) is State.COMPLETED

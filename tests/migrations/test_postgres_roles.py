@@ -14,6 +14,7 @@ import pytest
 from redrive.kernel.commit import Target
 from redrive.kernel.failed import Failures
 from redrive.kernel.outcome import Completed
+from redrive.kernel.retention import Retention
 from redrive.testing.conformance.harness import TERMINAL
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
@@ -252,7 +253,7 @@ async def test_no_other_role_can_stop_the_fleet(people: People) -> None:
             await harness.hold(Target.KIND, "B")
             await harness.hold(Target.KIND, "B", on=False)
             for duty in ("fold", "partitions"):
-                await harness.store.upkeep(duty, {"history_days": 10.0, "key_days": 10.0})
+                await harness.store.upkeep(duty, Retention(history_days=10.0, key_days=10.0))
             assert not await harness.sql("select 1 from redrive.total_delta")
             await harness.enqueue()
             await harness.store.migrations.up()

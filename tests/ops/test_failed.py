@@ -57,7 +57,7 @@ async def test_a_plan_says_it_all(harness: Harness) -> None:
     with pytest.raises(PlanUnknown):
         await failed.retry_matching(harness.store, actor="ann", plan="nonsense")
     await harness.advance(86_400 + 1)
-    await harness.store.upkeep("prune", {"history_days": 30.0, "key_days": 30.0})
+    await harness.store.upkeep("prune")
     with pytest.raises(PlanUnknown, match="no such plan"):
         await failed.preview(harness.store, Failures(), plan=page.plan)
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def fold(harness: Harness) -> None:
-    while await harness.store.upkeep("fold", {}):
+    while await harness.store.upkeep("fold"):
         pass
 
 

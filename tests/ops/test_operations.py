@@ -256,7 +256,7 @@ async def test_a_plan_that_is_no_longer_kept(harness: Harness) -> None:
     page = await failed.preview(harness.store, A, bind="ann")
     operation = await begin(harness.store, which=Failures(), plan=page.plan)
     await harness.advance(86_400 + 1)
-    await harness.store.upkeep("prune", {"history_days": 30.0, "key_days": 30.0})
+    await harness.store.upkeep("prune")
     assert (await to_the_end(harness.store, operation)).done == len(ids)
 
 

@@ -15,6 +15,7 @@ from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.records import Record
+from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.task import AuditRow, Claimed, DeadLetter, State, Task, Timeline
 
 MOST_ENTRIES = 500  # of a task's timeline: a task may have a million attempts
@@ -246,7 +247,7 @@ class Store(Protocol):
     async def tick(self, beat: Beat) -> Tick: ...
     async def expired(self, limit: int) -> list[ExpiredLease]: ...
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]: ...
-    async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
+    async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         """One bounded piece of a store's own housekeeping; answers how many rows it touched."""
 
     async def get(self, task_id: UUID) -> Task | None: ...

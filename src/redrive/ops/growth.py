@@ -14,7 +14,6 @@ from redrive.kernel.store import Store
 
 COLLECTION = "vitals"
 EVERY = 300.0
-KEPT = 86_400.0
 WINDOW, LEAST = timedelta(hours=3), timedelta(minutes=20)
 MANY_DEAD = 20_000
 LARGE = 1 << 30
@@ -22,7 +21,7 @@ LARGE = 1 << 30
 
 async def write_down(store: Store) -> None:
     body = {"values": await store.vitals()}
-    await store.apply(Commit(puts=[Put(COLLECTION, str(new_id()), body, keep=KEPT)]))
+    await store.apply(Commit(puts=[Put(COLLECTION, str(new_id()), body)]))
 
 
 async def trends(store: Store) -> list[Finding]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Schedule
+from redrive.kernel.retention import Retention
 from redrive.kernel.store import Cycle, Store, Wake, Want
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
@@ -44,6 +45,7 @@ class Worker:
         self, store: Store, registry: Registry, settings: Settings, options: Options, *,
         log: TaskLog | None = None, schedules: Sequence[Schedule] = (), owner: str = "default",
         rng: Callable[[], float] = random.random, errands: Mapping[str, Errand] | None = None,
+        retention: Retention | None = None,
     ) -> None:  # fmt: skip
         self.store = store
         self.registry = registry
@@ -57,6 +59,7 @@ class Worker:
         self.owner = owner
         self.rng = rng
         self.errands = dict(errands or {})
+        self.retention = retention or Retention(settings.history_days, settings.key_days)
         self.duties = DUTIES(settings) | {name: errand.every for name, errand in self.errands.items()}
         self.stopping = False
         self.stopped_at = 0.0

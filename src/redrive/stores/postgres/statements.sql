@@ -56,7 +56,8 @@ select redrive.post($1, $2, $3, $4);
 
 -- audit: audit rows of their own, with what their task says about itself
 insert into redrive.audit (at, actor, action, reason, task_id, batch_id, target, kind, scope, trace_id, before, after)
-select clock_timestamp(), x.actor, x.action, x.reason, x.task_id, x.batch_id, x.target, coalesce(t.kind, h.kind),
+select clock_timestamp(), x.actor, x.action, x.reason, x.task_id, x.batch_id, x.target,
+  coalesce(t.kind, h.kind, case when x.target like 'kind:%' then substr(x.target, 6) end),
   coalesce(t.scope, h.scope), coalesce(t.trace_id, h.trace_id), x.before, x.after
 from rows from (jsonb_to_recordset($1) as (actor text, action text, reason text, task_id uuid, batch_id text, target text,
   before jsonb, after jsonb)) with ordinality x(actor, action, reason, task_id, batch_id, target, before, after, nth)
@@ -249,7 +250,7 @@ select redrive.promote_everywhere($1);
 select redrive.partitions($1);
 
 -- prune: what is past its keep
-select removed, more from redrive.prune($1, $2, $3);
+select removed, more from redrive.prune($1, $2);
 
 -- now: the server's clock
 select clock_timestamp();

@@ -19,6 +19,7 @@ from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.machine import Event, ExpiredLease, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Released
 from redrive.kernel.records import Put
+from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.postgres import arguments
@@ -247,7 +248,7 @@ class PostgresStore(Reads):
         now = found[0]["now"] if found else await self._value("now")
         return now, [as_schedule(row) for row in found]
 
-    async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
+    async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:
             case "recount":
                 return int(await self._value(duty) or 0)
@@ -256,16 +257,16 @@ class PostgresStore(Reads):
             case "promote":
                 return int(await self._value(duty, PROMOTE_LIMIT))
             case "partitions":
-                return int(await self._value(duty, keep["history_days"]))
+                return int(await self._value(duty, keep.history_days))
             case "prune":
                 return await self._prune(keep)
         return 0
 
-    async def _prune(self, keep: Mapping[str, float]) -> int:
+    async def _prune(self, keep: Retention) -> int:
         """Piece after piece: what has to be kept is looked at, too, and must not end the round."""
         removed = 0
         for _ in range(PRUNE_PIECES):
-            [(gone, more)] = await self._fetch("prune", keep["history_days"], keep["key_days"], PRUNE_LIMIT)
+            [(gone, more)] = await self._fetch("prune", json.dumps(keep.values()), PRUNE_LIMIT)
             removed += gone
             if not more:
                 break

@@ -13,6 +13,7 @@ from redrive.errors import LeaseLost
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.machine import Transition
+from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.store import Beat, Capabilities, Cycle, Tick, Wake, Want
 from redrive.stores.schema import index_names
 from redrive.stores.sqlite import control, tick
@@ -21,6 +22,7 @@ from redrive.stores.sqlite.desk import Desk
 from redrive.stores.sqlite.diagnose import diagnose, vitals
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.migrate import SqliteMigrations
+from redrive.stores.sqlite.prune import prune
 from redrive.stores.sqlite.reads import Reads
 from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.settle import renew, settle
@@ -99,7 +101,7 @@ class SqliteStore(Reads):
     async def tick(self, beat: Beat) -> Tick:
         return await self._writer.run(lambda session: tick.tick(session, beat))
 
-    async def upkeep(self, duty: str, keep: Mapping[str, float]) -> int:
+    async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:
             case "prune":
                 return await self._prune(keep)
@@ -107,11 +109,11 @@ class SqliteStore(Reads):
                 return await self._writer.run(control.recount_limited)
         return 0
 
-    async def _prune(self, keep: Mapping[str, float]) -> int:
+    async def _prune(self, keep: Retention) -> int:
         """Piece after piece, each a transaction of its own: what has to be kept is looked at, too."""
         removed = 0
         for _ in range(PRUNE_PIECES):
-            gone, more = await self._writer.run(lambda session: tick.prune(session, keep))
+            gone, more = await self._writer.run(lambda session: prune(session, keep))
             removed += gone
             if not more:
                 break

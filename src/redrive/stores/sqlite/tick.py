@@ -1,20 +1,18 @@
-"""A worker's beat, and the store's housekeeping."""
+"""A worker's beat."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from uuid import UUID
 
 from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.store import Beat, Tick
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import DAY, SECOND, micros
+from redrive.stores.sqlite.clock import SECOND, micros
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "tick.sql")
 SEEN_EVERY = 4_000_000
 PROMOTE_LIMIT = 1000
-PRUNE_LIMIT = 5000
 # Totals are kept directly, history is one table, and a tick promotes for all queues.
 _NOTHING_TO_DO = ("fold", "partitions", "promote")
 
@@ -97,32 +95,3 @@ def expired(session: Session, limit: int) -> list[ExpiredLease]:
         )
         for id_, token, attempt, most, worker, kind, queue, trace, ms, began in rows
     ]  # fmt: skip
-
-
-def prune(session: Session, keep: Mapping[str, float]) -> tuple[int, bool]:
-    """Remove what is past its keep. Bounded, so that nobody waits for long. Answers how many rows, and if there may be
-    more."""
-    history = session.now - round(keep["history_days"] * DAY)
-    keys = session.now - round(keep["key_days"] * DAY)
-    session.run(SQL["prune_again"], session.now, session.now - DAY)
-    finished = session.run(SQL["prune_history"], history, PRUNE_LIMIT)
-    pieces = [
-        (finished, finished >= PRUNE_LIMIT),
-        _prune_orphans(session, "keys", keys),
-        _prune_orphans(session, "attempts", history),
-    ]
-    session.run(SQL["prune_workers"], session.now - DAY)
-    session.run(SQL["prune_records"], session.now)
-    session.run(SQL["prune_hours"], session.now - 7 * DAY)
-    return sum(removed for removed, _ in pieces), any(more for _, more in pieces)
-
-
-def _prune_orphans(session: Session, what: str, before: int) -> tuple[int, bool]:
-    """One piece: rows whose task is live are kept and, until the next pass, not looked at again."""
-    at, tie = session.row(SQL["prune_from"], what) or (0, "" if what == "keys" else 0)
-    rows = session.rows(SQL[what], at, tie, before, PRUNE_LIMIT)
-    if not rows:
-        return 0, False
-    session.run(SQL["pruned"], what, session.now, *rows[-1][:2])
-    removed = session.run(SQL[f"prune_{what}"], dumps([row[1] for row in rows if not row[2]]))
-    return removed, len(rows) >= PRUNE_LIMIT

@@ -42,45 +42,8 @@ select min(at) from (
 select id, lease_token, attempt_count, max_attempts, worker_id, kind, queue, trace_id, timeout_ms, last_attempt_at
 from redrive_task where state = 'running' and lease_expires_at <= ? order by lease_expires_at limit ?
 
--- prune_history: finished tasks past their keep
-delete from redrive_history where rowid in (
-  select h.rowid from redrive_history h where h.finished_at < ? order by h.finished_at limit ?)
-
--- prune_again: a day after its beginning a pass starts over, for tasks that have left meanwhile
-update redrive_pruned set began = ?, at = 0, tie = '' where began < ?
-
--- prune_from: where the last piece ended
-select at, tie from redrive_pruned where name = ?
-
--- pruned: where this one ended
-insert into redrive_pruned (name, began, at, tie) values (?, ?, ?, ?)
-on conflict (name) do update set at = excluded.at, tie = excluded.tie
-
--- keys: old keys, and whether their task is live still: such a key is kept, however old
-select k.created_at, k.key, exists (select 1 from redrive_task t where t.id = k.task_id) from redrive_idempotency_key k
-where (k.created_at, k.key) > (?, ?) and k.created_at < ? order by k.created_at, k.key limit ?
-
--- prune_keys: keys of tasks that are gone
-delete from redrive_idempotency_key where key in (select value from json_each(?))
-
--- attempts: old attempts, and whether their task is live still
-select a.at, a.seq, exists (select 1 from redrive_task t where t.id = a.task_id) from redrive_attempt a
-where (a.at, a.seq) > (?, ?) and a.at < ? order by a.at, a.seq limit ?
-
--- prune_attempts: attempts of tasks that are gone
-delete from redrive_attempt where seq in (select value from json_each(?))
-
 -- any_operation: is there a bulk operation to go on with
 select 1 from redrive_record where collection = 'operation' and state = 'running' limit 1
-
--- prune_records: documents past their keep
-delete from redrive_record where expires_at < ?
-
--- prune_hours: how failures went more than a week ago
-delete from redrive_failure_hour where hour < ?
-
--- prune_workers: workers not seen for a day
-delete from redrive_worker where seen_at < ?
 
 -- resuming: a group whose tasks are on their way back
 select task_group from redrive_resuming limit 1

@@ -83,11 +83,11 @@ class TestCost:
         await harness.enqueue("SATURATED", queue="hot")
         assert len(await harness.claim(5, queues=("hot",), lease=1e6)) == 1
         await warm_up(harness.store, harness)
-        await harness.store.upkeep("fold", {})
+        await harness.store.upkeep("fold")
         small = await run_hot_verbs(harness, 10)
         for (kind, state), count in BACKLOG.items():
             await harness.stock(count, state, kind=kind, queue="hot" if kind == "SATURATED" else "default")
-        await harness.store.upkeep("fold", {})
+        await harness.store.upkeep("fold")
         large = await run_hot_verbs(harness, 10)
         for verb in HOT:
             assert large[verb].scans == [], verb

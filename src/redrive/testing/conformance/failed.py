@@ -101,12 +101,12 @@ class TestFailed:
         counts = await harness.store.failed_counts()
         assert {count.error_code: count.n for count in counts} == {
             "TASK_PRECONDITION_FAILED": 1, "TASK_PAYLOAD_INVALID": 1}  # fmt: skip
-        while await harness.store.upkeep("fold", {}):
+        while await harness.store.upkeep("fold"):
             pass
         assert await harness.store.failed_counts() == counts
         for task_id in (retried, stays):
             assert await harness.operate(Event.REDRIVE, task_id)
-        while await harness.store.upkeep("fold", {}):
+        while await harness.store.upkeep("fold"):
             pass
         assert await harness.store.failed_counts() == []
 
@@ -194,7 +194,7 @@ class TestFailed:
             await fail(harness)
         await harness.advance(7200)
         last = await fail(harness)
-        while await harness.store.upkeep("fold", {}):
+        while await harness.store.upkeep("fold"):
             pass
         fingerprint = (await harness.task(last)).error_fingerprint
         assert fingerprint is not None

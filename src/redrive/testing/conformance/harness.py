@@ -58,6 +58,10 @@ class Harness(ABC):
         """Put many rows of a state where they belong, totals included, faster than the port would."""
 
     @abstractmethod
+    async def stock_causes(self, count: int) -> None:
+        """Put many failure groups there, with an hour each, by which nothing is failed."""
+
+    @abstractmethod
     async def tally(self) -> Totals:
         """Totals by counting rows: the truth that maintained totals are held against."""
 

@@ -171,7 +171,7 @@ class TestInvariants:
         for backlog in (10, 10_000):
             for kind, state in (("A", State.QUEUED), ("B", State.FAILED), ("C", State.COMPLETED)):
                 await harness.stock(backlog, state, kind=kind)
-            await harness.store.upkeep("fold", {})
+            await harness.store.upkeep("fold")
             async with harness.measure(harness.store) as cost:
                 await harness.store.counts()
             await harness.check_totals()

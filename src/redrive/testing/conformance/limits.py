@@ -224,5 +224,5 @@ class TestLimits:
             await harness.settle(await harness.claim_one(), SETTLED[name][0])
         await harness.claim(2)
         before = await limit_of(harness, "K")
-        assert await harness.store.upkeep("recount", {}) == 0
+        assert await harness.store.upkeep("recount") == 0
         assert await limit_of(harness, "K") == before

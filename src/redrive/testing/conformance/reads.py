@@ -133,5 +133,5 @@ class TestReads:
         await harness.settle(await harness.running(max_attempts=1), failing("four"))
         assert await harness.store.groups(2, before=place) == []
         assert {group.message for group in await harness.store.groups(9)} == {"one", "two", "three", "four"}
-        await harness.store.upkeep("fold", {})
+        await harness.store.upkeep("fold")
         assert {group.message for group in await harness.store.groups(9)} == {"one", "two", "three", "four"}

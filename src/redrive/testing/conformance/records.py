@@ -70,11 +70,10 @@ class TestRecords:
     async def test_past_its_keep_it_goes(self, harness: Harness) -> None:
         await put(harness, "short", keep=60)
         await put(harness, "long")
-        keep = {"history_days": 30.0, "key_days": 30.0}
-        await harness.store.upkeep("prune", keep)
+        await harness.store.upkeep("prune")
         assert len(await harness.store.records("plan")) == 2
         await harness.advance(61)
-        await harness.store.upkeep("prune", keep)
+        await harness.store.upkeep("prune")
         assert [record.id for record in await harness.store.records("plan")] == ["long"]
 
 

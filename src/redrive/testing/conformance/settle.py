@@ -133,7 +133,7 @@ class TestSettle:
                 outcomes.append((task, failing_with({"message": text}, text)))
             await harness.settle_many(outcomes)
             for folded in (False, True):
-                while folded and await harness.store.upkeep("fold", {}):
+                while folded and await harness.store.upkeep("fold"):
                     pass
                 (group,) = await harness.store.groups(limit=10)
                 assert (group.message, group.kind, group.summary) == said[str(group.sample_task)]
@@ -204,7 +204,7 @@ class TestSettle:
         claimed = await harness.claim(7)
         causes = ["user 17 not found", "user 18 not found", "disk full", "user 99 not found"]
         await harness.settle_many([(t, failing(cause)) for t, cause in zip(claimed, causes, strict=False)])
-        await harness.store.upkeep("fold", {})
+        await harness.store.upkeep("fold")
         await harness.settle_many([(t, failing("disk full")) for t in claimed[4:]])
         groups = {group.message: group for group in await harness.store.groups(10)}
         counted = {message: group.count for message, group in groups.items()}
@@ -213,7 +213,7 @@ class TestSettle:
         full = groups["disk full"]
         assert full.sample_task in {task.id for task in claimed} and full.first_seen <= full.last_seen
         assert (full.code, full.kind) == ("TASK_EXECUTION_FAILED", "A")
-        await harness.store.upkeep("fold", {})
+        await harness.store.upkeep("fold")
         assert {group.message: group.count for group in await harness.store.groups(10)} == counted
 
     async def test_the_same_task_twice_in_one_commit_counts_once(self, harness: Harness) -> None:

@@ -32,7 +32,7 @@ class TestTotals:
             await harness.settle(await harness.claim_one(), SETTLED[name][0])
         before = await harness.totals()
         for _ in range(2):
-            await harness.store.upkeep("fold", {})
+            await harness.store.upkeep("fold")
             assert await harness.totals() == before
         await harness.check_totals()
 
@@ -65,6 +65,6 @@ class TestTotals:
                     await harness.tick(store=store)
                     await harness.recover(store)
             if step % 7 == 0:
-                await store.upkeep("fold", {})
+                await store.upkeep("fold")
             await harness.check_totals()
         assert sum((await harness.totals()).values()) == len(ids)

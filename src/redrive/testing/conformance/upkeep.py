@@ -5,11 +5,17 @@ from __future__ import annotations
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
+from redrive.kernel.records import Put
+from redrive.kernel.retention import RecordRule, Retention
+from redrive.kernel.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import Harness, failing
 
 DAY = 86_400.0
-KEEP = {"history_days": 10.0, "key_days": 3.0, "audit_days": 30.0}
+KEEP = Retention(
+    history_days=10.0, key_days=3.0, attempt_days=10.0, dead_letter_days=20.0, cause_days=20.0, noted_cause_days=40.0,
+    records={"over": RecordRule(5.0, ("done",)), "any": RecordRule(5.0), "last": RecordRule(5.0, keep_last=True)},
+)  # fmt: skip
 
 
 async def tidy(harness: Harness) -> None:
@@ -84,6 +90,81 @@ class TestUpkeep:
         await harness.advance(11 * DAY)
         await tidy(harness)
         assert [await harness.store.timeline(task_id) for task_id in ids] == [None] * 100
+
+    async def test_what_belongs_to_a_finished_task_stays_as_long_as_it(self, harness: Harness) -> None:
+        failed = await harness.failed()
+        await harness.advance(25 * DAY)
+        await harness.operate(Event.CANCEL, failed)
+        await harness.advance(2 * DAY)
+        await tidy(harness)
+        timeline = await harness.store.timeline(failed)
+        assert timeline is not None and len(timeline.attempts) == len(timeline.dead_letters) == 1
+        await harness.advance(12 * DAY)
+        await tidy(harness)
+        await harness.advance(2 * DAY)  # a pass looks once a day at what it had to keep
+        await tidy(harness)
+        assert await harness.store.timeline(failed) is None
+        assert await harness.store.dead_letters(Query()) == []
+
+    async def test_dead_letters_go_after_their_time_and_not_before(self, harness: Harness) -> None:
+        for _ in range(3):
+            claimed = await harness.running(max_attempts=1)
+            await harness.settle(claimed, failing())
+            await harness.operate(Event.REDRIVE, claimed.id)
+            await harness.settle(await harness.claim_one(), Completed())
+            await harness.advance(6 * DAY)
+            await tidy(harness)
+        assert len(await harness.store.dead_letters(Query())) == 3
+        await harness.advance(3 * DAY)  # 21, 15 and 9 days old
+        await tidy(harness)
+        assert len(await harness.store.dead_letters(Query())) == 2
+        await harness.advance(30 * DAY)
+        await tidy(harness)
+        assert await harness.store.dead_letters(Query()) == []
+
+    async def test_causes_by_which_nothing_is_failed_go(self, harness: Harness) -> None:
+        found = []
+        for kind, message in (("A", "one thing"), ("B", "another"), ("C", "the third")):
+            claimed = await harness.running(kind, max_attempts=1)
+            await harness.settle(claimed, failing(message))
+            found.append((await harness.task(claimed.id)).error_fingerprint)
+        quiet, noted, failed = found
+        await harness.store.apply(Commit(puts=[Put("group", noted or "", {"note": "known"})]))
+        for kind in ("A", "B"):
+            [task] = await harness.store.find(Query(states=(State.FAILED,), kind=kind))
+            await harness.operate(Event.CANCEL, task.id)
+        for days, left in ((15, {quiet, noted, failed}), (10, {noted, failed}), (20, {failed})):
+            await harness.advance(days * DAY)
+            await tidy(harness)
+            assert {group.fingerprint for group in await harness.store.groups(10)} == left
+        assert await harness.store.record("group", noted or "") is None
+        [task] = await harness.store.find(Query(states=(State.FAILED,)))
+        await harness.operate(Event.CANCEL, task.id)
+        await harness.advance(2 * DAY)
+        await tidy(harness)
+        assert await harness.store.groups(10) == []
+
+    async def test_documents_go_by_the_rule_of_their_collection(self, harness: Harness) -> None:
+        async def put(collection: str, name: str, state: str = "") -> None:
+            await harness.store.apply(Commit(puts=[Put(collection, name, {}, state=state)]))
+
+        for collection, name, state in (("over", "a", "done"), ("over", "b", "open"), ("any", "a", ""),
+                                        ("last", "a", ""), ("last", "b", ""), ("free", "a", "")):  # fmt: skip
+            await put(collection, name, state)
+        await harness.advance(6 * DAY)
+        await put("any", "b")
+        await tidy(harness)
+        found = {(name, record.id) for name in ("over", "any", "last", "free")
+                 for record in await harness.store.records(name)}  # fmt: skip
+        assert found == {("over", "b"), ("any", "b"), ("last", "b"), ("free", "a")}
+
+    async def test_many_causes_shrink_in_bounded_pieces(self, harness: Harness) -> None:
+        await harness.stock_causes(12_000)
+        await harness.advance(30 * DAY)
+        async with harness.measure(harness.store) as cost:
+            assert await harness.store.upkeep("prune", KEEP) == 12_000
+        assert cost.scans == []
+        assert await harness.store.groups(10) == []
 
     async def test_workers_not_seen_for_long_are_forgotten(self, harness: Harness) -> None:
         await harness.tick("gone")

@@ -14,9 +14,8 @@ FULL = 5000
 
 
 async def upkeep(worker: Worker, duty: str) -> None:
-    keep = {"history_days": worker.settings.history_days, "key_days": worker.settings.key_days}
     total = 0
-    while (done := await worker.store.upkeep(duty, keep)) > 0:
+    while (done := await worker.store.upkeep(duty, worker.retention)) > 0:
         total += done
         if done < FULL:
             break

@@ -196,8 +196,8 @@ create table redrive.failure_group (
   last_seen     timestamptz not null,
   error_summary jsonb                              -- of the sample task, as is the message
 );
-create index failure_group_seen on redrive.failure_group (last_seen);
--- How it went, hour by hour; kept for a week.
+create index failure_group_seen on redrive.failure_group (last_seen, fingerprint);
+-- How it went, hour by hour.
 create table redrive.failure_hour (
   fingerprint   text not null,
   hour          timestamptz not null,
@@ -376,6 +376,7 @@ create table redrive.record (
 );
 create index record_newest on redrive.record (collection, seq);
 create index record_state on redrive.record (collection, state, seq);
+create index record_updated on redrive.record (collection, updated_at);
 create index record_expires on redrive.record (expires_at) where expires_at is not null;
 
 -- Money. Accounts named "system:..." are the other side of the world and may go below zero; all others may not.

@@ -532,7 +532,13 @@ begin
   select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
 end $$;
 
--- The failed attempts of a task stay as long as the task itself.
+-- Is a task still to be found, live or finished? What belongs to it stays as long.
+create function redrive.is_kept(p_task uuid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select exists (select 1 from redrive.task t where t.id = p_task)
+    or exists (select 1 from redrive.history h where h.id = p_task)
+$$;
+
 create function redrive.prune_attempts(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -545,7 +551,7 @@ begin
     where (a.at, a.seq) > (v_from.at, v_from.seq) and a.at < p_before order by a.at, a.seq limit p_limit
   ), gone as (
     delete from redrive.attempt a where a.seq = any (array(
-      select p.seq from piece p where not exists (select 1 from redrive.task t where t.id = p.task_id)))
+      select p.seq from piece p where not redrive.is_kept(p.task_id)))
     returning 1
   ), last as (
     update redrive.pruned r set at = p.at, seq = p.seq
@@ -554,29 +560,134 @@ begin
   select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
 end $$;
 
--- Remove what is past its keep. Bounded, so that it never holds locks for long; "more" means "call again".
-create function redrive.prune(p_history_days double precision, p_key_days double precision, p_limit integer,
+-- In the order they were written, which is that of their times: no index by time has to be kept for it.
+create function redrive.prune_dead_letters(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('dead_letter');
+begin
+  removed := 0;
+  more := false;
+  if (select d.dead_at from redrive.dead_letter d where d.seq > v_from.seq order by d.seq limit 1) < p_before is not true then
+    return;
+  end if;
+  with piece as materialized (
+    select x.seq, x.task_id from (
+      select d.seq, d.dead_at, d.task_id from redrive.dead_letter d where d.seq > v_from.seq order by d.seq limit p_limit) x
+    where x.dead_at < p_before
+  ), gone as (
+    delete from redrive.dead_letter d where d.seq = any (array(
+      select p.seq from piece p where not redrive.is_kept(p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set seq = (select max(p.seq) from piece p) where r.name = 'dead_letter'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- Causes by which nothing is failed any more, with their hours and what people said about them.
+create function redrive.prune_causes(p_before timestamptz, p_noted_before timestamptz, p_limit integer,
   out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('cause');
+  v_gone text[];
+begin
+  with piece as materialized (
+    select g.fingerprint, g.last_seen from redrive.failure_group g
+    where (g.last_seen, g.fingerprint) > (v_from.at, v_from.key) and g.last_seen < p_before
+    order by g.last_seen, g.fingerprint limit p_limit
+  ), gone as (
+    delete from redrive.failure_group g where g.fingerprint = any (array(
+      select p.fingerprint from piece p
+      where not exists (select 1 from redrive.failed_total t where t.fingerprint = p.fingerprint and t.n <> 0)
+        and p.fingerprint not in (select d.fingerprint from redrive.failed_delta d)
+        and p.fingerprint not in (select d.fingerprint from redrive.failure_delta d)
+        and (p.last_seen < p_noted_before or not exists (
+          select 1 from redrive.record r where r.collection = 'group' and r.id = p.fingerprint))))
+    returning g.fingerprint
+  ), last as (
+    update redrive.pruned r set at = p.last_seen, key = p.fingerprint
+    from (select x.last_seen, x.fingerprint from piece x order by x.last_seen desc, x.fingerprint desc limit 1) p
+    where r.name = 'cause'
+  )
+  select (select array_agg(g.fingerprint) from gone g), (select count(*) >= p_limit from piece) into v_gone, more;
+  removed := coalesce(cardinality(v_gone), 0);
+  if removed > 0 then
+    delete from redrive.failure_hour h where h.fingerprint = any (v_gone);
+    delete from redrive.record r where r.collection = 'group' and r.id = any (v_gone);
+  end if;
+end $$;
+
+-- Small documents: those that said themselves until when, and those of collections with a rule.
+create function redrive.prune_records(p_rules jsonb, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_rule record;
+  v_n integer;
+begin
+  delete from redrive.record r where r.ctid = any (array(
+    select x.ctid from redrive.record x where x.expires_at < v_now order by x.expires_at limit p_limit));
+  get diagnostics removed = row_count;
+  more := removed >= p_limit;
+  for v_rule in
+    select * from jsonb_to_recordset(p_rules) x(collection text, days double precision, states text[], keep_last boolean)
+  loop
+    delete from redrive.record r where r.ctid = any (array(
+      select x.ctid from redrive.record x
+      where x.collection = v_rule.collection and x.updated_at < v_now - make_interval(secs => v_rule.days * 86400)
+        and (v_rule.states is null or x.state = any (v_rule.states))
+        and (not v_rule.keep_last or x.seq < (
+          select max(n.seq) from redrive.record n where n.collection = v_rule.collection))
+      order by x.updated_at limit p_limit));
+    get diagnostics v_n = row_count;
+    removed := removed + v_n;
+    more := more or v_n >= p_limit;
+  end loop;
+end $$;
+
+-- Remove what is past its keep (redrive.kernel.retention.Retention, as JSON). Bounded, so that it never holds locks for
+-- long; "more" means "call again".
+create function redrive.prune(p_keep jsonb, p_limit integer, out removed integer, out more boolean)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_now constant timestamptz := clock_timestamp();
-  v_keys record;
-  v_attempts record;
+  v_before jsonb := (select jsonb_object_agg(k.key, v_now - make_interval(secs => k.value::double precision * 86400))
+    from jsonb_each_text(p_keep - 'records') k);
+  v_part record;
+  v_hours integer;
 begin
   delete from redrive.history_default h where h.ctid = any (array(
     select d.ctid from redrive.history_default d
-    where d.finished_at < v_now - make_interval(secs => p_history_days * 86400) order by d.finished_at limit p_limit));
+    where d.finished_at < (v_before ->> 'history_days')::timestamptz order by d.finished_at limit p_limit));
   get diagnostics removed = row_count;
   more := removed >= p_limit;
-  v_keys := redrive.prune_keys(v_now - make_interval(secs => p_key_days * 86400), p_limit);
-  v_attempts := redrive.prune_attempts(v_now - make_interval(secs => p_history_days * 86400), p_limit);
-  removed := removed + v_keys.removed + v_attempts.removed;
-  more := more or v_keys.more or v_attempts.more;
-  delete from redrive.worker w where w.seen_at < v_now - interval '1 day';
-  delete from redrive.record r where r.expires_at < v_now;
-  delete from redrive.failure_hour f where f.hour < v_now - interval '7 days';
+  for v_part in
+    select * from redrive.prune_keys((v_before ->> 'key_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_attempts((v_before ->> 'attempt_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_dead_letters((v_before ->> 'dead_letter_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_causes((v_before ->> 'cause_days')::timestamptz,
+      least((v_before ->> 'cause_days')::timestamptz, (v_before ->> 'noted_cause_days')::timestamptz), p_limit)
+    union all select * from redrive.prune_records(p_keep -> 'records', p_limit)
+  loop
+    removed := removed + v_part.removed;
+    more := more or v_part.more;
+  end loop;
+  delete from redrive.worker w where w.seen_at < (v_before ->> 'worker_days')::timestamptz;
+  delete from redrive.failure_hour f where f.ctid = any (array(
+    select x.ctid from redrive.failure_hour x
+    where x.hour < (v_before ->> 'trend_days')::timestamptz order by x.hour limit p_limit));
+  get diagnostics v_hours = row_count;
+  more := more or v_hours >= p_limit;
 end $$;
 
 -- Nothing is open to everyone; what is granted to whom is in the next step.

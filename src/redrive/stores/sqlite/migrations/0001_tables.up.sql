@@ -180,8 +180,8 @@ create table redrive_failure_group (
   last_seen     integer not null,
   error_summary text                               -- of the sample task, as is the message
 ) strict;
-create index redrive_failure_group_seen on redrive_failure_group (last_seen);
--- How it went, hour by hour; kept for a week.
+create index redrive_failure_group_seen on redrive_failure_group (last_seen, fingerprint);
+-- How it went, hour by hour.
 create table redrive_failure_hour (
   fingerprint   text not null,
   hour          integer not null,
@@ -335,6 +335,7 @@ create table redrive_record (
 ) strict;
 create index redrive_record_newest on redrive_record (collection, seq);
 create index redrive_record_state on redrive_record (collection, state, seq);
+create index redrive_record_updated on redrive_record (collection, updated_at);
 create index redrive_record_expires on redrive_record (expires_at) where expires_at is not null;
 
 -- Money. Accounts named "system:..." are the other side of the world and may go below zero; all others may not.

@@ -1,0 +1,42 @@
+"""How long each thing that is written is kept. Stores remove what is past its keep, in bounded pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(slots=True, frozen=True)
+class RecordRule:
+    """Small documents of one collection go so many days after they last changed. ``states``: only those that are over;
+    None: all. ``keep_last``: the newest one stays, because that there ever was one matters."""
+
+    days: float
+    states: tuple[str, ...] | None = None
+    keep_last: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Retention:
+    """Days. What belongs to a task stays at least as long as the task."""
+
+    history_days: float = 30.0  # completed and cancelled tasks, from their end
+    key_days: float = 30.0  # idempotency keys, from their enqueue, unless their task is live
+    attempt_days: float = 30.0  # failed attempts
+    dead_letter_days: float = 90.0
+    cause_days: float = 90.0  # failure groups by which nothing is failed now, from when they were last seen
+    noted_cause_days: float = 365.0  # the same for those that somebody annotated; what was said goes with them
+    trend_days: float = 7.0  # failures by the hour
+    worker_days: float = 1.0  # workers that are not seen any more
+    records: Mapping[str, RecordRule] | None = None
+
+    def values(self) -> dict[str, Any]:
+        """As JSON."""
+        rules = {} if self.records is None else self.records
+        values = asdict(self)
+        values["records"] = [{"collection": name, **asdict(rule)} for name, rule in rules.items()]
+        return values
+
+
+DEFAULTS = Retention()

@@ -1,0 +1,85 @@
+"""Retention: what is past its keep goes, in bounded pieces, so that nobody waits for long."""
+
+from __future__ import annotations
+
+from redrive.kernel.retention import Retention
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.clock import DAY
+from redrive.stores.sqlite.session import Row, Session, dumps
+
+SQL = statements("redrive.stores.sqlite", "prune.sql")
+LIMIT = 5000
+Piece = tuple[int, bool]  # how many rows went, and whether there may be more
+
+
+def prune(session: Session, keep: Retention) -> Piece:
+    """One piece of everything. Returns how many rows went, and if there may be more."""
+
+    def before(days: float) -> int:
+        return session.now - round(days * DAY)
+
+    session.run(SQL["prune_again"], session.now, session.now - DAY)
+    session.run(SQL["prune_workers"], before(keep.worker_days))
+    hours = session.run(SQL["prune_hours"], before(keep.trend_days), LIMIT)
+    pieces = [
+        _full(session.run(SQL["prune_history"], before(keep.history_days), LIMIT)),
+        _orphans(session, "keys", before(keep.key_days)),
+        _orphans(session, "attempts", before(keep.attempt_days)),
+        _dead_letters(session, before(keep.dead_letter_days)),
+        _causes(session, before(keep.cause_days), before(max(keep.noted_cause_days, keep.cause_days))),
+        *_records(session, keep),
+        (0, hours >= LIMIT),
+    ]
+    return sum(removed for removed, _ in pieces), any(more for _, more in pieces)
+
+
+def _full(removed: int) -> Piece:
+    return removed, removed >= LIMIT
+
+
+def _from(session: Session, what: str, tie: str | int) -> Row:
+    """Where the last piece ended: rows whose task is there are kept and, until the next pass, not looked at again."""
+    at, place = session.row(SQL["prune_from"], what) or (0, tie)
+    return at, tie if place == "" else place
+
+
+def _orphans(session: Session, what: str, before: int) -> Piece:
+    at, tie = _from(session, what, "" if what == "keys" else 0)
+    rows = session.rows(SQL[what], at, tie, before, LIMIT)
+    return _remove(session, what, rows)
+
+
+def _dead_letters(session: Session, before: int) -> Piece:
+    _, last = _from(session, "letters", 0)
+    oldest = session.row(SQL["oldest_letter"], last)
+    if oldest is None or oldest[0] >= before:
+        return 0, False
+    return _remove(session, "letters", session.rows(SQL["letters"], last, LIMIT, before))
+
+
+def _causes(session: Session, before: int, noted_before: int) -> Piece:
+    at, tie = _from(session, "causes", "")
+    rows = session.rows(SQL["causes"], at, tie, before, noted_before, LIMIT)
+    names = dumps([row[1] for row in rows if not row[2]])
+    if names != "[]":
+        session.run(SQL["prune_cause_hours"], names)
+        session.run(SQL["prune_cause_notes"], names)
+    return _remove(session, "causes", rows)
+
+
+def _remove(session: Session, what: str, rows: list[Row]) -> Piece:
+    """Rows of: time, name, and whether it is kept."""
+    if not rows:
+        return 0, False
+    session.run(SQL["pruned"], what, session.now, *rows[-1][:2])
+    removed = session.run(SQL[f"prune_{what}"], dumps([row[1] for row in rows if not row[2]]))
+    return removed, len(rows) >= LIMIT
+
+
+def _records(session: Session, keep: Retention) -> list[Piece]:
+    found = [_full(session.run(SQL["prune_expired"], session.now, LIMIT))]
+    for collection, rule in (keep.records or {}).items():
+        states = None if rule.states is None else dumps(rule.states)
+        old = session.now - round(rule.days * DAY)
+        found.append(_full(session.run(SQL["prune_records"], collection, old, states, int(rule.keep_last), LIMIT)))
+    return found

@@ -1,0 +1,73 @@
+-- prune_history: finished tasks past their keep
+delete from redrive_history where rowid in (
+  select h.rowid from redrive_history h where h.finished_at < ? order by h.finished_at limit ?)
+
+-- prune_again: a day after its beginning a pass starts over, for tasks that have left meanwhile
+update redrive_pruned set began = ?, at = 0, tie = '' where began < ?
+
+-- prune_from: where the last piece ended
+select at, tie from redrive_pruned where name = ?
+
+-- pruned: where this one ended
+insert into redrive_pruned (name, began, at, tie) values (?, ?, ?, ?)
+on conflict (name) do update set at = excluded.at, tie = excluded.tie
+
+-- keys: old keys, and whether their task is live still: such a key is kept, however old
+select k.created_at, k.key, exists (select 1 from redrive_task t where t.id = k.task_id) from redrive_idempotency_key k
+where (k.created_at, k.key) > (?, ?) and k.created_at < ? order by k.created_at, k.key limit ?
+
+-- prune_keys: keys of tasks that are gone
+delete from redrive_idempotency_key where key in (select value from json_each(?))
+
+-- attempts: old attempts, and whether their task is there still, live or finished
+select a.at, a.seq, exists (select 1 from redrive_task t where t.id = a.task_id)
+  or exists (select 1 from redrive_history h where h.id = a.task_id) from redrive_attempt a
+where (a.at, a.seq) > (?, ?) and a.at < ? order by a.at, a.seq limit ?
+
+-- prune_attempts: attempts of tasks that are gone
+delete from redrive_attempt where seq in (select value from json_each(?))
+
+-- oldest_letter: the next dead letter, in the order they were written, which is that of their times
+select dead_at from redrive_dead_letter where seq > ? order by seq limit 1
+
+-- letters: the next dead letters, and whether their task is there still
+select x.dead_at, x.seq, exists (select 1 from redrive_task t where t.id = x.task_id)
+  or exists (select 1 from redrive_history h where h.id = x.task_id)
+from (select d.dead_at, d.seq, d.task_id from redrive_dead_letter d where d.seq > ? order by d.seq limit ?) x
+where x.dead_at < ? order by x.seq
+
+-- prune_letters: dead letters of tasks that are gone
+delete from redrive_dead_letter where seq in (select value from json_each(?))
+
+-- causes: old causes, and whether something is failed by them still, or somebody has said something about them lately
+select g.last_seen, g.fingerprint, exists (select 1 from redrive_failed_total t where t.fingerprint = g.fingerprint)
+  or (g.last_seen >= ?4 and exists (select 1 from redrive_record r where r.collection = 'group' and r.id = g.fingerprint))
+from redrive_failure_group g
+where (g.last_seen, g.fingerprint) > (?1, ?2) and g.last_seen < ?3 order by g.last_seen, g.fingerprint limit ?5
+
+-- prune_causes: causes by which nothing is failed any more
+delete from redrive_failure_group where fingerprint in (select value from json_each(?))
+
+-- prune_cause_hours: how they went
+delete from redrive_failure_hour where fingerprint in (select value from json_each(?))
+
+-- prune_cause_notes: what people said about them
+delete from redrive_record where collection = 'group' and id in (select value from json_each(?))
+
+-- prune_expired: documents that said themselves until when
+delete from redrive_record where seq in (
+  select seq from redrive_record where expires_at < ? order by expires_at limit ?)
+
+-- prune_records: documents of one collection that did not change for long; ?3: only in these states; ?4: not the newest
+delete from redrive_record where seq in (
+  select r.seq from redrive_record r where r.collection = ?1 and r.updated_at < ?2
+    and (?3 is null or r.state in (select value from json_each(?3)))
+    and (not ?4 or r.seq < (select max(n.seq) from redrive_record n where n.collection = ?1))
+  order by r.updated_at limit ?5)
+
+-- prune_hours: how failures went long ago
+delete from redrive_failure_hour where (fingerprint, hour) in (
+  select fingerprint, hour from redrive_failure_hour where hour < ? order by hour limit ?)
+
+-- prune_workers: workers not seen any more
+delete from redrive_worker where seen_at < ?

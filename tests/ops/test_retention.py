@@ -1,0 +1,138 @@
+"""Nothing is kept for ever by accident: every table and every collection has a keep, or a reason."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import redrive
+from redrive.kernel.failed import Failures
+from redrive.kernel.retention import Retention
+from redrive.kernel.task import State
+from redrive.ops import access
+from redrive.ops.retention import FAILED_SUMMARY, FOR_GOOD, give_up_failed, retention_of
+from redrive.settings import Settings
+from redrive.testing.conformance.harness import Harness
+from tests.conformance.harness_sqlite import SqliteHarness
+from tests.ops.making import fail
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400
+SOURCES = Path(redrive.__file__).parent
+# By table: what removes its rows, or why they stay. A new table needs a line here, and one in docs/settings.md.
+TABLES = {
+    "task": "failed ones after REDRIVE_FAILED_DAYS, if that is set; all others end",
+    "history": "REDRIVE_HISTORY_DAYS",
+    "attempt": "REDRIVE_ATTEMPT_DAYS",
+    "dead_letter": "REDRIVE_DEAD_LETTER_DAYS",
+    "failure_group": "REDRIVE_CAUSE_DAYS",
+    "failure_hour": "REDRIVE_TREND_DAYS",
+    "failure_delta": "folded within seconds",
+    "total": "a row for each queue and kind, which are names in code",
+    "total_delta": "folded within seconds",
+    "failed_total": "rows of what nobody is any more go at once",
+    "failed_delta": "folded within seconds",
+    "idempotency_key": "REDRIVE_KEY_DAYS",
+    "kind": "a row for each kind, which are names in code",
+    "hold": "until it is resumed",
+    "resuming": "until its tasks are back",
+    "schedule": "as long as an application declares it",
+    "worker": "a day after it was seen last",
+    "duty": "a row for each duty",
+    "pruned": "a row for each sort of thing that is pruned",
+    "audit": "TASK_AUDIT_LOG_TTL_DAYS",
+    "record": "by collection, below",
+    "account": "money",
+    "posting": "money",
+    "entry": "money",
+    "migration": "a row for each step of the schema",
+    "position": "one row",
+    "failed_seq": "one row",
+    "claim_lock": "empty: only locked",
+    "move_lock": "empty: only locked",
+    "fold_lock": "empty: only locked",
+    "partition_lock": "empty: only locked",
+}
+
+
+async def test_every_table_has_a_keep_or_a_reason(harness: Harness) -> None:
+    if isinstance(harness, SqliteHarness):
+        found = await harness.sql("select name from sqlite_master where type = 'table' and name like 'redrive_%'")
+    else:
+        found = await harness.sql(
+            "select relname from pg_class where relnamespace = 'redrive'::regnamespace and relkind in ('r', 'p')"
+            " and relname !~ '^history_'"
+        )
+    names = {name.removeprefix("redrive_") for (name,) in found}
+    assert names - TABLES.keys() == set(), "say how long their rows are kept"
+    documented = (SOURCES.parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
+    for keep in TABLES.values():
+        for setting in re.findall(r"[A-Z]+_[A-Z_]+DAYS", keep):
+            assert f"`{setting}`" in documented
+
+
+def test_every_collection_has_a_keep_or_a_reason() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py") if "testing" not in path.parts)
+    names = set(re.findall(r'^\w*COLLECTION\w* = "([\w-]+)"', text, re.MULTILINE))
+    assert {"operation", "token", "audit-seal"} <= names
+    assert set(re.findall(r'Put\(\s*"([\w-]+)"', text)) <= names, "a collection is named by a constant"
+    rules = retention_of(Settings()).records or {}
+    assert names - rules.keys() - FOR_GOOD.keys() == set(), "say how long they are kept, in ops/retention.py"
+
+
+def test_settings_reach_the_stores() -> None:
+    days = {name: 11.0 for name in Settings.model_fields if name.endswith("_days") and name not in ("plan_days",)}
+    kept = retention_of(Settings(**days, plan_days=0.5))
+    assert {kept.history_days, kept.key_days, kept.attempt_days, kept.dead_letter_days, kept.cause_days,
+            kept.noted_cause_days, kept.trend_days} == {11.0}  # fmt: skip
+    assert {rule.days for rule in (kept.records or {}).values()} == {11.0, 0.5}
+    assert kept.values()["records"][0]["days"] == 11.0
+
+
+async def test_failed_tasks_are_given_up_only_when_asked_for(harness: Harness) -> None:
+    old = await fail(harness, 5, kind="A") + await fail(harness, 2, kind="B")
+    await harness.advance(20 * DAY)
+    young = await fail(harness, 3, kind="A")
+    assert "failed" not in redrive.App("sqlite:///:memory:")._errands()
+    assert await give_up_failed(harness.store, 10) == 7
+    assert [await harness.state(task_id) for task_id in old] == [State.CANCELLED] * 7
+    assert [await harness.state(task_id) for task_id in young] == [State.FAILED] * 3
+    rows = await harness.audit(action=FAILED_SUMMARY)
+    assert {(row.kind, row.after["given_up"], row.actor) for row in rows} == {
+        ("A", 5, "redrive:retention"), ("B", 2, "redrive:retention"),
+    }  # fmt: skip
+    assert await harness.audit(task_id=old[0]) == [], "one row a piece, not one a task"
+    await harness.check_totals()
+    timeline = await harness.store.timeline(old[0])
+    assert timeline is not None and len(timeline.dead_letters) == len(timeline.attempts) == 1
+    assert await give_up_failed(harness.store, 10) == 0
+
+
+async def test_failed_tasks_in_pieces(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.ops.retention.PIECE", 4)
+    await fail(harness, 11)
+    await harness.advance(20 * DAY)
+    await fail(harness, 1)
+    assert await give_up_failed(harness.store, 10) == 11
+    assert [row.after["given_up"] for row in await harness.audit(action=FAILED_SUMMARY)] == [3, 4, 4]
+    assert await harness.store.count_failed(Failures()) == 1
+
+
+async def test_the_last_token_stays_revoked_or_not(harness: Harness) -> None:
+    """Without any token the API would be open to everyone."""
+    for name in ("ann", "bob"):
+        made = await access.create(harness.store, name, access.Role.ADMIN, actor="root")
+        await access.revoke(harness.store, made.record.id, actor="root")
+    keep = retention_of(Settings(revoked_token_days=5.0))
+    await harness.advance(6 * DAY)
+    await harness.store.upkeep("prune", keep)
+    assert len(await harness.store.records(access.COLLECTION)) == 1
+
+
+async def test_defaults_are_those_of_the_settings() -> None:
+    kept = retention_of(Settings())
+    assert Retention(records=kept.records) == kept
+    assert timedelta(days=kept.dead_letter_days) >= timedelta(days=kept.history_days)
