@@ -14,6 +14,7 @@ from redrive.errors import IdempotencyConflict, InvalidInput, StoreError
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
+from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.making import Given, NewTasks, as_enqueued, make_task
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
@@ -120,6 +121,7 @@ class App:
         concurrency: int | None = None, rate_limit_ms: int | None = None,
         deterministic: tuple[type[BaseException], ...] = (), backoff_base: float | None = None,
         backoff_max: float | None = None, public: Iterable[str] = (),
+        history: str | float | None = DEFAULT_HISTORY,
     ) -> _Decorator:  # fmt: skip
         """Register a handler for a kind.
 
@@ -127,12 +129,14 @@ class App:
         process that is killed at its timeout. ``bulk=N`` handlers get a ``Batch`` of up to N tasks.
         ``concurrency`` and ``rate_limit_ms`` hold for the whole fleet. ``deterministic`` lists exceptions that
         another attempt would not cure. ``public`` names payload fields that viewers may see (short values only): an
-        order's number, not its address.
+        order's number, not its address. ``history`` says how long completed tasks of this kind are kept, if shorter
+        than ``REDRIVE_HISTORY_DAYS``: ``"15m"``, ``"1h"``, ``"2d"`` or seconds; ``None``: they leave nothing.
         """
         options = {"queue": queue, "max_attempts": max_attempts, "timeout": timeout, "priority": priority,
                    "isolation": isolation, "bulk": bulk, "payload": payload, "concurrency": concurrency,
                    "rate_limit_ms": rate_limit_ms, "deterministic": deterministic, "backoff_base": backoff_base,
-                   "backoff_max": backoff_max, "public": public}  # fmt: skip
+                   "backoff_max": backoff_max, "public": public,
+                   "history": check_history(kind, history)}  # fmt: skip
         return _Decorator(self, kind, options)
 
     def declare(
@@ -172,7 +176,7 @@ class App:
         base, most = given.pop("backoff_base", None), given.pop("backoff_max", None)
         default = self.settings.backoff
         backoff = type(default)(default.base if base is None else base, default.maximum if most is None else most)
-        policy = Policy(given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS), backoff)
+        policy = Policy(given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS), backoff, given.pop("history", None))
         plain = {"queue": "default", "timeout": None, "isolation": None, "bulk": None, "payload": None, "priority": 0,
                  "concurrency": None, "rate_limit_ms": None, "deterministic": ()}  # fmt: skip
         handler = make_handler(kind, function, policy=policy, **{**plain, **given})

@@ -109,6 +109,7 @@ class Policy:
 
     max_attempts: int = 5
     backoff: Backoff = field(default_factory=Backoff)
+    history: float | None = None  # seconds that completed tasks are kept; None: as long as all others, 0: not at all
 
 
 # Not frozen: a frozen dataclass costs several microseconds to make, and one of each is made per task.
@@ -138,6 +139,7 @@ class Transition:
     batch_id: str | None = None
     sources: tuple[State, ...] | None = None  # fewer than the rule has
     seen: int | None = None  # only if it is still failed by this failure (``Task.failed_seq``)
+    keep: float | None = None  # of a completion: see ``Policy.history``
 
     @property
     def rule(self) -> Rule:
@@ -177,10 +179,13 @@ def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Trans
     match outcome:
         case Completed(result=result):
             # By position and without detours: this is made once for every task.
-            return Transition(
+            done = Transition(
                 held.id, Event.COMPLETE, State.COMPLETED, held.token, 0.0, result, None, None, None,
                 held.execution_ms, held.worker_id,
             )  # fmt: skip
+            if policy.history is not None:
+                done.keep = policy.history
+            return done
         case Snooze(seconds=seconds, state=state):
             return _move(held, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
         case Released(reason=reason):

@@ -13,13 +13,13 @@ select id, existing, conflict
 from redrive.add($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 
 -- cycle: settle and claim
-select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
+select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
 
 -- move: transitions decided by the state machine
 select redrive.move($1);
 
 -- complete: completions
-select redrive.complete($1, $2, $3, $4);
+select redrive.complete($1, $2, $3, $4, $5);
 
 -- renew: heartbeat and progress
 select redrive.renew($1, $2, $3, $4, $5);

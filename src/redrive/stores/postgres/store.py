@@ -155,14 +155,15 @@ class PostgresStore(Reads):
             await self._return_unanswered()
         token = uuid4()
         args = _settlement_args(settlements, again)
+        keep = _keep(args, settlements)
         if want is None:
-            args += ["", token, 0.0, 0, [], None, None, [], [], [], [], []]
+            args += ["", token, 0.0, 0, [], None, None, [], [], [], [], [], keep]
             found = await self._fetch("cycle", *args)
         else:
             started = time.monotonic()
             segments = self._remembered.segments(want.queues, started)
             args += [want.worker_id, token, want.lease, want.count, list(want.queues),
-                     None if want.handles is None else list(want.handles), want.only, *segments]  # fmt: skip
+                     None if want.handles is None else list(want.handles), want.only, *segments, keep]  # fmt: skip
             try:
                 found = await self._fetch("cycle", *args)
             except BaseException:  # a cancellation too: the server may commit what nobody waits for any more
@@ -321,12 +322,20 @@ def _settlement_args(settlements: Sequence[Transition], again: bool) -> list[Any
     return [*columns, arguments.moves(rest) if rest else None, again]
 
 
+def _keep(args: list[Any], settlements: Sequence[Transition]) -> list[float | None] | None:
+    """How long completed tasks are kept, in the order of their ids; None when no kind says so: nothing is sent then."""
+    said = {t.task_id: t.keep for t in settlements if t.keep is not None}
+    return [said.get(task_id) for task_id in args[0]] if said else None
+
+
 async def _settle(connection: Connection, settlements: Sequence[Transition]) -> set[UUID]:
     """Apply transitions on a connection whose transaction is someone else's; answers the ids that moved."""
-    ids, tokens, ms, results, moves, _ = _settlement_args(settlements, False)
+    args = _settlement_args(settlements, False)
+    ids, tokens, ms, results, moves, _ = args
     moved: set[UUID] = set()
     if ids:
-        moved.update(await connection.fetchval(SQL["complete"], ids, tokens, ms, results) or ())
+        keep = _keep(args, settlements)
+        moved.update(await connection.fetchval(SQL["complete"], ids, tokens, ms, results, keep) or ())
     if moves:
         moved.update(await connection.fetchval(SQL["move"], moves) or ())
     return moved

@@ -23,6 +23,7 @@ def prune(session: Session, keep: Retention) -> Piece:
     hours = session.run(SQL["prune_hours"], before(keep.trend_days), LIMIT)
     pieces = [
         _full(session.run(SQL["prune_history"], before(keep.history_days), LIMIT)),
+        _full(session.run(SQL["prune_short"], session.now, LIMIT)),
         _orphans(session, "keys", before(keep.key_days)),
         _orphans(session, "attempts", before(keep.attempt_days)),
         _dead_letters(session, before(keep.dead_letter_days)),

@@ -2,6 +2,10 @@
 delete from redrive_history where rowid in (
   select h.rowid from redrive_history h where h.finished_at < ? order by h.finished_at limit ?)
 
+-- prune_short: tasks of kinds that say how long
+delete from redrive_history where rowid in (
+  select h.rowid from redrive_history h where h.expires_at < ? order by h.expires_at limit ?)
+
 -- prune_again: a day after its beginning a pass starts over, for tasks that have left meanwhile
 update redrive_pruned set began = ?, at = 0, tie = '' where began < ?
 

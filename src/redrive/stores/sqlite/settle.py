@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -41,7 +41,10 @@ def settle(session: Session, transitions: Sequence[Transition], *, again: bool =
 def _complete(session: Session, done: Sequence[Transition]) -> set[str]:
     tokens = {t.token: str(t.token) for t in done}
     ids = [str(t.task_id) for t in done]
-    values = [[id_, tokens[t.token], t.execution_ms, t.result] for id_, t in zip(ids, done, strict=True)]
+    values = [
+        [id_, tokens[t.token], t.execution_ms, t.result, None if t.keep is None else micros(t.keep)]
+        for id_, t in zip(ids, done, strict=True)
+    ]
     ((end,),) = session.rows(SQL["history_end"])
     count = session.run(SQL["complete"], session.now, dumps(values))
     if not count:
@@ -54,14 +57,18 @@ def _complete(session: Session, done: Sequence[Transition]) -> set[str]:
     for _, kind, n in ended:
         places[kind] += n
     free_places(session, places)
-    if count == len(done):
-        return set(ids)
-    return set(session.gathered(SQL["ended_ids"], end))
+    completed = set(ids) if count == len(done) else set(session.gathered(SQL["ended_ids"], end))
+    if any(t.keep == 0 for t in done):
+        session.run(SQL["forget"], end, session.now)
+    return completed
 
 
-def _landed(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
+def _landed(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
     pairs = dumps([[str(t.task_id), str(t.token)] for t in transitions])
-    return {UUID(task_id) for task_id in session.gathered(SQL["landed"], pairs)}
+    landed = {UUID(task_id) for task_id in session.gathered(SQL["landed"], pairs)}
+    # Of a kind that leaves nothing, what nothing is left of is completed, whoever did it.
+    traceless = [str(t.task_id) for t in transitions if t.keep == 0]
+    return landed | {UUID(task_id) for task_id in session.gathered(SQL["gone"], dumps(traceless))}
 
 
 def renew(

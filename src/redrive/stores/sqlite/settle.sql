@@ -1,11 +1,11 @@
 -- complete: completed rows into history; the token exists only while a task runs, so it alone is the fence
 insert into redrive_history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
   max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key,
-  worker_id, result)
-select t.id, ?, t.created_at, t.last_attempt_at, t.lease_token, json_extract(v.value, '$[2]'), 'completed',
+  worker_id, result, expires_at)
+select t.id, ?1, t.created_at, t.last_attempt_at, t.lease_token, json_extract(v.value, '$[2]'), 'completed',
   t.attempt_count, t.max_attempts, t.replay_count, t.timeout_ms, t.priority, t.kind, t.queue, t.task_group, t.scope,
-  t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]')
-from json_each(?) v cross join redrive_task t
+  t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]'), ?1 + json_extract(v.value, '$[4]')
+from json_each(?2) v cross join redrive_task t
   on t.id = json_extract(v.value, '$[0]') and t.lease_token = json_extract(v.value, '$[1]')
 
 -- history_end: where the next row of history goes
@@ -17,6 +17,14 @@ select json_group_array(json_array(x.queue, x.kind, x.n)) from (
 
 -- ended_ids: the tasks themselves
 select json_group_array(id) from redrive_history where rowid > ?
+
+-- forget: of these kinds nothing is kept
+delete from redrive_history where rowid > ? and expires_at <= ?
+
+-- gone: of these tasks nothing is left
+select json_group_array(v.value) from json_each(?) v
+where not exists (select 1 from redrive_task t where t.id = v.value)
+  and not exists (select 1 from redrive_history h where h.id = v.value)
 
 -- leave: they are no longer live
 delete from redrive_task where id in (select id from redrive_history where rowid > ?)

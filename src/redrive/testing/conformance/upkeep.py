@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
 from redrive.kernel.records import Put
 from redrive.kernel.retention import RecordRule, Retention
 from redrive.kernel.store import Query
-from redrive.kernel.task import State
+from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import Harness, failing
 
 DAY = 86_400.0
@@ -34,6 +36,47 @@ class TestUpkeep:
         await tidy(harness)
         assert await harness.store.get(claimed.id) is None
         assert await harness.count(State.COMPLETED) == 1  # totals count everything ever finished
+
+    async def test_a_kind_says_how_long_its_completed_tasks_are_kept(self, harness: Harness) -> None:
+        short, usual = await harness.running("SHORT"), await harness.running("USUAL")
+        for claimed, keep in ((short, 3600.0), (usual, None)):
+            await self.complete(harness, keep, claimed)
+        await harness.advance(3000)
+        await tidy(harness)
+        assert await harness.state(short.id) is State.COMPLETED
+        await harness.advance(700)
+        async with harness.measure(harness.store) as cost:
+            assert await harness.store.upkeep("prune", KEEP) == 1
+        assert cost.scans == []
+        assert await harness.store.get(short.id) is None
+        assert await harness.state(usual.id) is State.COMPLETED
+        assert await harness.count(State.COMPLETED) == 2
+
+    async def test_a_kind_that_leaves_nothing(self, harness: Harness) -> None:
+        await harness.enqueue_many(3, "NONE")
+        claimed = await harness.claim(3)
+        lost = await self.complete(harness, 0.0, *claimed[:2])
+        assert lost == set()
+        assert [await harness.store.get(task.id) for task in claimed] == [None, None, await harness.task(claimed[2].id)]
+        assert await harness.count(State.COMPLETED) == 2
+        assert await harness.count(State.RUNNING) == 1
+        assert await self.complete(harness, 0.0, claimed[0]) == {claimed[0].id}  # its token was used
+        assert await self.complete(harness, 0.0, claimed[0], again=True) == set()  # its answer was lost
+
+    async def test_a_short_kind_does_not_read_the_others(self, harness: Harness) -> None:
+        await harness.stock(20_000, State.COMPLETED, kind="USUAL")
+        claimed = await harness.running("SHORT")
+        await self.complete(harness, 60.0, claimed)
+        await harness.advance(100)
+        async with harness.measure(harness.store) as cost:
+            assert await harness.store.upkeep("prune", KEEP) == 1
+        assert cost.rows < 5000, cost.rows
+
+    async def complete(self, harness: Harness, keep: float | None, *claimed: Claimed, again: bool = False) -> set[UUID]:
+        moves = [harness.decide(task, Completed()) for task in claimed]
+        for move in moves:
+            move.keep = keep
+        return (await harness.store.cycle(moves, None, again=again)).lost
 
     async def test_live_tasks_are_never_removed(self, harness: Harness) -> None:
         waiting = await harness.enqueue()

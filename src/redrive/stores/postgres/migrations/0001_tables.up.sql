@@ -91,6 +91,7 @@ create table redrive.history (
   finished_at      timestamptz not null,
   created_at       timestamptz not null,
   last_attempt_at  timestamptz,
+  expires_at       timestamptz,                    -- where its kind says how long, else the partition's age decides
   lease_token      uuid,
   execution_ms     real,
   state            redrive.state not null,
@@ -115,6 +116,8 @@ create index history_finished on redrive.history (finished_at);
 -- Partial: tasks without a scope or a trace pay nothing for them.
 create index history_scope on redrive.history (scope, id) where scope is not null;
 create index history_trace on redrive.history (trace_id, id) where trace_id is not null;
+-- Found without looking at the tasks of other kinds, which pay nothing for it.
+create index history_expires on redrive.history (expires_at) where expires_at is not null;
 -- Catches rows of days whose partition could not be made in time; nothing is refused for want of a partition.
 create table redrive.history_default partition of redrive.history default;
 

@@ -1,10 +1,11 @@
 drop function redrive.renew(uuid[], uuid[], double precision, uuid[], jsonb[]);
 drop function redrive.landed(uuid, uuid);
+drop function redrive.is_kept(uuid);
 drop function redrive.cycle(uuid[], uuid[], real[], jsonb[], jsonb, boolean, text, uuid, double precision, integer, text[],
-  text[], text, text[], text[], integer[], bigint[], integer[]);
+  text[], text, text[], text[], integer[], bigint[], integer[], double precision[]);
 drop function redrive.revive(jsonb, uuid[]);
 drop function redrive.move(jsonb);
-drop function redrive.complete(uuid[], uuid[], real[], jsonb[]);
+drop function redrive.complete(uuid[], uuid[], real[], jsonb[], double precision[]);
 drop function redrive.free_places(text[]);
 drop function redrive.claim(text, uuid, double precision, integer, text[], text[], text, boolean, text[], text[], integer[],
   bigint[], integer[]);

@@ -294,7 +294,9 @@ end $$;
 -- Completion, the common end: rows leave for history. Answers the ids that were completed; the rest lost their lease.
 -- No "state = 'running'" here: the planner would read the lease index, dead entries and all. A token exists only
 -- while a task runs, so the token alone is the fence.
-create function redrive.complete(p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[]) returns uuid[]
+-- p_keep: seconds that a task is kept in history; null: as long as all others, 0: it leaves nothing.
+create function redrive.complete(p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[],
+  p_keep double precision[] default null) returns uuid[]
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -310,11 +312,13 @@ begin
   ), kept as (
     insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
       attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
-      idempotency_key, worker_id, result)
+      idempotency_key, worker_id, result, expires_at)
     select d.id, clock_timestamp(), d.created_at, d.last_attempt_at, d.lease_token, v.ms, 'completed',
       d.attempt_count, d.max_attempts, d.replay_count, d.timeout_ms, d.priority, d.kind, d.queue, d.task_group, d.scope,
-      d.trace_id, d.idempotency_key, d.worker_id, v.result
-    from done d join unnest(p_ids, p_tokens, p_ms, p_results) v(id, token, ms, result) on v.id = d.id and v.token = d.lease_token
+      d.trace_id, d.idempotency_key, d.worker_id, v.result, clock_timestamp() + make_interval(secs => v.keep)
+    from done d join unnest(p_ids, p_tokens, p_ms, p_results, p_keep) v(id, token, ms, result, keep)
+      on v.id = d.id and v.token = d.lease_token
+    where v.keep is distinct from 0
   ), tally as (
     insert into redrive.total_delta (queue, kind, running, completed)
     select d.queue, d.kind, -count(*), count(*) from done d group by d.queue, d.kind
@@ -519,7 +523,8 @@ end $$;
 create function redrive.cycle(
   p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[], p_moves jsonb, p_again boolean,
   p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
-  p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[]
+  p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[],
+  p_keep double precision[] default null
 ) returns setof redrive.claimed language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -544,7 +549,7 @@ begin
     v_held := null;
   end if;
   if p_ids is not null then
-    v_done := redrive.complete(p_ids, p_tokens, p_ms, p_results);
+    v_done := redrive.complete(p_ids, p_tokens, p_ms, p_results, p_keep);
     v_held := p_ids;
     v_tokens := p_tokens;
   end if;
@@ -558,13 +563,23 @@ begin
     select u.id, null::text, null::text, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
       null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer
     from unnest(v_held, v_tokens) u(id, token)
-    where (v_done is null or u.id <> all (v_done)) and not (p_again and redrive.landed(u.id, u.token));
+    where (v_done is null or u.id <> all (v_done)) and not (p_again and (redrive.landed(u.id, u.token)
+      -- One that leaves nothing, and of which nothing is left, is completed, whoever did it.
+      or (p_keep is not null and not redrive.is_kept(u.id)
+        and exists (select 1 from unnest(p_ids, p_keep) k(id, keep) where k.id = u.id and k.keep = 0))));
   end if;
   if p_want > 0 then
     return query select * from redrive.claim(p_worker, p_token, p_lease, p_want, p_queues, p_handles, p_only,
       v_held is null or not v_limited, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until);
   end if;
 end $$;
+
+-- Is a task still to be found, live or finished? What belongs to it stays as long.
+create function redrive.is_kept(p_task uuid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+  select exists (select 1 from redrive.task t where t.id = p_task)
+    or exists (select 1 from redrive.history h where h.id = p_task)
+$$;
 
 -- Did this token's holder commit something already? Only asked after a lost answer. What recovery did with an expired
 -- lease is kept without its token: it is not what the holder asked for.

@@ -3,7 +3,6 @@ drop function redrive.prune_records(jsonb, integer);
 drop function redrive.prune_causes(timestamptz, timestamptz, integer);
 drop function redrive.prune_dead_letters(timestamptz, integer);
 drop function redrive.prune_attempts(timestamptz, integer);
-drop function redrive.is_kept(uuid);
 drop function redrive.prune_keys(timestamptz, integer);
 drop function redrive.prune_from(text);
 drop function redrive.partitions(double precision);

@@ -532,13 +532,7 @@ begin
   select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
 end $$;
 
--- Is a task still to be found, live or finished? What belongs to it stays as long.
-create function redrive.is_kept(p_task uuid) returns boolean
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  select exists (select 1 from redrive.task t where t.id = p_task)
-    or exists (select 1 from redrive.history h where h.id = p_task)
-$$;
-
+-- The failed attempts of a task stay as long as the task can be found.
 create function redrive.prune_attempts(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -665,12 +659,25 @@ declare
     from jsonb_each_text(p_keep - 'records') k);
   v_part record;
   v_hours integer;
+  v_until timestamptz;
+  v_full boolean;
+  v_short integer;
 begin
   delete from redrive.history_default h where h.ctid = any (array(
     select d.ctid from redrive.history_default d
     where d.finished_at < (v_before ->> 'history_days')::timestamptz order by d.finished_at limit p_limit));
   get diagnostics removed = row_count;
   more := removed >= p_limit;
+  -- Kinds that say how long: up to the time of the last one of a piece, through the index of each day.
+  select least(max(x.expires_at), v_now), count(*) >= p_limit into v_until, v_full from (
+    select h.expires_at from redrive.history h
+    where h.expires_at < v_now order by h.expires_at limit p_limit) x;
+  if v_until is not null then
+    delete from redrive.history h where h.expires_at <= v_until;
+    get diagnostics v_short = row_count;
+    removed := removed + v_short;
+    more := more or v_full;
+  end if;
   for v_part in
     select * from redrive.prune_keys((v_before ->> 'key_days')::timestamptz, p_limit)
     union all select * from redrive.prune_attempts((v_before ->> 'attempt_days')::timestamptz, p_limit)

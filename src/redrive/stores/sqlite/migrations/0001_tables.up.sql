@@ -89,6 +89,7 @@ create table redrive_history (
   finished_at      integer not null,
   created_at       integer not null,
   last_attempt_at  integer,
+  expires_at       integer,                        -- where its kind says how long, else its age decides
   lease_token      text,
   execution_ms     real,
   state            text not null,
@@ -110,7 +111,8 @@ create table redrive_history (
 ) strict;
 create index redrive_history_id on redrive_history (id);
 create index redrive_history_finished on redrive_history (finished_at);
--- Partial: tasks without a scope or a trace pay nothing for them.
+-- Partial: tasks without a scope, a trace or a keep of their own pay nothing for them.
+create index redrive_history_expires on redrive_history (expires_at) where expires_at is not null;
 create index redrive_history_scope on redrive_history (scope, id) where scope is not null;
 create index redrive_history_trace on redrive_history (trace_id, id) where trace_id is not null;
 
