@@ -428,6 +428,23 @@ class TestEnqueueFunction:
             ("redrive.enqueue('A', '{}', queue => '')", "not a valid name"),
             ("redrive.enqueue('A', '{}', delay => interval '-1 s')", "delay must be from 0"),
             ("redrive.enqueue('A', '{}', max_attempts => 0)", "at least 1"),
+            ("redrive.enqueue('A', '{}', max_attempts => 2000000)", "at most 1,000,000"),
+            ("redrive.enqueue('A', '{}', timeout => interval '24 days')", "timeout must be from 1 ms"),
+            ("redrive.enqueue('A', '{}', task_group => repeat('x', 12000))", "group must be text of 1-512 characters"),
+            ("redrive.enqueue('A', '{}', scope => '')", "scope must be text"),
+            ("redrive.enqueue('A', '{}', trace_id => E'a\\nb')", "trace_id must be text"),
+            ("redrive.enqueue('A', '{}', idempotency_key => repeat('x', 12000))", "idempotency_key must be text"),
+            (
+                "redrive.enqueue('A', '{}', task_group => repeat('x', 513), delay => interval '1 s')",
+                "group must be text",
+            ),
+            ("redrive.enqueue('A', to_jsonb(repeat('x', 1048575)))", "payload is 1048577 bytes"),
+            ("redrive.enqueue('A', (repeat('[', 300) || repeat(']', 300))::jsonb)", "more than 100 levels deep"),
+            # Eight bytes each on the way in, and 131 kB for everybody who reads them.
+            (
+                "redrive.enqueue('A', (select jsonb_agg('1e131071'::jsonb) from generate_series(1, 20)))",
+                "over the limit of 1,048,576",
+            ),
         ],
     )
     async def test_bad_input(self, postgres_url: str, call: str, says: str) -> None:
@@ -435,6 +452,32 @@ class TestEnqueueFunction:
             with pytest.raises(psycopg.errors.InvalidParameterValue, match=says):
                 connection.execute(f"select {call}")
             assert connection.execute("select count(*) from redrive.v_tasks").fetchone() == (0,)
+            with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
+                connection.execute(f"select {call}")
+            if "name" in says or "payload" in call or "text" in says:
+                assert caught.value.diag.message_hint
+
+    @pytest.mark.parametrize(
+        "column, value",
+        [
+            ("kind", "repeat('x', 121)"), ("queue", "''"), ("task_group", "repeat('x', 12000)"), ("scope", "''"),
+            ("trace_id", "repeat('x', 3000)"), ("idempotency_key", "repeat('x', 3000)"), ("max_attempts", "2000000"),
+            ("payload", "(repeat('[', 300) || repeat(']', 300))::jsonb"), ("payload", "to_jsonb(repeat('x', 2000000))"),
+        ],
+    )  # fmt: skip
+    async def test_a_row_inserted_by_hand(self, postgres_url: str, column: str, value: str) -> None:
+        """The owner may. What enqueue refuses is refused there, too; and no update gets past the lengths."""
+        values = {"id": "gen_random_uuid()", "created_at": "now()", "state": "'queued'", "max_attempts": "3",
+                  "kind": "'A'", "queue": "'q'"}  # fmt: skip
+        insert = "insert into redrive.task ({}) select {} returning id"
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(insert.format(", ".join(values), ", ".join(values.values())))
+            bad = values | {column: value}
+            with pytest.raises((psycopg.errors.InvalidParameterValue, psycopg.errors.CheckViolation)):
+                connection.execute(insert.format(", ".join(bad), ", ".join(bad.values())))
+            if column != "payload":
+                with pytest.raises(psycopg.errors.CheckViolation):
+                    connection.execute(f"update redrive.task set {column} = {value}")
 
     async def test_a_conflicting_key(self, postgres_url: str) -> None:
         with psycopg.connect(postgres_url, autocommit=True) as connection:

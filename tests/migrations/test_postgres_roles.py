@@ -54,7 +54,9 @@ FUNCTIONS = """
 select p.proname, p.prosecdef or p.provolatile <> 'v', format('select redrive.%I(%s)', p.proname,
   (select string_agg('null::' || format_type(t, null), ', ' order by n)
    from unnest(p.proargtypes::oid[]) with ordinality x(t, n)))
-from pg_proc p where p.pronamespace = 'redrive'::regnamespace and p.prorettype <> 'trigger'::regtype order by 1, 2
+from pg_proc p where p.pronamespace = 'redrive'::regnamespace and p.prorettype <> 'trigger'::regtype
+  and not p.proisstrict  -- with nulls these are not called at all
+order by 1, 2
 """
 
 

@@ -50,7 +50,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"kind": "SEND", "payload": {"to": "x"}, "max_attempts": 0}, InvalidInput, "max_attempts"),
     ({"kind": "SEND", "payload": {"to": "x"}, "idempotency_key": ""}, InvalidInput, "idempotency_key"),
     ({"kind": "SEND", "payload": {"to": "x"}, "idempotency_key": "schedule:x:1"}, InvalidInput, "runs of schedules"),
-    ({"kind": "SEND", "payload": {"to": "x"}, "scope": "a\nb"}, InvalidInput, "not printable"),
+    ({"kind": "SEND", "payload": {"to": "x"}, "scope": "a\nb"}, InvalidInput, "control characters"),
 ]
 
 

@@ -22,6 +22,7 @@ from redrive.kernel.task import (
     check_run_at,
     check_seconds,
     check_text,
+    check_timeout,
 )
 
 # The store's clock decides about times; this much the caller's may differ from it.
@@ -50,7 +51,7 @@ def make_task(
         known.max_attempts if max_attempts is None else check_attempts(max_attempts),
         None if delay is None else check_seconds(delay, "delay"),
         None if run_at is None else check_run_at(run_at, datetime.now(UTC) + CLOCK_SKEW),
-        None if timeout is None else check_seconds(timeout, "timeout", low=0.001, high=2_000_000),
+        None if timeout is None else check_timeout(timeout),
         None if group is None else check_text(group, "group"),
         None if scope is None else check_text(scope, "scope"),
         None if trace_id is None else check_text(trace_id, "trace_id"),

@@ -6,16 +6,20 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from json import encoder as standard
 from typing import Any
 
 from pydantic_core import from_json
 
 from redrive.errors import PayloadInvalid
-from redrive.kernel.task import MAX_PAYLOAD_BYTES
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH
 
 # An escaped NUL; an escaped backslash before "u0000" is just text.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 _encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -63,19 +67,48 @@ def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) ->
     """JSON text that every store keeps unchanged, or a clear refusal."""
     try:
         text = _own.encode(value)
-        size = len(text) if text.isascii() else len(text.encode())
+        if not text.isascii():
+            text.encode()  # half of a surrogate pair is refused here
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
         raise PayloadInvalid(f"{what} cannot be stored as JSON: {_said(error)}", hint=_hint(error)) from None
+    check(text, what, limit)
+    return text
+
+
+def check(text: str, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> None:
+    """Refuse JSON text that is too large, too deep, or holds what PostgreSQL cannot keep."""
+    size = size_of(text, limit)
     if size > limit:
         raise PayloadInvalid(
             f"{what} is {size:,} bytes, over the limit of {limit:,}",
             hint="store large data elsewhere and pass a reference to it",
         )
+    # A short text cannot be deep; of a long one the brackets are counted before they are followed.
+    if text.count("[") + text.count("{") > MAX_PAYLOAD_DEPTH and depth_of(text) > MAX_PAYLOAD_DEPTH:
+        raise PayloadInvalid(
+            f"{what} is nested more than {MAX_PAYLOAD_DEPTH} levels deep",
+            hint="nest it less deeply, or store it elsewhere and pass a reference to it",
+        )
     if "u0000" in text and _NUL.search(text):
         raise PayloadInvalid(
             f"{what} contains a NUL character, which PostgreSQL cannot store", hint="remove it, or encode the text"
         )
-    return text
+
+
+def size_of(text: str, limit: int = MAX_PAYLOAD_BYTES) -> int:
+    """Bytes of JSON text, as PostgreSQL writes it: with a space after each comma and colon. Counted exactly only where
+    that could make the difference."""
+    size = len(text) if text.isascii() else len(text.encode())
+    if not limit / 2 < size <= limit:
+        return size
+    bare = _STRING.sub("", text)
+    return size + sum(bare.count(mark) - bare.count(mark + " ") for mark in ",:")
+
+
+def depth_of(text: str) -> int:
+    """How many lists and objects there are around the innermost value of a JSON text."""
+    brackets = _NOT_BRACKETS.sub("", _STRING.sub('""', text).replace("[]", "").replace("{}", ""))
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
 def decode(text: str | bytes | None) -> Any:

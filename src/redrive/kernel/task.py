@@ -11,15 +11,22 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput
 
+# The limits of what a task carries: one set for every way in. PostgreSQL has them as domains, SQLite as checks of its
+# table and in its enqueue; docs/guide.md lists them.
 MAX_PAYLOAD_BYTES = 1024 * 1024
+MAX_PAYLOAD_DEPTH = 100  # lists and objects around a value
 PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
 MAX_DELAY_SECONDS = 10 * 366 * 86400
 MAX_ATTEMPTS = 1_000_000
 MAX_TEXT = 512
+MAX_TEXT_BYTES = 1536  # an index of PostgreSQL holds no more than 2,700 bytes, and some hold several of these
+MAX_TIMEOUT_SECONDS = 2_000_000
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 # Keys of the tasks that schedules fire: whoever could take one in advance would keep that run from happening.
 SCHEDULE_KEYS = "schedule:"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
+# Control characters, line separators, and what turns the direction of the text around it.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 class State(StrEnum):
@@ -252,9 +259,21 @@ def check_text(value: object, what: str) -> str | None:
         return None
     if not isinstance(value, str) or not value or len(value) > MAX_TEXT:
         raise InvalidInput(f"{what} must be text of 1-{MAX_TEXT} characters, not {_shorten(value)}")
-    if "\x00" in value or not value.isprintable():
-        raise InvalidInput(f"{what} {_shorten(value)} contains characters that are not printable")
+    if not value.isascii() and _bytes(value, what) > MAX_TEXT_BYTES:
+        raise InvalidInput(f"{what} {_shorten(value)} is longer than {MAX_TEXT_BYTES} bytes", hint="use a shorter one")
+    if _CONTROL.search(value):
+        raise InvalidInput(f"{what} {_shorten(value)} contains control characters", hint="use text without line breaks")
     return value
+
+
+def _bytes(value: str, what: str) -> int:
+    try:
+        return len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"{what} {_shorten(value)} holds half of a surrogate pair",
+            hint="it was probably cut in the middle of a character",
+        ) from None
 
 
 def check_key(value: object) -> str | None:
@@ -270,6 +289,18 @@ def refuse_reserved(key: str | None) -> None:
             f"idempotency_key {_shorten(key)} begins with {SCHEDULE_KEYS!r}, which is kept for the runs of schedules",
             hint="begin it with something else",
         )
+
+
+def check_labels(task: NewTask) -> None:
+    """The free labels of a new task, as a store checks what it is given."""
+    for value, what in ((task.group, "group"), (task.scope, "scope"), (task.trace_id, "trace_id"),
+                        (task.idempotency_key, "idempotency_key")):  # fmt: skip
+        if value is not None:
+            check_text(value, what)
+
+
+def check_timeout(value: object) -> float:
+    return check_seconds(value, "timeout", low=0.001, high=MAX_TIMEOUT_SECONDS)
 
 
 def check_moment(value: object, what: str, now: datetime) -> datetime:

@@ -8,6 +8,7 @@ from asyncpg import exceptions as pg
 from redrive.errors import (
     ConfigError,
     InvalidInput,
+    PayloadInvalid,
     RedriveError,
     SchemaError,
     StoreError,
@@ -64,6 +65,8 @@ def translate(error: BaseException, where: str) -> RedriveError:
                 f"{where}: {said}",
                 hint="grant the role what it needs: redrive migrate --grant-worker ROLE or --grant-producer ROLE",
             )
+        case pg.InvalidParameterValueError() if said.startswith("payload "):
+            return PayloadInvalid(said, hint=getattr(error, "hint", None))
         case pg.InvalidParameterValueError() | pg.DataError():
             return InvalidInput(said, hint=getattr(error, "hint", None))
         case _ if isinstance(error, _PASSING):

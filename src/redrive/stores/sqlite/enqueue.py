@@ -10,7 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from redrive.kernel.task import Enqueued, NewTask, State, check_name, check_run_at, check_seconds, refuse_reserved
+from redrive.kernel import payload as json_text
+from redrive.kernel.task import (
+    Enqueued,
+    NewTask,
+    State,
+    check_attempts,
+    check_labels,
+    check_name,
+    check_priority,
+    check_run_at,
+    check_seconds,
+    check_timeout,
+    refuse_reserved,
+)
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import micros, to_datetime, to_micros
 from redrive.stores.sqlite.session import Execute, News, Session, Tally, dumps, take_positions
@@ -71,9 +84,18 @@ def _check(tasks: Sequence[NewTask], now: int, fired: bool) -> None:
         check_name(name, "kind")
     for name in {task.queue for task in tasks}:
         check_name(name, "queue")
+    for number in {task.max_attempts for task in tasks}:
+        check_attempts(number)
+    for number in {task.priority for task in tasks}:
+        check_priority(number)
     for task in tasks:
+        if task.payload is not None:
+            json_text.check(task.payload)
+        check_labels(task)
         if not fired:
             refuse_reserved(task.idempotency_key)
+        if task.timeout is not None:
+            check_timeout(task.timeout)
         if task.run_at is not None:
             check_run_at(task.run_at, to_datetime(now))
         elif task.delay is not None:

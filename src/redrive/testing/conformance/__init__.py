@@ -15,6 +15,7 @@ import pytest
 
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
+from redrive.testing.conformance.bounds import TestBounds  # noqa: E402
 from redrive.testing.conformance.cancel import TestCancel  # noqa: E402
 from redrive.testing.conformance.claim import TestClaim, TestHandles  # noqa: E402
 from redrive.testing.conformance.cost import TestCost  # noqa: E402
@@ -41,6 +42,7 @@ from redrive.testing.conformance.wakes import TestWakes  # noqa: E402
 
 __all__ = [
     "TestAudit",
+    "TestBounds",
     "TestCancel",
     "TestClaim",
     "TestCost",

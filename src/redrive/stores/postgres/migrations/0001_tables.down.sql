@@ -7,3 +7,7 @@ drop table redrive.entry, redrive.posting, redrive.account, redrive.audit, redri
 drop sequence redrive.position;
 drop sequence redrive.failed_seq;
 drop type redrive.state;
+drop domain redrive.payload;
+drop domain redrive.label;
+drop domain redrive.name;
+drop function redrive.refuse_payload(jsonb);

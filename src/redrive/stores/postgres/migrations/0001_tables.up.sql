@@ -17,6 +17,27 @@ create table redrive.move_lock ();       -- claims and settles share it; whoever
 create table redrive.fold_lock ();       -- one folds deltas at a time
 create table redrive.partition_lock ();  -- one makes and drops partitions at a time
 
+-- The limits of kernel/task.py, as far as they protect what is stored, for every way in: enqueue, COPY, a row written by
+-- hand. Domains, because they check what is assigned; a constraint of the table would be prepared and evaluated again with
+-- every claim and settle, and would read the payload each time. Bytes, because an index refuses rows of more than 2,700.
+-- Characters are the business of enqueue, which also says what is wrong.
+create function redrive.refuse_payload(p_value jsonb) returns boolean
+language plpgsql strict set search_path = pg_catalog, pg_temp as $$
+begin
+  if octet_length(p_value::text) > 1048576 then
+    raise exception 'payload is % bytes, over the limit of 1,048,576', octet_length(p_value::text) using
+      errcode = 'invalid_parameter_value', hint = 'store large data elsewhere and pass a reference to it';
+  end if;
+  raise exception 'payload is nested more than 100 levels deep' using
+    errcode = 'invalid_parameter_value', hint = 'nest it less deeply, or store it elsewhere and pass a reference to it';
+end $$;
+create domain redrive.name as text constraint name_of_1_to_120_bytes check (octet_length(value) between 1 and 120);
+create domain redrive.label as text constraint label_of_1_to_1536_bytes check (octet_length(value) between 1 and 1536);
+-- Its size as PostgreSQL writes it: numbers are written out in full there, and 1e131071, eight bytes on the way in, would be
+-- 131 kB for everybody who reads it. The function is called for what is refused only, to say why.
+create domain redrive.payload as jsonb check (
+  octet_length(value::text) <= 1048576 and not jsonb_path_exists(value, '$.**{101}') or redrive.refuse_payload(value));
+
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last, fixed-width ones first.
 create table redrive.task (
   id                   uuid primary key,
@@ -34,20 +55,20 @@ create table redrive.task (
   last_replayed_at     timestamptz,
   state                redrive.state not null,
   attempt_count        integer not null default 0,
-  max_attempts         integer not null check (max_attempts > 0),
+  max_attempts         integer not null check (max_attempts between 1 and 1000000),
   replay_count         integer not null default 0,
-  timeout_ms           integer check (timeout_ms > 0),
+  timeout_ms           integer check (timeout_ms between 1 and 2000000000),
   priority             smallint not null default 0,
-  kind                 text not null,
-  queue                text not null,
+  kind                 redrive.name not null,
+  queue                redrive.name not null,
   lane                 text not null default '',   -- '' = the queue's open lane, else the kind whose own lane it is in
-  task_group           text,
-  scope                text,
-  trace_id             text,
-  idempotency_key      text,
+  task_group           redrive.label,
+  scope                redrive.label,
+  trace_id             redrive.label,
+  idempotency_key      redrive.label,
   worker_id            text,
   paused_by            text,
-  payload              jsonb,
+  payload              redrive.payload,
   progress             jsonb,
   memo                 jsonb,                      -- what a snoozed handler wants back
   error_code           text,
@@ -262,7 +283,7 @@ create index failed_total_empty on redrive.failed_total (fingerprint) where n = 
 
 -- A key names one task, also after that task is finished.
 create table redrive.idempotency_key (
-  key         text primary key,
+  key         redrive.label primary key,
   task_id     uuid not null,
   digest      bytea not null,
   created_at  timestamptz not null

@@ -8,6 +8,7 @@ drop function redrive.add(uuid[], text[], text[], jsonb[], integer[], integer[],
 drop function redrive.new_id();
 drop function redrive.digest(text, jsonb);
 drop function redrive.check_numbers(integer[], double precision[], timestamptz[], integer[]);
+drop function redrive.check_label(text, text);
 drop function redrive.check_name(text, text);
 drop function redrive.wake_due(text, timestamptz);
 drop function redrive.wake(text, bigint);

@@ -28,13 +28,30 @@ begin
   end if;
 end $$;
 
+-- Without a repetition count, which makes a regular expression twenty times slower.
 create function redrive.check_name(p_what text, p_name text) returns void
 language plpgsql immutable as $$
 begin
-  if p_name operator(pg_catalog.~) '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}$' then return; end if;
-  raise exception '% % is not a valid name', p_what, coalesce(pg_catalog.quote_literal(p_name), 'null') using
+  if pg_catalog.octet_length(p_name) operator(pg_catalog.<=) 120
+    and p_name operator(pg_catalog.~) '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$' then return; end if;
+  raise exception '% % is not a valid name', p_what, coalesce(pg_catalog.quote_literal(pg_catalog.left(p_name, 200)), 'null') using
     errcode = 'invalid_parameter_value',
     hint = 'use 1-120 letters, digits, ''_'', ''-'', ''.'' or '':'', starting with a letter, digit or ''_''';
+end $$;
+
+-- A free label: no control characters, line separators, or characters that turn the direction of the text around them.
+create function redrive.check_label(p_what text, p_value text) returns void
+language plpgsql immutable as $$
+begin
+  if p_value is null or pg_catalog.char_length(p_value) operator(pg_catalog.>) 0
+    and pg_catalog.char_length(p_value) operator(pg_catalog.<=) 512
+    and pg_catalog.octet_length(p_value) operator(pg_catalog.<=) 1536
+    and p_value operator(pg_catalog.!~) '[\u0001-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]' then
+    return;
+  end if;
+  raise exception '% must be text of 1-512 characters (at most 1,536 bytes) without control characters, not %', p_what,
+    pg_catalog.quote_literal(pg_catalog.left(p_value, 80)) using
+    errcode = 'invalid_parameter_value', hint = 'use a shorter label, without line breaks';
 end $$;
 
 -- The same rules for both forms: what gets in must be something that a worker can claim and an operator can list.
@@ -45,13 +62,15 @@ declare
   v_problem text;
 begin
   v_problem := case
-    when exists (select 1 from unnest(p_max_attempts) n where n < 1) then 'max_attempts must be at least 1'
+    when exists (select 1 from unnest(p_max_attempts) n where n not between 1 and 1000000) then
+      'max_attempts must be at least 1, and at most 1,000,000'
     when exists (select 1 from unnest(p_delays) d where not d between 0 and 316224000) then
       'delay must be from 0 to 10 years'
     when exists (select 1 from unnest(p_run_ats) r
       where r > clock_timestamp() + interval '3660 days' or r < '1970-01-01+00') then
       'run_at must be after 1970 and at most 10 years ahead'
-    when exists (select 1 from unnest(p_timeouts_ms) t where t < 1) then 'timeout must be positive'
+    when exists (select 1 from unnest(p_timeouts_ms) t where t not between 1 and 2000000000) then
+      'timeout must be from 1 ms to 2,000,000 s'
   end;
   if v_problem is not null then
     raise exception '%', v_problem using errcode = 'invalid_parameter_value';
@@ -93,6 +112,12 @@ begin
   perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms);
   perform redrive.check_name('kind', k.name) from (select distinct u.name from unnest(p_kinds) u(name)) k;
   perform redrive.check_name('queue', q.name) from (select distinct u.name from unnest(p_queues) u(name)) q;
+  -- Called for those that are wrong, to say so.
+  perform redrive.check_label(l.what, u.v)
+  from (values ('group', p_groups), ('scope', p_scopes), ('trace_id', p_traces), ('idempotency_key', p_keys)) l(what, given)
+  cross join unnest(l.given) u(v)
+  where char_length(u.v) not between 1 and 512 or octet_length(u.v) > 1536
+    or u.v ~ '[\u0001-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]';
 
   if p_keys is not null then
     -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
@@ -192,8 +217,9 @@ declare
   v_position bigint := 0;
   v_existing record;
 begin
-  perform redrive.check_name('kind', kind);
-  perform redrive.check_name('queue', queue);
+  perform redrive.check_name('kind', kind), redrive.check_name('queue', queue);
+  perform redrive.check_label('group', task_group), redrive.check_label('scope', scope),
+    redrive.check_label('trace_id', trace_id);
   perform redrive.check_numbers(array[max_attempts], array[extract(epoch from delay)::double precision], array[run_at],
     array[(extract(epoch from timeout) * 1000)::integer]);
   if idempotency_key is not null then
@@ -241,11 +267,14 @@ declare
   v_position pg_catalog.int8;
 begin
   if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
-    or max_attempts operator(pg_catalog.<) 1 then
+    or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000 then
     return redrive.enqueue_with_options(kind, payload, queue, priority, max_attempts, delay, run_at, timeout, task_group, scope,
       trace_id, idempotency_key, v_id);
   end if;
   perform redrive.check_name('kind', kind), redrive.check_name('queue', queue);
+  if task_group is not null then perform redrive.check_label('group', task_group); end if;
+  if scope is not null then perform redrive.check_label('scope', scope); end if;
+  if trace_id is not null then perform redrive.check_label('trace_id', trace_id); end if;
   v_position := pg_catalog.nextval('redrive.position');
   insert into redrive.task (id, created_at, position, state, max_attempts, priority, kind, queue, lane, task_group, scope,
     trace_id, payload)

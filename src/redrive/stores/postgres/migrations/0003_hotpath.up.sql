@@ -217,8 +217,9 @@ begin
       insert into redrive.total_delta (queue, kind, queued, running)
       select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
     )
-    select p.id, p.kind, p.queue, p.lane, p.priority, p.position, p.payload, p.attempt_count, p.max_attempts, p.created_at,
-      p.task_group, p.scope, p.trace_id, p.idempotency_key, p.timeout_ms, p.memo, p.replay_count
+    select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position, p.payload::jsonb, p.attempt_count,
+      p.max_attempts, p.created_at, p.task_group::text, p.scope::text, p.trace_id::text, p.idempotency_key::text,
+      p.timeout_ms, p.memo, p.replay_count
     from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
     get diagnostics v_got = row_count;
     v_left := v_left - v_got;
@@ -259,8 +260,9 @@ begin
         from (select p.kind, count(*)::integer as n from picked p group by p.kind) n
         where k.kind = n.kind and (k.concurrency is not null or k.rate_ms is not null)
       )
-      select p.id, p.kind, p.queue, p.lane, p.priority, p.position, p.payload, p.attempt_count, p.max_attempts,
-        p.created_at, p.task_group, p.scope, p.trace_id, p.idempotency_key, p.timeout_ms, p.memo, p.replay_count
+      select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position, p.payload::jsonb, p.attempt_count,
+        p.max_attempts, p.created_at, p.task_group::text, p.scope::text, p.trace_id::text, p.idempotency_key::text,
+        p.timeout_ms, p.memo, p.replay_count
       from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
       get diagnostics v_got = row_count;
       v_left := v_left - v_got;

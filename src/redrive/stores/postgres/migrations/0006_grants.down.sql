@@ -1,4 +1,3 @@
 drop function redrive.grant_viewer(text);
 drop function redrive.grant_worker(text);
 drop function redrive.grant_producer(text);
-grant usage on type redrive.claimed, redrive.state to public;

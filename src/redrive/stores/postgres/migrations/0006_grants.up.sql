@@ -55,6 +55,4 @@ end $$;
 revoke all on all functions in schema redrive from public;
 revoke all on all tables in schema redrive from public;
 revoke all on all sequences in schema redrive from public;
-revoke all on type redrive.state from public;
-revoke all on type redrive.claimed from public;
 revoke all on schema redrive from public;

@@ -62,7 +62,19 @@ create table redrive_task (
   constraint task_state_live check (state in ('queued', 'delayed', 'running', 'paused', 'failed')),
   -- A token exists exactly while the task runs: this is what makes it a fence.
   constraint task_token_while_running check ((state = 'running') = (lease_token is not null)),
-  constraint task_attempts_in_bounds check (attempt_count between 0 and max_attempts)
+  constraint task_attempts_in_bounds check (attempt_count between 0 and max_attempts),
+  -- The limits of kernel/task.py. A check is made again only where its column is written.
+  constraint task_attempts_limit check (max_attempts <= 1000000),
+  constraint task_timeout_limit check (timeout_ms <= 2000000000),
+  constraint task_priority_limit check (priority between -32768 and 32767),
+  constraint task_kind_limit check (length(cast(kind as blob)) between 1 and 120),
+  constraint task_queue_limit check (length(cast(queue as blob)) between 1 and 120),
+  constraint task_group_limit check (length(cast(task_group as blob)) between 1 and 1536),
+  constraint task_scope_limit check (length(cast(scope as blob)) between 1 and 1536),
+  constraint task_trace_limit check (length(cast(trace_id as blob)) between 1 and 1536),
+  constraint task_key_limit check (length(cast(idempotency_key as blob)) between 1 and 1536),
+  constraint task_worker_limit check (length(cast(worker_id as blob)) between 1 and 1536),
+  constraint task_payload_limit check (length(cast(payload as blob)) <= 1048576)
 ) strict;
 
 create index redrive_task_ready on redrive_task (queue, lane, priority, position) where state = 'queued';
