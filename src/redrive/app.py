@@ -45,7 +45,7 @@ from redrive.ops.service import FailedTasks
 from redrive.ops.why import Reason
 from redrive.ops.why import why as explain
 from redrive.settings import Options, Settings, load_settings
-from redrive.stores import make_store
+from redrive.stores import is_sqlite, make_store
 from redrive.sync import Portal, SyncApp
 from redrive.worker.maintenance import Errand
 from redrive.worker.worker import Worker
@@ -366,7 +366,7 @@ class App:
 
     def bound_store(self) -> Store:
         """The same, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
-        if self.url.lower().startswith("sqlite"):
+        if is_sqlite(self.url):
             if self._shared is None:
                 self._shared = make_store(self.url)
             return self._shared

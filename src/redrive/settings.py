@@ -52,7 +52,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(case_sensitive=True, extra="ignore", env_ignore_empty=True, populate_by_name=True)
 
-    url: str = _env("REDRIVE_URL", DEFAULT_URL)
+    url: str = _env("REDRIVE_URL", DEFAULT_URL, repr=False)
     app: str | None = _env("REDRIVE_APP", None)
     host: str = _env("REDRIVE_HOST", "127.0.0.1")
     port: int = _env("REDRIVE_PORT", 8321, ge=0, le=65535)

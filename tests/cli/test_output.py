@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from redrive.cli.output import clean, relative, shown_url
+from redrive.cli.output import clean, relative
 from redrive.cli.stats import _ended
 from redrive.kernel.store import WorkerRow
+from redrive.stores import shown_url
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31m[bold red]:boom: \x9b31m \u202egnp.exe\u202c \x00\x08 [/]"
 APP = """
@@ -64,8 +65,8 @@ def test_passwords_are_not_shown() -> None:
     assert shown_url("postgresql://ann:secret@db:5432/x") == "postgresql://ann:…@db:5432/x"
     assert shown_url("sqlite:///redrive.db") == "sqlite:///redrive.db"
     assert shown_url("postgresql://ann@db/x?sslmode=require") == "postgresql://ann@db/x?sslmode=require"
-    masked = shown_url("postgresql://db/x?user=ann&password=s3cret&sslpassword=s3cret&PassFile=/s3cret")
-    assert masked == "postgresql://db/x?user=ann&password=…&sslpassword=…&PassFile=…"
+    masked = shown_url("postgresql://db/x?user=ann&password=s3cret&sslpassword=s3cret&passfile=/s3cret")
+    assert masked == "postgresql://db/x?user=ann&password=…&sslpassword=…&passfile=…"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ import aiosqlite
 import asyncpg
 import django
 import psycopg
+import psycopg2
+import psycopg2.extras
 import sqlalchemy as sa
 from django.conf import settings as django_settings
 from django.db import connection as django_connection
@@ -134,6 +136,28 @@ class PsycopgCursor(Psycopg):
 
     def rollback(self) -> None:
         self.connection.rollback()
+
+
+class Psycopg2(Caller):
+    store = "postgres"
+    options: ClassVar[dict[str, Any]] = {}
+
+    def connect(self) -> None:
+        self.handle = psycopg2.connect(self.url, **self.options)
+
+    def run(self, sql: str) -> None:
+        with self.handle.cursor() as cursor:
+            cursor.execute(sql)
+
+
+class Psycopg2DictRows(Psycopg2):
+    options: ClassVar[dict[str, Any]] = {"cursor_factory": psycopg2.extras.RealDictCursor}
+
+
+class Psycopg2Cursor(PsycopgCursor):
+    def connect(self) -> None:
+        self.connection = psycopg2.connect(self.url)
+        self.handle = self.connection.cursor()
 
 
 class PsycopgAsync(Caller):
@@ -295,6 +319,14 @@ class AlchemyScopedSession(AlchemyConnection):
         return scoped_session(sessionmaker(self.engine))
 
 
+class AlchemyPsycopg2Connection(AlchemyConnection):
+    driver = "postgresql+psycopg2"
+
+
+class AlchemyPsycopg2Session(AlchemySession):
+    driver = "postgresql+psycopg2"
+
+
 class AlchemyAsyncConnection(Caller):
     driver = "postgresql+asyncpg"
     store = "postgres"
@@ -421,6 +453,11 @@ class DjangoSqlite(Django):
 
 
 CALLERS: list[type[Caller]] = [
+    Psycopg2,
+    Psycopg2DictRows,
+    Psycopg2Cursor,
+    AlchemyPsycopg2Connection,
+    AlchemyPsycopg2Session,
     Psycopg, PsycopgDictRows, PsycopgRawCursors, PsycopgCursor, PsycopgAsync, Asyncpg, AsyncpgPool,
     AlchemyConnection, AlchemySession, AlchemyScopedSession, AlchemyAsyncConnection, AlchemyAsyncSession,
     AlchemyAsyncScopedSession, AlchemyAsyncPsycopg, Django,

@@ -39,7 +39,7 @@ def _title(block: str) -> str:
 def _play(block: str, names: dict[str, Any]) -> None:
     code = compile(block, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     assert isinstance(code, CodeType)
-    answer = FunctionType(code, names)()
+    answer = FunctionType(code, {"__builtins__": __builtins__, **names})()
     if inspect.iscoroutine(answer):
         asyncio.run(answer)
 
@@ -83,4 +83,4 @@ def _play_django(block: str, names: dict[str, Any], outside: Outside) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9

@@ -17,17 +17,21 @@ from redrive.settings import Options
 from tests.databases import Databases
 from tests.integrations.callers import (
     AlchemyAsyncSession,
+    AlchemyPsycopg2Session,
     AlchemySession,
     Asyncpg,
     Caller,
     Django,
     Psycopg,
+    Psycopg2,
     PsycopgAsync,
     engine_url,
 )
 from tests.integrations.conftest import Outside, make_app, seen
 
-KINDS: list[type[Caller]] = [Psycopg, PsycopgAsync, Asyncpg, AlchemySession, AlchemyAsyncSession, Django]
+KINDS: list[type[Caller]] = [
+    Psycopg, Psycopg2, PsycopgAsync, Asyncpg, AlchemySession, AlchemyPsycopg2Session, AlchemyAsyncSession, Django,
+]  # fmt: skip
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import aiosqlite
 import asyncpg
 import psycopg
+import psycopg2
+import psycopg2.extras
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -34,6 +36,15 @@ def test_an_engine_is_not_a_connection(on_sqlite: Outside) -> None:
     engine = sa.create_engine("sqlite://")
     with pytest.raises(InvalidInput, match=r"sqlalchemy\.engine\.base\.Engine"):
         on_sqlite.app.sync.enqueue("OTHER", connection=engine)
+
+
+def test_an_asynchronous_psycopg2_connection(on_postgres: Outside) -> None:
+    connection = psycopg2.connect(on_postgres.address, async_=True)
+    psycopg2.extras.wait_select(connection)
+    with pytest.raises(InvalidInput, match="would have to be polled") as caught:
+        on_postgres.app.sync.enqueue("OTHER", connection=connection)
+    assert caught.value.hint is not None and "AsyncConnection" in caught.value.hint
+    connection.close()
 
 
 @pytest.mark.anyio

@@ -100,7 +100,9 @@ def told(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and len(lines) > 1:
         # First comes the file, then the line itself and a mark below it, as far as Python knows them.
         number = f", line {error.lineno}" if error.lineno else ""
-        return "\n".join([f"{lines[-1]} ({error.filename}{number})", *lines[1:-1]])
+        # The line may be one with a URL in it, and that have a password.
+        around = [] if any("://" in line for line in lines[1:-1]) else lines[1:-1]
+        return "\n".join([f"{lines[-1]} ({error.filename}{number})", *around])
     more = ["…"] if len(lines) > LINES else []
     return "\n".join([lines[0] + _place(error), *lines[1:LINES], *more])
 

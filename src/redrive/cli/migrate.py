@@ -14,7 +14,7 @@ from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import missing_file, refuse_memory
 from redrive.errors import InvalidInput, StoreError
 from redrive.kernel.store import SchemaStatus, Store
-from redrive.stores import make_store
+from redrive.stores import make_store, shown_url
 
 To = Annotated[
     int | None, typer.Option("--to", metavar="N", min=0, help="Stop at this version; the latest without it.")
@@ -64,7 +64,7 @@ def migrate(
     if json:
         output.emit(found)
     else:
-        _print(found, output.shown_url(loaded.app.url))
+        _print(found, shown_url(loaded.app.url))
         if status and found["applied"]:
             rows = [(step["version"], step["name"], output.when(step["applied_at"])) for step in found["applied"]]
             output.table(["#version", "name", "applied"], rows)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from redrive.errors import RedriveError
 from redrive.ops.inspect import plain
+from redrive.stores.shown import shown_scheme
 
 # Sequences that a terminal obeys: CSI, OSC and other strings up to their end, two-byte escapes; 8-bit forms too.
 _SEQUENCE = re.compile(
@@ -24,10 +24,11 @@ _SEQUENCE = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"
 )
+# A URL with somebody's login that was given in place of something else, and is quoted as that.
+_LOGIN = re.compile(r"[\w+.:-]*//[^\s'\"]*@[^\s'\"]*|[\w+.:-]*//[^\s'\"]*pass[^\s'\"]*=[^\s'\"]*", re.IGNORECASE)
 STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
 WIDE = 10_000
 LAST_COLUMN = 40
-SECRETS = {"password", "passfile", "sslpassword"}
 
 
 def clean(value: object, *, lines: bool = False) -> str:
@@ -174,34 +175,13 @@ def _short(span: timedelta) -> str:
     return f"{seconds}s"
 
 
-def shown_url(url: str) -> str:
-    """A store's URL without its secrets; of one that cannot be taken apart with certainty, only the scheme."""
-    if url.lower().startswith("sqlite:"):
-        return url
-    scheme, found, _ = url.partition("://")
-    if not found or not scheme.replace("+", "").isalnum():
-        return "…"
-    try:
-        parts = urlsplit(url)
-        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-    except ValueError:
-        return f"{scheme}://…"
-    # An @ behind the host is that of a password with an unquoted / ? or #: where it ends, nobody knows.
-    if "@" in parts.path + parts.query + parts.fragment or parts.netloc.count("@") > 1:
-        return f"{scheme}://…"
-    login, at, host = parts.netloc.rpartition("@")
-    user, colon, _ = login.partition(":")
-    shown = "&".join(f"{quote(name)}={'…' if name.lower() in SECRETS else quote(value, '/')}" for name, value in query)
-    kept = shown if any(name.lower() in SECRETS for name, _ in query) else parts.query
-    return urlunsplit(parts._replace(netloc=f"{user}{':…' if colon else ''}{at}{host}", query=kept))
-
-
 def report(error: RedriveError, as_json: bool = False) -> None:
     """An error, on stderr, for whoever reads it."""
+    message = _LOGIN.sub(lambda found: shown_scheme(found[0]), error.message)
     if as_json:
-        body = {"code": error.code, "message": error.message, "hint": error.hint}
+        body = {"code": error.code, "message": message, "hint": error.hint}
         sys.stderr.write(json.dumps({"error": body}, separators=(",", ":")) + "\n")
         return
-    sys.stderr.write(f"error: {clean(error.message, lines=True)}\n")
+    sys.stderr.write(f"error: {clean(message, lines=True)}\n")
     if error.hint:
         sys.stderr.write(f"→ {clean(error.hint, lines=True)}\n")

@@ -23,7 +23,7 @@ from redrive.cli.work import leave_unknown_kinds, run_worker
 from redrive.errors import ConfigError, RedriveError
 from redrive.ops.access import any_token
 from redrive.settings import DEFAULT_URL, Options
-from redrive.stores import make_store
+from redrive.stores import make_store, shown_url
 from redrive.version import __version__
 from redrive.worker.worker import Worker
 
@@ -80,7 +80,7 @@ async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: worker.stop())
     try:
-        await run_worker(worker, output.shown_url(loaded.app.url))
+        await run_worker(worker, shown_url(loaded.app.url))
     finally:
         await api.state.triggered.stop()
         server.should_exit = True
@@ -108,7 +108,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
     app, http = loaded.app, address(listening)
     if json:
         output.emit({
-            "http": http, "store": output.shown_url(app.url), "app": loaded.spec, "worker_id": worker.id,
+            "http": http, "store": shown_url(app.url), "app": loaded.spec, "worker_id": worker.id,
             "queues": list(worker.options.queues), "concurrency": worker.options.concurrency, "pid": os.getpid(),
             "migrated": migrated,
         })  # fmt: skip
@@ -117,7 +117,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
         output.say(
             f"redrive {__version__} is up",
             f"  http    {http}/healthz",
-            f"  store   {output.shown_url(app.url)}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
+            f"  store   {shown_url(app.url)}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
             f"  app     {loaded.spec}: {', '.join(kinds)}"
             if loaded.spec
             else "  app     none; only the built-in kinds run",
@@ -135,7 +135,7 @@ def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
     """Commands that work as they are printed."""
     command = "./dev redrive" if os.environ.get("REDRIVE_DEV") == "1" else "redrive"
     url = loaded.app.url
-    secret = output.shown_url(url) != url
+    secret = shown_url(url) != url
     where = "" if url == DEFAULT_URL or secret else f" --url {shlex.quote(url)}"
     which = f" --app {loaded.spec}" if loaded.spec else ""
     first = ["export REDRIVE_URL=…  # as here; it has a password, so it is not shown"] if secret else []

@@ -12,6 +12,8 @@ from redrive.cli.loading import Loaded, load
 from redrive.errors import ConfigError, StoreUnavailable
 from redrive.kernel.store import Store
 from redrive.settings import DEFAULT_URL
+from redrive.stores import is_sqlite
+from redrive.stores.shown import shown_path
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ def _insist_on_file(url: str) -> None:
     if path is not None:
         default = " (the default: neither --url nor REDRIVE_URL nor --app says another)" if url == DEFAULT_URL else ""
         raise StoreUnavailable(
-            f"there is no SQLite file at {path}{default}",
+            f"there is no SQLite file at {shown_path(path)}{default}",
             hint="name another with --url, or the application that knows it with --app; or make it: redrive migrate",
         )
 
@@ -57,7 +59,7 @@ def missing_file(url: str) -> str | None:
 
 
 def _sqlite_path(url: str) -> str | None:
-    if not url.lower().startswith("sqlite:"):
+    if not is_sqlite(url):
         return None
     from redrive.stores.sqlite.url import parse
 

@@ -27,6 +27,7 @@ from redrive.kernel.task import State, check_name, check_text
 from redrive.observe.logs import choose_style, configure
 from redrive.ops.inspect import known_queues
 from redrive.settings import Options, similar_name, unknown_names
+from redrive.stores import shown_url
 from redrive.worker.memory import freeze_what_is_loaded
 from redrive.worker.supervisor import SUPERVISED, Supervisor
 from redrive.worker.worker import Worker
@@ -164,7 +165,7 @@ async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
                 await warn_of_unknown_queues(app, options.queues)
         worker = app.worker(store, options)
         with stopping(Ending(worker)):
-            await run_worker(worker, output.shown_url(app.url))
+            await run_worker(worker, shown_url(app.url))
         summary = {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
         return 0, summary | {"running": len(worker.runs)}
     finally:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from redrive.errors import InvalidInput
-from redrive.integrations import asyncpg, django, own, psycopg, sqlalchemy, sqlite
+from redrive.integrations import asyncpg, django, own, psycopg, psycopg2, sqlalchemy, sqlite
 from redrive.kernel.task import Enqueued, NewTask
 
 __all__ = ["SUPPORTED", "enqueue_on"]
@@ -24,6 +24,8 @@ FAMILIES: Mapping[tuple[str, str], Callable[[Any, Sequence[NewTask]], Answers]] 
     ("psycopg", "Cursor"): lambda cursor, tasks: psycopg.on_connection(cursor.connection, tasks),
     ("psycopg", "AsyncConnection"): psycopg.on_async_connection,
     ("psycopg", "AsyncCursor"): lambda cursor, tasks: psycopg.on_async_connection(cursor.connection, tasks),
+    ("psycopg2", "connection"): psycopg2.on_connection,
+    ("psycopg2", "cursor"): lambda cursor, tasks: psycopg2.on_connection(cursor.connection, tasks),
     ("asyncpg", "Connection"): asyncpg.on_connection,
     ("asyncpg", "PoolConnectionProxy"): asyncpg.on_connection,
     ("sqlite3", "Connection"): sqlite.on_connection,
@@ -42,8 +44,8 @@ FAMILIES: Mapping[tuple[str, str], Callable[[Any, Sequence[NewTask]], Answers]] 
 }
 
 SUPPORTED = (
-    "psycopg 3 Connection or AsyncConnection, asyncpg Connection, sqlite3 Connection, aiosqlite Connection, "
-    "SQLAlchemy 2 Session, AsyncSession, Connection or AsyncConnection, django.db.connection, "
+    "psycopg 3 Connection or AsyncConnection, psycopg2 connection, asyncpg Connection, sqlite3 Connection, "
+    "aiosqlite Connection, SQLAlchemy 2 Session, AsyncSession, Connection or AsyncConnection, django.db.connection, "
     "or what `with ctx.transaction() as tx` gives"
 )
 

@@ -57,7 +57,8 @@ def explained() -> Iterator[None]:
 
 def _refusal(error: Exception) -> StoreError | None:
     for cause in causes(error):
-        state = getattr(cause, "sqlstate", None)
+        # psycopg2 has another name for it.
+        state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
         if state in _SCHEMA:
             return SchemaError(
                 f"this connection's database has no usable redrive schema: {cause}",

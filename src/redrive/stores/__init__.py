@@ -6,18 +6,21 @@ import importlib.util
 
 from redrive.errors import ConfigError
 from redrive.kernel.store import Store
+from redrive.stores.postgres import url as postgres_url
+from redrive.stores.shown import scheme_of, shown_scheme
+from redrive.stores.sqlite import url as sqlite_url
 
 _SCHEMES = "sqlite:///path/to/file.db, sqlite:///:memory:, postgresql://user@host/database"
+_POSTGRES = ("postgresql", "postgres")
 
 
 def make_store(url: str) -> Store:
     """The store a URL names; nothing is opened yet."""
-    scheme = url.split(":", 1)[0].lower() if ":" in url else ""
-    if scheme == "sqlite":
+    if is_sqlite(url):
         from redrive.stores.sqlite.store import SqliteStore
 
         return SqliteStore(url)
-    if scheme in ("postgresql", "postgres"):
+    if _is_postgres(url):
         if importlib.util.find_spec("asyncpg") is None:
             raise ConfigError(
                 "PostgreSQL needs the asyncpg driver, which is not installed",
@@ -26,5 +29,34 @@ def make_store(url: str) -> Store:
         from redrive.stores.postgres.store import PostgresStore
 
         return PostgresStore(url)
-    shown = url if "@" not in url else url.split("@", 1)[0].split(":", 1)[0] + "://…"
-    raise ConfigError(f"no store is known for the URL {shown!r}", hint=f"use one of: {_SCHEMES}")
+    raise _unknown(url)
+
+
+def is_sqlite(url: str) -> bool:
+    """Whether a URL names a SQLite database, whatever driver it adds."""
+    return scheme_of(url)[0] == "sqlite"
+
+
+def shown_url(url: str) -> str:
+    """A store's URL without anything secret; of one that cannot be understood, only the scheme."""
+    try:
+        if is_sqlite(url):
+            return sqlite_url.parse(url).shown
+        if _is_postgres(url):
+            return postgres_url.parse(url).shown
+    except ConfigError:
+        pass
+    return shown_scheme(url)
+
+
+def _is_postgres(url: str) -> bool:
+    return scheme_of(url)[0] in _POSTGRES
+
+
+def _unknown(url: str) -> ConfigError:
+    hint = f"use one of: {_SCHEMES}"
+    if "://" not in url and "=" in url:
+        hint = "this looks like key=value pairs: write postgresql://user:password@host:port/database instead"
+    elif scheme_of(url)[0] == "jdbc":
+        hint = f"leave out jdbc: and {hint}"
+    return ConfigError(f"no store is known for the URL {shown_scheme(url)}", hint=hint)

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
 from redrive.errors import StoreUnavailable
 from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
+from redrive.stores.postgres.url import parse
 
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 20.0
@@ -30,8 +30,8 @@ class Pool:
     settles never wait behind an application's code."""
 
     def __init__(self, url: str, size: int = 5, lendable: int = 10) -> None:
-        self.dsn, self.pooled = _split(url)
-        self.where = _where(self.dsn)
+        address = parse(url)
+        self._dsn, self.pooled, self.where = address.dsn, address.pooled, address.where
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._slots = asyncio.Semaphore(size)
@@ -59,7 +59,7 @@ class Pool:
         # Not asyncio.wait_for: on Python 3.11 it swallows a cancellation that meets the end of what it waits for.
         async with asyncio.timeout(CONNECT_TIMEOUT + 1):
             return await asyncpg.connect(
-                self.dsn, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=settings, **options
+                self._dsn, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=settings, **options
             )
 
     @asynccontextmanager
@@ -201,22 +201,3 @@ _BROKEN = (
 def _survives(error: BaseException) -> bool:
     """The server refused a statement, or the caller's own code failed; the connection itself is fine."""
     return isinstance(error, Exception) and not isinstance(error, _BROKEN)
-
-
-def _split(url: str) -> tuple[str, bool]:
-    """Take our own option ``pgbouncer=1`` out of the URL: the driver would not know it."""
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    pooled = any(key == "pgbouncer" and value.lower() not in ("0", "false", "no") for key, value in query)
-    rest = [(key, value) for key, value in query if key != "pgbouncer"]
-    return urlunsplit(parts._replace(query=urlencode(rest))), pooled
-
-
-def _where(dsn: str) -> str:
-    parts = urlsplit(dsn)
-    host = dict(parse_qsl(parts.query)).get("host") or parts.hostname or "localhost"
-    try:
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        port = ""
-    return f"PostgreSQL database {parts.path.lstrip('/') or '(default)'!r} at {host}{port}"

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from redrive.errors import ConfigError, StoreUnusable
 from redrive.files import create_private
+from redrive.stores.shown import shown_path
 from redrive.stores.sqlite.errors import is_busy
 from redrive.stores.sqlite.url import Location
 
@@ -97,7 +98,8 @@ def _check(location: Location) -> None:
     if location.memory:
         return
     path = Path(location.path)
+    file = location.file
     if path.is_dir():
-        raise ConfigError(f"{path} is a directory, not a database file", hint=f"name a file in it: {path}/redrive.db")
+        raise ConfigError(f"{file} is a directory, not a database file", hint=f"name a file in it: {file}/redrive.db")
     if not path.parent.is_dir():
-        raise ConfigError(f"the directory of {path} does not exist", hint=f"mkdir -p {path.parent}")
+        raise ConfigError(f"the directory of {file} does not exist", hint=f"mkdir -p {shown_path(str(path.parent))}")

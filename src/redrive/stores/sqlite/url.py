@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from redrive.errors import ConfigError
+from redrive.stores.shown import HIDDEN, scheme_of, shown_path, shown_scheme
 
 MEMORY = ":memory:"
 _FORMS = "use sqlite:///relative/file.db, sqlite:////absolute/file.db or sqlite:///:memory:"
@@ -15,42 +16,55 @@ _SYNCHRONOUS = ("full", "normal")
 
 @dataclass(slots=True, frozen=True)
 class Location:
-    """Which file, and how hard a commit is pressed to disk."""
+    """Which file, and how hard a commit is pressed to disk. ``shown`` and ``where`` are for others to read."""
 
-    path: str
+    path: str = field(repr=False)
     synchronous: str = "full"
+    shown: str = HIDDEN
 
     @property
     def memory(self) -> bool:
         return self.path == MEMORY
 
     @property
+    def file(self) -> str:
+        """The path as it may be shown."""
+        return shown_path(self.path)
+
+    @property
     def where(self) -> str:
-        return "the in-memory SQLite database" if self.memory else f"SQLite file {self.path}"
+        return "the in-memory SQLite database" if self.memory else f"SQLite file {self.file}"
 
 
 def parse(url: str) -> Location:
-    scheme, found, rest = url.partition(":///")
-    if scheme.lower() != "sqlite" or not found:
-        raise ConfigError(f"{url!r} is not a SQLite URL", hint=_FORMS)
-    rest, _, query = rest.partition("?")
+    """Take a URL apart, or refuse it without repeating any of it: what was meant for another database may be here."""
+    start, found, rest = url.partition(":///")
+    scheme, driver = scheme_of(url)
+    if scheme != "sqlite" or not found or start.lower() != (f"sqlite+{driver}" if driver else "sqlite"):
+        raise ConfigError(f"the store's URL ({shown_scheme(url)}) is not a SQLite URL", hint=_FORMS)
+    rest, asked, query = rest.partition("?")
     path = unquote(rest)
     if not path or path.endswith("/") or "\x00" in path:
-        raise ConfigError(f"the URL {url!r} names no file", hint=_FORMS)
+        raise ConfigError("the store's URL (sqlite:…) names no file", hint=_FORMS)
+    synchronous = _synchronous(query)
+    harmless = path == MEMORY or ("%" not in rest and shown_path(path) != HIDDEN)
+    shown = f"{start}:///{rest if harmless else HIDDEN}{f'?synchronous={synchronous}' if asked and query else ''}"
     # Made absolute now: a later change of directory must not move the database.
-    return Location(path if path == MEMORY else str(Path(path).absolute()), _synchronous(url, query))
+    return Location(path if path == MEMORY else str(Path(path).absolute()), synchronous, shown)
 
 
-def _synchronous(url: str, query: str) -> str:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    value = options.pop("synchronous", "full").lower()
-    if options:
-        raise ConfigError(
-            f"the URL {url!r} has unknown options: {', '.join(sorted(options))}", hint="the only option is synchronous"
-        )
+def _synchronous(query: str) -> str:
+    value = "full"
+    for part in filter(None, query.split("&")):
+        name, _, said = part.partition("=")
+        if name != "synchronous":
+            raise ConfigError(
+                "the store's URL (sqlite:…) has an option that is not known", hint="the only option is synchronous"
+            )
+        value = said.lower()
     if value not in _SYNCHRONOUS:
         raise ConfigError(
-            f"synchronous={value!r} in {url!r} is not known",
+            "the store's URL (sqlite:…) has an unknown synchronous",
             hint="full: a commit survives a power cut; normal: the last commits may be lost in one, never the file",
         )
     return value

@@ -1,0 +1,27 @@
+"""psycopg2: blocking connections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from redrive.errors import InvalidInput
+from redrive.integrations import postgres
+from redrive.kernel.task import Enqueued, NewTask
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+
+def on_connection(connection: Connection, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    from psycopg2.extensions import cursor as plain_cursor
+
+    if connection.async_:
+        raise InvalidInput(
+            "this psycopg2 connection is asynchronous (async_=True), and would have to be polled",
+            hint="use an ordinary psycopg2 connection, or psycopg 3's AsyncConnection with `await app.enqueue(…)`",
+        )
+    # Not of the connection's own kind, which may give rows in another shape.
+    with postgres.explained(), connection.cursor(cursor_factory=plain_cursor) as cursor:
+        cursor.execute(postgres.FORMAT, postgres.params(tasks))
+        return postgres.answers(tasks, cursor.fetchall())
