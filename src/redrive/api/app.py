@@ -11,7 +11,19 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from redrive.api import audit, bulk, control, dead_letters, executor, health, overview, problems, tasks, trigger
+from redrive.api import (
+    audit,
+    bulk,
+    control,
+    dead_letters,
+    erase,
+    executor,
+    health,
+    overview,
+    problems,
+    tasks,
+    trigger,
+)
 from redrive.api.access import Doorkeeper
 from redrive.api.docs_page import add_docs
 from redrive.api.door import Door, with_token
@@ -57,7 +69,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.add_exception_handler(HTTPException, problems.on_http)
     # Names before ids: /api/tasks/ops is not the task "ops".
     for part in (tasks.router, overview.router, dead_letters.router, audit.router, executor.router, tasks.single,
-                 control.router, bulk.router, trigger.router):  # fmt: skip
+                 control.router, bulk.router, erase.router, trigger.router):  # fmt: skip
         api.include_router(part)
     _add_health(api, app, worker)
     return api

@@ -195,8 +195,11 @@ def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
     for removal in sorted(found.removals, key=lambda removal: removal.at):
         if removal.actor == audit.KEEPER and not audit_verify.younger_than(removal, retention):
             continue
-        verb = "pruned" if removal.action == audit.PRUNE_SUMMARY else "erased"
-        text = f"{output.when(removal.at)} {removal.actor} {verb} {counted(removal.rows, 'row')}"
+        rows = counted(removal.rows, "row")
+        what = (
+            f"pruned {rows}" if removal.action == audit.PRUNE_SUMMARY else f"erased personal data, {rows} of this log"
+        )
+        text = f"{output.when(removal.at)} {removal.actor} {what}"
         if removal.youngest is not None:
             text += f", the youngest {(removal.at - removal.youngest).total_seconds() / 86_400:.1f} days old"
         if audit_verify.younger_than(removal, retention):

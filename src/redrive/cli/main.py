@@ -14,6 +14,7 @@ from redrive.cli import (
     doctor,
     drill,
     enqueue,
+    erase,
     failed,
     hold,
     limits,
@@ -58,7 +59,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
              "doctor": doctor.doctor, "smoke": smoke.smoke, "version": version.version},
     "Act": {"enqueue": enqueue.enqueue, "retry": retry.retry, "replay": retry.replay, "cancel": act.cancel,
             "forget": retry.forget, "flush": retry.flush, "purge": retry.purge, "pause": hold.pause,
-            "resume": hold.resume, "limits": limits.limits, "drill": drill.drill},
+            "resume": hold.resume, "erase": erase.erase, "limits": limits.limits, "drill": drill.drill},
 }  # fmt: skip
 _GROUPS = {"groups": groups_cli, "operations": operations_cli, "approvals": approvals_cli, "audit": audit_cli,
            "tokens": tokens_cli}  # fmt: skip
@@ -91,6 +92,8 @@ EXAMPLES: dict[str, list[str]] = {
                "redrive groups retry 5f1c… --canary 10"],
     "operations": ["redrive operations", "redrive operations watch 0197f0c2-…"],
     "approvals": ["redrive approvals --pending", "redrive approvals approve 0197f0c2-… --by bob"],
+    "erase": ["redrive erase --scope user:4711 --dry-run",
+              "redrive erase --task 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'ticket 812' --by ann"],
     "audit": ["redrive audit --actor ann", "redrive audit export audit.csv",
               "redrive audit prune --older-than-days 90 --dry-run"],
     "tokens": ["redrive tokens create ann --role operator --days 90", "redrive tokens revoke 1a2b3c4d5e6f"],

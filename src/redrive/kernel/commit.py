@@ -10,6 +10,7 @@ from uuid import UUID
 
 from redrive.errors import IdempotencyConflict, InvalidInput
 from redrive.kernel.audit import Audit, Batch
+from redrive.kernel.erase import Erase
 from redrive.kernel.machine import Transition
 from redrive.kernel.records import Put
 from redrive.kernel.task import AuditRow, Enqueued, NewTask
@@ -121,6 +122,8 @@ class Commit:
     puts: Sequence[Put] = ()
     # Audit rows that are past their keep, by their ids.
     pruned: Sequence[int] = ()
+    # Personal data that goes, after the transitions.
+    erase: Erase | None = None
     # Further audit rows, that depend on what became of the rest; documents (puts) come after them.
     conclusion: Callable[[Applied], Sequence[Audit]] | None = None
     # Refuse everything (IdempotencyConflict) if one key already names other work.
@@ -135,7 +138,7 @@ class Commit:
     def only_enqueues(self) -> bool:
         """Nothing but new tasks that do not depend on each other: they may share a transaction with strangers."""
         others = (self.transitions, self.controls, self.fires, self.postings, self.audits, self.batch, self.puts,
-                  self.pruned, self.conclusion)  # fmt: skip
+                  self.pruned, self.conclusion, self.erase)  # fmt: skip
         return bool(self.enqueues) and not self.all_or_none and not any(others)
 
     def check_conflicts(self, answers: Sequence[Enqueued]) -> None:
@@ -156,4 +159,5 @@ class Applied:
     fired: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
     pruned: set[int] = field(default_factory=set)
+    erased: dict[str, int] = field(default_factory=dict)  # how many, by place
     concluded: list[AuditRow] = field(default_factory=list)  # the rows of the conclusion, as they were written

@@ -33,6 +33,7 @@ class Action(StrEnum):
     RETRY = "retry"  # failed tasks run again
     FORGET = "forget"  # failed tasks are given up: they go to history, from where they can be retried for a while
     PURGE = "purge"  # waiting tasks are given up, in the same way
+    ERASE = "erase"  # what is known about a scope or a task is removed for good
 
     @property
     def audited(self) -> str:
@@ -41,7 +42,9 @@ class Action(StrEnum):
     @property
     def means(self) -> str:
         """The states it is for."""
-        return {"retry": "failed or cancelled", "forget": "failed", "purge": "waiting"}[self.value]
+        return {"retry": "failed or cancelled", "forget": "failed", "purge": "waiting", "erase": "not running"}[
+            self.value
+        ]
 
 
 class Status(StrEnum):
@@ -90,6 +93,8 @@ class Operation:
     plan: str | None = None
     approval: str | None = None
     note: str | None = None
+    archive: str | None = None  # of an erasure: where archived rows of the audit log are
+    erased: Mapping[str, int] = field(default_factory=dict)  # and how many went, by place
     last_piece: int = 0
     driver: str | None = None  # the worker that did the last piece
     version: int = field(default=0, compare=False)
@@ -168,9 +173,19 @@ class Operation:
         """The last word, with the sum of it."""
         after = {"matched": self.total, "done": self.done, "skipped": self.skipped,
                  "gone": self.gone if status is Status.COMPLETED else 0,
-                 "filter": facts(self.which), "status": status.value, "note": note}  # fmt: skip
+                 "filter": self.told, "status": status.value, "note": note}  # fmt: skip
         row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
-        return Commit(puts=[replace(self, status=status, note=note).put()], audits=[row])
+        ended = replace(self, status=status, note=note)
+        if self.action is Action.ERASE and self.which.scope is not None:
+            ended = replace(ended, which=Failures(scope="erased"))
+        return Commit(puts=[ended.put()], audits=[row])
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Its filter as the audit log has it: an erasure does not repeat there what it removes."""
+        if self.action is not Action.ERASE:
+            return facts(self.which)
+        return {"scope": "erased"} if self.which.scope is not None else facts(self.which)
 
     @property
     def gone(self) -> int:

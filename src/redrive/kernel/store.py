@@ -302,6 +302,12 @@ class Store(Protocol):
     ) -> list[Record]:  # fmt: skip
         """Newest first; ``before`` is the ``seq`` of the last one seen."""
 
+    async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
+        """What is kept about a scope, or about tasks: how many, by place; tasks that run now apart."""
+
+    async def erasable(self, scope: str, limit: int) -> list[UUID]:
+        """Tasks of a scope that do not run, live, finished, or known by a dead letter only."""
+
     async def now(self) -> datetime: ...
     async def diagnose(self) -> Diagnosis:
         """The store's own health; a handful of statements that look at no more rows than they have to."""

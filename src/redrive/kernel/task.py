@@ -91,6 +91,7 @@ class Task:
     finished_at: datetime | None = None
     execution_ms: float | None = None
     result: Any = None
+    erased_at: datetime | None = None
     deduplicated: bool = False
 
     @property

@@ -53,15 +53,23 @@ async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, 
     waiting = replace(operation, status=Status.WAITING, approval=approval_id)
     body = {
         "operation": operation.id, "action": operation.action.value, "filter": facts(operation.which),
-        "total": operation.total, "needed": why, "requested_by": operation.actor, "reason": operation.reason,
-        "decided_by": None, "decision": None,
+        "total": operation.total, "needed": _needed(operation, why), "requested_by": operation.actor,
+        "reason": operation.reason, "decided_by": None, "decision": None,
     }  # fmt: skip
     row = Audit(
-        operation.actor, "APPROVAL_REQUEST", operation.reason, None, operation.id, None, body,
+        operation.actor, "APPROVAL_REQUEST", operation.reason, None, operation.id, None,
+        {**body, "filter": operation.told, "needed": why},
         target=f"approval:{approval_id}",
     )  # fmt: skip
     await store.apply(Commit(puts=[waiting.put(), Put(COLLECTION, approval_id, body, state=PENDING)], audits=[row]))
     return replace(waiting, version=1), await store.record(COLLECTION, approval_id)
+
+
+def _needed(operation: Operation, why: str) -> str:
+    """Whoever agrees to an erasure has to see of whose data; it is erased from here, too, and no part of the audit."""
+    if operation.action is not Action.ERASE:
+        return why
+    return f"{why}: " + ", ".join(f"{name} {value}" for name, value in facts(operation.which).items())
 
 
 async def list_approvals(

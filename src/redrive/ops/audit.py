@@ -16,6 +16,7 @@ from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.payload import JsonText, readable
+from redrive.kernel.records import Put
 from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow, check_int
 from redrive.ops.actions import check_actor
@@ -30,6 +31,9 @@ CHUNK = 65_536
 FORMATS = ("json", "csv", "jsonl")
 PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
 ERASE_SUMMARY = "TASK_ERASE_SUMMARY"
+# Prunes that write to the archive, while they are at it: an erasure of the archive waits for them.
+PRUNE_COLLECTION = "audit-prune"
+PRUNE_LASTS = 600.0  # seconds between two pieces, at most
 # What tells of removals: it goes in its time, with everything, and never by a filter.
 SUMMARIES = (PRUNE_SUMMARY, ERASE_SUMMARY)
 KEEPER = "redrive:retention"
@@ -160,7 +164,7 @@ async def prune(
     old = replace(which, older_than=await store.now() - timedelta(days=older_than_days))
     if dry_run:
         return Pruned(await store.count_audit(old), 0, True)
-    batch_id, removed = str(new_id()), 0
+    batch_id, removed, version = str(new_id()), 0, 0
     facts = {name: plain(value) for name, value in asdict(old).items() if value is not None}
     after = 0
     while not stopping() and (found := await store.audit(old, limit=piece, after=after)):
@@ -168,13 +172,32 @@ async def prune(
         # What was pruned before is told by its summary: it goes in its time, with everything, and not by a filter.
         rows = found if which == ANY else [row for row in found if row.action not in SUMMARIES]
         if rows:
-            written = None if archive is None else await asyncio.to_thread(archive.write, rows)
+            if archive is not None:
+                version = await _announce(store, batch_id, version, "running")
+                # Read again: what was erased before this was announced is written down as it is now.
+                rows = await _again(store, rows)
+            written = None if archive is None or not rows else await asyncio.to_thread(archive.write, rows)
             applied = await apply_sealed(store, _removal(rows, who, batch_id, facts, which == ANY, written))
             removed += len(applied.pruned)
             progress(len(applied.pruned))
         if len(found) < piece:
             break
+    if version:
+        await _announce(store, batch_id, version, "done")
     return Pruned(removed, removed, False, batch_id)
+
+
+async def _announce(store: Store, batch_id: str, version: int, state: str) -> int:
+    await store.apply(Commit(puts=[Put(PRUNE_COLLECTION, batch_id, {}, version, state, PRUNE_LASTS)]))
+    return version + 1
+
+
+async def _again(store: Store, rows: list[AuditRow]) -> list[AuditRow]:
+    wanted, found, after = {row.id for row in rows}, list[AuditRow](), rows[0].id - 1
+    while after < rows[-1].id and (page := await store.audit(ANY, limit=PIECE, after=after)):
+        found += [row for row in page if row.id in wanted]
+        after = page[-1].id
+    return found
 
 
 def _removal(

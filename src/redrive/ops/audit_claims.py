@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
@@ -12,7 +14,7 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow
 from redrive.ops.audit import ERASE_SUMMARY, SUMMARIES
 from redrive.ops.audit_chain import Seal
-from redrive.ops.audit_rows import digest_of, is_digest, parse_ranges, ranges, row_hash
+from redrive.ops.audit_rows import LARGEST, digest_of, is_digest, parse_ranges, ranges, row_hash
 
 REMEMBERED = 16  # parsed claims; the others are read again when they are asked for
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
@@ -79,6 +81,8 @@ class Claims:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._spans: dict[int, tuple[int, int, str]] = {}  # row: first and last number, digest of its seal
+        self._order: list[tuple[int, int, int]] | None = None  # the spans by where they begin, with their rows
+        self._reach: list[int] = []  # how far those up to here reach
         self._parsed: OrderedDict[int, Claim] = OrderedDict()
         self.removals: dict[tuple[str, str, str | None], Removal] = {}  # by action, actor and batch
         self.through = 0  # retention took everything up to here
@@ -98,6 +102,7 @@ class Claims:
         except MALFORMED as error:
             self.malformed[row.id] = str(error) if isinstance(error, ValueError) else "in words that no removal writes"
             return
+        self._order = None
         self._spans[row.id] = (claim.ids[0], claim.ids[-1], seal.digest) if claim.ids else (0, 0, seal.digest)
         self._remember(claim)
         key = (claim.action, claim.actor, claim.batch_id)
@@ -113,8 +118,22 @@ class Claims:
 
     async def about(self, first: int, last: int) -> list[Claim]:
         """Claims that tell of rows in this stretch."""
-        rows = [row for row, (low, high, _) in self._spans.items() if low <= last and high >= first]
-        return [claim for row in rows if (claim := await self._claim(row)) is not None]
+        return [claim for row in self._overlapping(first, last) if (claim := await self._claim(row)) is not None]
+
+    def _overlapping(self, first: int, last: int) -> list[int]:
+        """Rows whose spans meet this one, without looking at all: from the last that begins in time, back to where none
+        before it reaches so far."""
+        if self._order is None:
+            self._order = sorted((low, high, row) for row, (low, high, _) in self._spans.items())
+            self._reach = list(accumulate((high for _, high, _ in self._order), max))
+        found: list[int] = []
+        place = bisect_right(self._order, (last, LARGEST, LARGEST)) - 1
+        while place >= 0 and self._reach[place] >= first:
+            _, high, row = self._order[place]
+            if high >= first:
+                found.append(row)
+            place -= 1
+        return sorted(found)
 
     def raise_youngest(self, claim: Claim, at: datetime) -> None:
         """The seals prove that it took a row of this age."""

@@ -14,7 +14,7 @@ from redrive.kernel.failed import Failures, Meant
 from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Status
 from redrive.kernel.store import Query, Store
 from redrive.kernel.task import Task
-from redrive.ops import plans
+from redrive.ops import erase, plans
 
 logger = logging.getLogger("redrive.operations")
 AT_ONCE = 1000
@@ -99,6 +99,8 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     if _waits(operation, since, driver):
         theirs = operation.driver not in (None, driver)
         return None if theirs and since < GONE_AFTER else operation.pause_after_piece - since
+    if operation.action is Action.ERASE:
+        return await erase.step(store, operation, driver)
     if operation.stop_on_return and (why := await _came_back(store, operation)) is not None:
         await _end(store, operation, Status.STOPPED, why)
         return None

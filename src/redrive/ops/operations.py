@@ -19,7 +19,6 @@ from redrive.kernel.operation import (
     Canary,
     Operation,
     Status,
-    facts,
     moment,
 )
 from redrive.kernel.records import Record
@@ -128,7 +127,7 @@ async def _turned(
 def _note(
     operation: Operation, actor: str, action: str, reason: str | None, before: object = None, after: object = None
 ) -> Audit:
-    told = {"action": operation.action.value, "total": operation.total, "filter": facts(operation.which)}
+    told = {"action": operation.action.value, "total": operation.total, "filter": operation.told}
     return Audit(actor, action, reason, None, operation.id, before, after or told, target=f"operation:{operation.id}")
 
 
@@ -150,6 +149,8 @@ def _check(action: Action, canary: Canary | None, rate: float | None, stop_on_re
 
 async def _bounded(store: Store, operation: Operation) -> Operation:
     """The set that it is about, from now on."""
+    if operation.action is Action.ERASE:
+        raise InvalidInput("erasing has a way of its own", hint="redrive erase, or POST /api/erase")
     if operation.action is Action.PURGE:
         return await _purged(store, operation)
     if operation.plan is not None:

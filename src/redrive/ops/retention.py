@@ -16,7 +16,7 @@ from redrive.kernel.retention import RecordRule, Retention
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.ops import access, approvals, audit_chain, drill, groups, growth, plans
-from redrive.ops.audit import KEEPER
+from redrive.ops.audit import KEEPER, PRUNE_COLLECTION
 from redrive.settings import Settings
 
 FAILED_SUMMARY = "TASK_FAILED_PRUNE_SUMMARY"
@@ -26,6 +26,7 @@ EVERY = 600.0
 FOR_GOOD = {
     audit_chain.COLLECTION: "the proof of the audit log: small, and a few hundred a day at most",
     groups.COLLECTION: "goes with its failure group",
+    PRUNE_COLLECTION: "each says itself until when: ten minutes",
 }
 
 

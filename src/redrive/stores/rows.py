@@ -84,6 +84,7 @@ def task(row: Row, as_text: bool = False) -> Task:
         finished_at=get("finished_at"),
         execution_ms=get("execution_ms"),
         result=document(row, "result", as_text),
+        erased_at=get("erased_at"),
     )
 
 

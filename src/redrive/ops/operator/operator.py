@@ -10,6 +10,7 @@ from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator.approvals import ApprovalService
 from redrive.ops.operator.audit import AuditService
 from redrive.ops.operator.control import ControlService
+from redrive.ops.operator.erasures import ErasureService
 from redrive.ops.operator.executors import ExecutorService
 from redrive.ops.operator.failures import FailureService
 from redrive.ops.operator.groups import GroupService
@@ -38,6 +39,7 @@ class Operator:
         self.approvals = ApprovalService(session)
         self.control = ControlService(session)
         self.audit = AuditService(session)
+        self.erasures = ErasureService(session)
         self.tokens = TokenService(session)
         self.executors = ExecutorService(session)
         self.health = HealthService(session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
@@ -180,6 +181,15 @@ class Reads:
         where.add(f" order by {'id desc' if after is None else oldest} limit {{}} offset {{}}", limit, offset)
         name = "audit_log" if documents is None else "page_audit"
         return [rows.audit(row, documents is not None) for row in await self._where(name, where)]
+
+    async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for row in await self._rows("personal", scope, list(task_ids)):
+            found[row["place"]] += row["n"]
+        return dict(found)
+
+    async def erasable(self, scope: str, limit: int) -> list[UUID]:
+        return [row["id"] for row in await self._rows("erasable", scope, limit)]
 
     async def count_audit(self, which: AuditFilter) -> int:
         where = filters.audit(which)

@@ -254,3 +254,30 @@ select removed, more from redrive.prune($1, $2);
 
 -- now: the server's clock
 select clock_timestamp();
+
+-- erase: personal data goes
+select redrive.erase($1, $2, $3, $4);
+
+-- personal: what is kept about a scope, or about tasks
+with meant as materialized (
+  select t.id from redrive.task t where t.scope = $1
+  union select h.id from redrive.history h where h.scope = $1
+  union select d.task_id from redrive.dead_letter d where d.scope = $1
+  union select u.id from unnest($2::uuid[]) u(id)
+)
+select 'running' as place, count(*) as n from meant m join redrive.task t on t.id = m.id where t.state = 'running'
+union all select 'live', count(*) from meant m join redrive.task t on t.id = m.id where t.state <> 'running'
+union all select 'finished', count(*) from meant m join redrive.history h on h.id = m.id where h.erased_at is null
+union all select 'attempts', count(*) from meant m join redrive.attempt a on a.task_id = m.id where a.message <> 'erased'
+union all select 'dead_letters', count(*) from meant m join redrive.dead_letter d on d.task_id = m.id
+  where d.error_message <> 'erased'
+union all select 'audit', count(*) from redrive.audit a where $1::text is not null and a.scope = $1
+union all select 'audit', count(*) from unnest($2::uuid[]) u(id) join redrive.audit a on a.task_id = u.id
+  where a.erased is null;
+
+-- erasable: tasks of a scope that do not run
+select x.id from (
+  (select t.id from redrive.task t where t.scope = $1 and t.state <> 'running' limit $2)
+  union (select h.id from redrive.history h where h.scope = $1 limit $2)
+  union (select d.task_id from redrive.dead_letter d where d.scope = $1 and not exists (
+    select 1 from redrive.task t where t.id = d.task_id and t.state = 'running') limit $2)) x limit $2;

@@ -16,6 +16,7 @@ from redrive.errors import ChangedMeanwhile, LeaseLost, StoreUnavailable
 from redrive.kernel.audit import Batch
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.diagnosis import Diagnosis
+from redrive.kernel.erase import Erase
 from redrive.kernel.machine import Event, ExpiredLease, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Released
 from redrive.kernel.records import Put
@@ -367,12 +368,20 @@ async def _apply(connection: Connection, commit: Commit) -> Applied:
         await connection.execute(SQL["audit"], arguments.audits(commit.audits))
     if commit.pruned:
         applied.pruned = {row["id"] for row in await connection.fetch(SQL["forget_audit"], list(commit.pruned))}
+    if commit.erase is not None:
+        applied.erased = await _erase(connection, commit.erase)
     if commit.conclusion is not None and (rows := commit.conclusion(applied)):
         added = [row["id"] for row in await connection.fetch(SQL["audit"], arguments.audits(rows))]
         applied.concluded = [as_audit(row) for row in await connection.fetch(SQL["audit_rows"], added)]
     for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks
         await _put(connection, put, applied)
     return applied
+
+
+async def _erase(connection: Connection, erase: Erase) -> dict[str, int]:
+    numbers, digests = list(erase.audit), list(erase.audit.values())
+    done = await connection.fetchval(SQL["erase"], list(erase.task_ids), erase.tombstone, numbers, digests)
+    return {place: n for place, n in json.loads(done).items() if n}
 
 
 async def _put(connection: Connection, put: Put, applied: Applied) -> None:

@@ -24,6 +24,7 @@ from redrive.kernel.records import Put
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import micros, to_micros
 from redrive.stores.sqlite.enqueue import enqueue
+from redrive.stores.sqlite.erase import erase
 from redrive.stores.sqlite.moves import add_audits
 from redrive.stores.sqlite.rows import audit as as_audit
 from redrive.stores.sqlite.session import Session, dumps
@@ -54,6 +55,8 @@ def apply(session: Session, commit: Commit) -> Applied:
     add_audits(session, [_audit(audit) for audit in commit.audits])
     if commit.pruned:
         applied.pruned = {row[0] for row in session.rows(SQL["forget_audit"], dumps(list(commit.pruned)))}
+    if commit.erase is not None:
+        applied.erased = erase(session, commit.erase)
     if commit.conclusion is not None:
         _add_conclusion(session, commit.conclusion(applied), applied)
     for put in commit.puts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from redrive.stores.sqlite.clock import to_datetime, to_micros
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "reads.sql")
+ERASE = statements("redrive.stores.sqlite", "erase.sql")
 _FAILED = " and state = 'failed'"
 _NAMED = " and id in (select value from json_each(?))"
 T = TypeVar("T")
@@ -124,6 +126,17 @@ class Reads:
         name, first = ("audit_log", []) if documents is None else ("page_audit", [documents])
         found = await self.read(lambda session: _rows(session, SQL[name] + sql, [*first, *args, limit, offset]))
         return [rows.audit(row, documents is not None) for row in found]
+
+    async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
+        args = [scope, dumps([str(task_id) for task_id in task_ids])]
+        found: Counter[str] = Counter()
+        for row in await self.read(lambda session: _rows(session, ERASE["personal"], args)):
+            found[row["place"]] += row["n"]
+        return dict(found)
+
+    async def erasable(self, scope: str, limit: int) -> list[UUID]:
+        found = await self.read(lambda session: _rows(session, ERASE["erasable"], [scope, limit]))
+        return [UUID(row["id"]) for row in found]
 
     async def count_audit(self, which: AuditFilter) -> int:
         sql, args = filters.audit(which)

@@ -124,6 +124,7 @@ on conflict (fingerprint, hour) do update set n = n + excluded.n
 
 -- cancelled: finished rows that an operator may bring back
 select json_group_array(json_array(h.id, h.queue, h.kind)) from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
+  and h.erased_at is null
 
 -- revive: back from history into the live table
 insert into redrive_task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
@@ -134,9 +135,10 @@ select h.id, h.created_at, json_extract(v.value, '$[1]'), 'queued', h.max_attemp
   h.idempotency_key, h.payload, h.replay_count + 1, ?, json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]'),
   json_extract(v.value, '$[4]')
 from json_each(?) v cross join redrive_history h on h.id = json_extract(v.value, '$[0]') and h.state = 'cancelled'
+  and h.erased_at is null
 
 -- revived: they are no longer finished
-delete from redrive_history where id in (select value from json_each(?)) and state = 'cancelled'
+delete from redrive_history where id in (select value from json_each(?)) and state = 'cancelled' and erased_at is null
 
 -- landed: pairs of id and token whose holder committed something already; only asked after a lost answer
 select json_group_array(json_extract(v.value, '$[0]')) from json_each(?) v

@@ -113,6 +113,7 @@ create table redrive.history (
   created_at       timestamptz not null,
   last_attempt_at  timestamptz,
   expires_at       timestamptz,                    -- where its kind says how long, else the partition's age decides
+  erased_at        timestamptz,                    -- what it carried is gone; it cannot be retried
   lease_token      uuid,
   execution_ms     real,
   state            redrive.state not null,

@@ -495,7 +495,8 @@ declare
 begin
   if cardinality(v_ids) = 0 then return '{}'; end if;
   with old as (
-    delete from redrive.history h where h.id = any (v_ids) and h.state = 'cancelled' returning h.*
+    delete from redrive.history h
+    where h.id = any (v_ids) and h.state = 'cancelled' and h.erased_at is null returning h.*
   ), new as (
     insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
       task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,

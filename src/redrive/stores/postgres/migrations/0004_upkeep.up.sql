@@ -697,6 +697,52 @@ begin
   more := more or v_hours >= p_limit;
 end $$;
 
+-- Personal data goes: of finished tasks what they carried, of their attempts and dead letters what was said, their keys, and
+-- rows of the audit log but for a digest. Live tasks among p_ids are left alone. Returns how many, by place.
+create function redrive.erase(p_ids uuid[], p_tombstone text, p_audit bigint[], p_digests text[]) returns jsonb
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_ids uuid[] := array(
+    select u.id from unnest(p_ids) u(id) where not exists (select 1 from redrive.task t where t.id = u.id));
+  v_keys text[] := array(
+    select h.idempotency_key from redrive.history h where h.id = any (v_ids) and h.idempotency_key is not null);
+  v_causes text[] := array(
+    select a.fingerprint from redrive.attempt a where a.task_id = any (v_ids)
+    union select d.error_fingerprint from redrive.dead_letter d where d.task_id = any (v_ids));
+  v_n integer;
+  v_done jsonb := '{}';
+begin
+  update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
+    idempotency_key = null, scope = case when h.scope is null then null else p_tombstone end, erased_at = clock_timestamp()
+  where h.id = any (v_ids) and h.erased_at is null;
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('tasks', v_n);
+  update redrive.attempt a set message = 'erased', stack = null, error_summary = null
+  where a.task_id = any (v_ids) and (a.message <> 'erased' or a.stack is not null or a.error_summary is not null);
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('attempts', v_n);
+  update redrive.dead_letter d set payload = null, error_message = 'erased', error_summary = null, task_group = null,
+    trace_id = null, scope = case when d.scope is null then null else p_tombstone end
+  where d.task_id = any (v_ids) and (d.error_message <> 'erased' or d.payload is not null
+    or d.error_summary is not null or d.scope is distinct from p_tombstone);
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('dead_letters', v_n);
+  delete from redrive.idempotency_key k where k.key = any (v_keys);
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('keys', v_n);
+  update redrive.failure_delta d set message = 'erased', error_summary = null where d.sample_task = any (v_ids);
+  update redrive.failure_group g set message = 'erased', error_summary = null
+  where g.fingerprint = any (v_causes) and g.sample_task = any (v_ids) and g.message <> 'erased';
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('causes', v_n);
+  update redrive.audit a set reason = null, scope = null, trace_id = null, before = null, after = null, salt = null,
+    erased = u.digest
+  from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null;
+  get diagnostics v_n = row_count;
+  return v_done || jsonb_build_object('audit', v_n);
+end $$;
+
 -- Nothing is open to everyone; what is granted to whom is in the next step.
 revoke all on all functions in schema redrive from public;
 select redrive.partitions(36500);

@@ -102,6 +102,7 @@ create table redrive_history (
   created_at       integer not null,
   last_attempt_at  integer,
   expires_at       integer,                        -- where its kind says how long, else its age decides
+  erased_at        integer,                        -- what it carried is gone; it cannot be retried
   lease_token      text,
   execution_ms     real,
   state            text not null,

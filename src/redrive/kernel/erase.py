@@ -1,0 +1,19 @@
+"""Erasing what is known about a person: which tasks and which rows of the audit log lose what they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+ERASED = "erased"  # what stands where a text must stand
+
+
+@dataclass(slots=True, frozen=True)
+class Erase:
+    """Finished tasks with their attempts, dead letters and keys, and rows of the audit log (by number, with the digest
+    that stays of them). Tasks that are live are left alone. ``tombstone`` takes the place of their scope."""
+
+    tombstone: str
+    task_ids: tuple[UUID, ...] = ()
+    audit: Mapping[int, str] = field(default_factory=dict)

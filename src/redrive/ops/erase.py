@@ -1,0 +1,272 @@
+"""Erasing what is known about a person, or about one task: foreseen, asked for, and carried out piece by piece.
+
+It is an operation like others: written down, approved by a second person, carried out by the workers, resumed where it
+was after a crash. Its phases are the tasks (with attempts, dead letters, keys and causes), the audit log, the small
+documents, and the archive. Each piece and how far it has come are one transaction, with a sealed row of the audit log
+that counts, and does not repeat, what went.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import InvalidInput, InvalidTransition, StoreError
+from redrive.ids import new_id
+from redrive.kernel.audit import Audit, AuditFilter
+from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.erase import Erase
+from redrive.kernel.failed import Failures
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.operation import COLLECTION as OPERATIONS
+from redrive.kernel.operation import FINAL, Action, Operation, Status
+from redrive.kernel.records import Put, Record
+from redrive.kernel.store import Store
+from redrive.kernel.task import LIVE, AuditRow, State, check_text
+from redrive.ops import approvals, drill, groups, plans
+from redrive.ops.actions import check_actor
+from redrive.ops.audit import ANY, ERASE_SUMMARY, PRUNE_COLLECTION, PRUNE_LASTS
+from redrive.ops.audit_archive import Archive, archive_at
+from redrive.ops.audit_chain import apply_sealed
+from redrive.ops.audit_rows import content_digest, ids_of
+from redrive.ops.erase_subject import Subject, emptied
+
+PIECE = 200
+PAGES = 20  # of the audit log, looked through in one step
+WHY = "personal data is removed for good"
+QUOTING = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, groups.COLLECTION, drill.COLLECTION)
+NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
+
+
+async def foresee(store: Store, scope: str | None, task_id: UUID | None, archive: str | None = None) -> dict[str, int]:
+    """How many, by place. ``running`` ones are in the way."""
+    subject = _subject(scope, task_id)
+    found = Counter(await store.personal(scope, [] if task_id is None else [task_id]))
+    if scope is not None:
+        for collection in QUOTING:
+            async for record in _records(store, collection):
+                found["documents"] += subject.quoted_in(record.body)
+    kept = archive_at(archive)
+    if kept is not None and kept.begun:
+        found["archive"] = await asyncio.to_thread(lambda: sum(subject.meant_by(row) for row in kept.read()))
+    return {place: n for place, n in found.items() if n}
+
+
+async def begin(
+    store: Store, scope: str | None, task_id: UUID | None, *, actor: str, reason: str | None = None,
+    archive: str | None = None, approve: bool = True,
+) -> tuple[Operation, Record | None]:  # fmt: skip
+    """Begin it, or ask for it. Refused while a task of it runs, or another operation is about it."""
+    who, why = check_actor(actor), check_text(reason, "reason")
+    subject = _subject(scope, task_id)
+    if why is not None and subject.quoted_in(why):
+        raise InvalidInput("the reason names what is to be erased, and stays in the audit log", hint="say it otherwise")
+    found = await store.personal(scope, [] if task_id is None else [task_id])
+    if found.get("running"):
+        raise InvalidTransition(
+            f"{found['running']} of these tasks run now", hint="wait until they are done, or cancel them first"
+        )
+    await _refuse_others(store, subject)
+    which = Failures(scope=scope, ids=None if task_id is None else (task_id,))
+    total = found.get("live", 0) + found.get("finished", 0)
+    operation = Operation(str(new_id()), Action.ERASE, which, who, why, total, cursor="tasks", archive=archive)
+    if approve:
+        return await approvals.ask(store, operation, WHY)
+    row = Audit(
+        who, "OPERATION_START", why, None, operation.id, None,
+        {"action": Action.ERASE.value, "total": total, "filter": operation.told}, target=f"operation:{operation.id}",
+    )  # fmt: skip
+    await store.apply(Commit(puts=[operation.put()], audits=[row]))
+    return replace(operation, version=1), None
+
+
+async def _refuse_others(store: Store, subject: Subject) -> None:
+    open_ones = tuple(status.value for status in Status if status not in FINAL)
+    for record in await store.records(OPERATIONS, states=open_ones, limit=1000):
+        if subject.scope is not None and subject.quoted_in(record.body):
+            raise InvalidTransition(
+                f"operation {record.id} is about the same scope", hint="let it end, or cancel it, and try again"
+            )
+
+
+async def step(store: Store, operation: Operation, driver: str) -> float | None:
+    """Do the next piece. Returns after how many seconds there is more to do; None when it has ended."""
+    phase, _, place = str(operation.cursor).partition(" ")
+    subject = Subject.of(operation)
+    operation = replace(operation, driver=driver)
+    match phase:
+        case "tasks":
+            await _erase_tasks(store, operation, subject)
+        case "audit":
+            await _erase_audit(store, operation, subject, int(place or 0))
+        case "documents":
+            await _clean_documents(store, operation, subject)
+        case "archive":
+            return await _erase_archive(store, operation, subject, place)
+        case _:
+            await _end(store, operation, subject)
+            return None
+    return 0.0
+
+
+# -- phases ------------------------------------------------------------------------------------------------------------
+
+
+async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> None:
+    """Tasks that wait or are failed are given up with it: without what they carry they cannot run."""
+    if subject.scope is not None:
+        ids = await store.erasable(subject.scope, PIECE)
+    else:
+        ids = [] if subject.task_id is None or operation.last_piece else [subject.task_id]
+    if not ids:
+        await store.apply(Commit(puts=[replace(operation, cursor="audit 0").put()]))
+        return
+    live = [one.id for one in (await store.standings(ids)).values() if one.state in LIVE - {State.RUNNING}]
+    moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
+    commit = Commit(transitions=moves, erase=Erase(subject.tombstone, tuple(ids)))
+    after = replace(operation, last_piece=len(ids))
+    await _apply(store, commit, after, lambda applied: {"given_up": len(live) - len(applied.lost)})
+
+
+async def _erase_audit(store: Store, operation: Operation, subject: Subject, after: int) -> None:
+    which = ANY if subject.task_id is None else AuditFilter(task_id=subject.task_id)
+    found: list[AuditRow] = []
+    for _ in range(PAGES):
+        rows = await store.audit(which, limit=500, after=after)
+        found = [row for row in rows if subject.meant_by(row)]
+        after = rows[-1].id if rows else after
+        if found or len(rows) < 500:
+            break
+    ended = not found and len(rows) < 500
+    moved = replace(operation, cursor="documents" if ended else f"audit {after}")
+    if not found:
+        await store.apply(Commit(puts=[moved.put()]))
+        return
+    erase = Erase(subject.tombstone, audit={row.id: content_digest(row) for row in found})
+    await _apply(store, Commit(erase=erase), moved, ids=ids_of(found))
+
+
+async def _clean_documents(store: Store, operation: Operation, subject: Subject) -> None:
+    """Plans, operations, approvals, notes and drills that quote it. Its own operation comes last, with the end."""
+    puts: list[Put] = []
+    for collection in QUOTING if subject.scope is not None else ():
+        async for record in _records(store, collection):
+            if record.id != operation.id and subject.quoted_in(record.body) and len(puts) < PIECE:
+                body = subject.cleaned(record.body)
+                puts.append(Put(record.collection, record.id, body, record.version, record.state))
+    following = replace(operation, cursor="documents" if len(puts) >= PIECE else "archive")
+    if not puts:
+        await store.apply(Commit(puts=[following.put()]))
+        return
+    await _apply(store, Commit(puts=puts), following, lambda _: {"documents": len(puts)})
+
+
+async def _erase_archive(store: Store, operation: Operation, subject: Subject, done: str) -> float:
+    """One piece of the archive after the other: the new one is written, told of in a sealed row, and the old one
+    removed. The place is kept only then: whoever goes on after a crash does the same piece again."""
+    archive = archive_at(operation.archive)
+    if archive is None or not archive.begun:
+        await store.apply(Commit(puts=[replace(operation, cursor="end").put()]))
+        return 0.0
+    if await _prune_under_way(store):
+        return 1.0  # it may be writing rows down that it read before they were erased
+    names = [name for name in await asyncio.to_thread(archive.names) if name > done]
+    for name in names[:PAGES]:
+        rows = await asyncio.to_thread(_matching, archive, name, subject)
+        if rows is None:
+            counts = _plus(operation, {"unreadable": 1})
+            await store.apply(Commit(puts=[replace(operation, cursor=f"archive {name}", erased=counts).put()]))
+            return 0.0
+        if any(row.erased is None and subject.meant_by(row) for row in rows):
+            await _replace_piece(store, operation, subject, archive, name, rows)
+            return 0.0
+        done = name
+    cursor = f"archive {done}" if names else "end"
+    await store.apply(Commit(puts=[replace(operation, cursor=cursor).put()]))
+    return 0.0
+
+
+async def _replace_piece(
+    store: Store, operation: Operation, subject: Subject, archive: Archive, name: str, rows: list[AuditRow]
+) -> None:
+    found = [row for row in rows if subject.meant_by(row)]
+    written = await asyncio.to_thread(archive.write, [emptied(row) if subject.meant_by(row) else row for row in rows])
+    replaced = {name: written.name}
+    applied = await _apply(
+        store, Commit(), operation, lambda _: {"archive": len(found)}, ids=ids_of(found), replaced=replaced
+    )
+    assert applied is not None
+    await asyncio.to_thread(archive.remove, name)
+    record = await store.record(OPERATIONS, operation.id)
+    if record is not None and record.state == Status.RUNNING:
+        await store.apply(Commit(puts=[replace(Operation.of(record), cursor=f"archive {name}").put()]))
+
+
+def _matching(archive: Archive, name: str, subject: Subject) -> list[AuditRow] | None:
+    """The rows of a piece; None when it cannot be read."""
+    try:
+        return archive.rows(name)
+    except StoreError:
+        return None
+
+
+async def _end(store: Store, operation: Operation, subject: Subject) -> None:
+    """The last word: with what came or ran meanwhile, and without naming whom it was about."""
+    left = await store.personal(subject.scope, [] if subject.task_id is None else [subject.task_id])
+    told = [f"{n} {place.replace('_', ' ')}" for place, n in left.items() if n]
+    if operation.erased.get("unreadable"):
+        told.append(f"{operation.erased['unreadable']} pieces of the archive that cannot be read")
+    note = NOT_COVERED if not told else f"left, because they came or ran meanwhile: {', '.join(told)}; erase again"
+    await store.apply(operation.ended(Status.COMPLETED, note))
+
+
+# -- plumbing ----------------------------------------------------------------------------------------------------------
+
+
+async def _apply(
+    store: Store, commit: Commit, operation: Operation, more: Any = lambda _: {}, ids: str = "",
+    replaced: dict[str, str] | None = None,
+) -> Applied:  # fmt: skip
+    """One piece, with how far the operation has come, and a row that counts it, sealed."""
+
+    def counted(applied: Applied) -> dict[str, int]:
+        return {place: n for place, n in {**applied.erased, **more(applied)}.items() if n}
+
+    def told(applied: Applied) -> list[Audit]:
+        after = {"operation": operation.id, "counts": counted(applied), "ids": ids, "replaced": replaced or {}}
+        return [Audit(operation.actor, ERASE_SUMMARY, None, None, operation.id, None, after)]
+
+    def body(applied: Applied) -> dict[str, Any]:
+        done = operation.done + applied.erased.get("tasks", 0)
+        return replace(operation, done=done, erased=_plus(operation, counted(applied))).body()
+
+    put = Put(OPERATIONS, operation.id, body, operation.version, operation.status.value)
+    return await apply_sealed(store, replace(commit, puts=[*commit.puts, put], conclusion=told))
+
+
+def _plus(operation: Operation, more: dict[str, int]) -> dict[str, int]:
+    return dict(Counter(operation.erased) + Counter(more))
+
+
+def _subject(scope: str | None, task_id: UUID | None) -> Subject:
+    if (scope is None) == (task_id is None):
+        raise InvalidInput("say whose data is to be erased: one scope, or one task")
+    return Subject(check_text(scope, "scope"), task_id, "erased")
+
+
+async def _records(store: Store, collection: str) -> Any:
+    before = None
+    while page := await store.records(collection, limit=200, before=before):
+        for record in page:
+            yield record
+        before = page[-1].seq
+
+
+async def _prune_under_way(store: Store) -> bool:
+    now = await store.now()
+    found = await store.records(PRUNE_COLLECTION, states=("running",), limit=100)
+    return any(now - record.updated_at < timedelta(seconds=PRUNE_LASTS) for record in found)

@@ -1,0 +1,71 @@
+"""Whose data is erased, and how that is found in rows and documents."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from redrive.kernel.erase import ERASED
+from redrive.kernel.operation import Operation
+from redrive.kernel.task import AuditRow
+from redrive.ops.audit import SUMMARIES
+from redrive.ops.audit_rows import content_digest
+
+# A shorter scope is looked for as a whole value only: inside of sentences it would be found everywhere.
+SHORTEST_QUOTED = 6
+DEEPEST = 100
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A scope, or one task. ``tombstone`` takes the place of the scope, and says only which erasure it was."""
+
+    scope: str | None
+    task_id: UUID | None
+    tombstone: str
+
+    @classmethod
+    def of(cls, operation: Operation) -> Subject:
+        which = operation.which
+        return cls(which.scope, which.ids[0] if which.ids else None, f"{ERASED}:{operation.id[-12:]}")
+
+    def meant_by(self, row: AuditRow) -> bool:
+        """A row of the audit log that is about it, or quotes it, and is not emptied yet. What tells of removals stays:
+        it quotes nobody."""
+        if row.erased is not None or row.action in SUMMARIES:
+            return False
+        if self.task_id is not None:
+            return row.task_id == self.task_id
+        return row.scope == self.scope or self.quoted_in([row.reason, row.before, row.after])
+
+    def quoted_in(self, value: Any) -> bool:
+        return bool(self.cleaned(value) != value)
+
+    def cleaned(self, value: Any, depth: int = 0) -> Any:
+        """A document without it: values that are the scope, and texts that quote it as a word of its own."""
+        if self.scope is None or depth > DEEPEST:
+            return value
+        if isinstance(value, str):
+            return self._cleaned_text(value)
+        if isinstance(value, list):
+            return [self.cleaned(item, depth + 1) for item in value]
+        if isinstance(value, dict):
+            return {self._cleaned_text(key): self.cleaned(item, depth + 1) for key, item in value.items()}
+        return value
+
+    def _cleaned_text(self, text: str) -> str:
+        assert self.scope is not None
+        if text == self.scope:
+            return self.tombstone
+        if len(self.scope) < SHORTEST_QUOTED or self.scope not in text:
+            return text
+        return re.sub(rf"(?<!\w){re.escape(self.scope)}(?!\w)", self.tombstone, text)
+
+
+def emptied(row: AuditRow) -> AuditRow:
+    """What stays of a row: who did what and when, and a digest of the rest, by which its seal stays valid."""
+    return replace(
+        row, reason=None, scope=None, trace_id=None, before=None, after=None, salt=None, erased=content_digest(row)
+    )

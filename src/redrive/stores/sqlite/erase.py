@@ -1,0 +1,24 @@
+"""Personal data goes: see ``redrive.kernel.erase``."""
+
+from __future__ import annotations
+
+from redrive.kernel.erase import Erase
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.session import Session, dumps
+
+SQL = statements("redrive.stores.sqlite", "erase.sql")
+
+
+def erase(session: Session, wanted: Erase) -> dict[str, int]:
+    """In the caller's transaction; returns how many, by place."""
+    found = session.rows(SQL["erase_ids"], dumps([str(task_id) for task_id in wanted.task_ids]))
+    ids = dumps([row[0] for row in found])
+    done = {
+        "keys": session.run(SQL["erase_keys"], ids),
+        "causes": session.run(SQL["erase_causes"], ids),
+        "tasks": session.run(SQL["erase_tasks"], ids, wanted.tombstone, session.now),
+        "attempts": session.run(SQL["erase_attempts"], ids),
+        "dead_letters": session.run(SQL["erase_letters"], ids, wanted.tombstone),
+        "audit": session.run(SQL["erase_audit"], dumps(list(wanted.audit.items()))),
+    }
+    return {place: n for place, n in done.items() if n}

@@ -1,0 +1,58 @@
+-- erase_ids: those of these tasks that are not live
+select value from json_each(?) where not exists (select 1 from redrive_task t where t.id = value)
+
+-- erase_keys: keys of these tasks
+delete from redrive_idempotency_key where key in (
+  select h.idempotency_key from redrive_history h where h.id in (select value from json_each(?)))
+
+-- erase_causes: what a cause quotes of one of these tasks
+update redrive_failure_group set message = 'erased', error_summary = null
+where fingerprint in (
+    select a.fingerprint from redrive_attempt a where a.task_id in (select value from json_each(?1))
+    union select d.error_fingerprint from redrive_dead_letter d where d.task_id in (select value from json_each(?1)))
+  and sample_task in (select value from json_each(?1)) and message <> 'erased'
+
+-- erase_tasks: what finished tasks carried
+update redrive_history set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
+  idempotency_key = null, scope = case when scope is null then null else ?2 end, erased_at = ?3
+where id in (select value from json_each(?1)) and erased_at is null
+
+-- erase_attempts: what their attempts said
+update redrive_attempt set message = 'erased', stack = null, error_summary = null
+where task_id in (select value from json_each(?)) and (message <> 'erased' or stack is not null or error_summary is not null)
+
+-- erase_letters: what their dead letters carry and say
+update redrive_dead_letter set payload = null, error_message = 'erased', error_summary = null, task_group = null,
+  trace_id = null, scope = case when scope is null then null else ?2 end
+where task_id in (select value from json_each(?1))
+  and (error_message <> 'erased' or payload is not null or error_summary is not null or scope is not ?2)
+
+-- erase_audit: rows of the audit log, but for a digest
+update redrive_audit set reason = null, scope = null, trace_id = null, before = null, after = null, salt = null,
+  erased = v.digest
+from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as digest from json_each(?) j) v
+where redrive_audit.id = v.id and redrive_audit.erased is null
+
+-- personal: what is kept about a scope, or about tasks
+with meant as materialized (
+  select t.id from redrive_task t where t.scope = ?1
+  union select h.id from redrive_history h where h.scope = ?1
+  union select d.task_id from redrive_dead_letter d where d.scope = ?1
+  union select value from json_each(?2)
+)
+select 'running' as place, count(*) as n from meant m cross join redrive_task t on t.id = m.id where t.state = 'running'
+union all select 'live', count(*) from meant m cross join redrive_task t on t.id = m.id where t.state <> 'running'
+union all select 'finished', count(*) from meant m cross join redrive_history h on h.id = m.id where h.erased_at is null
+union all select 'attempts', count(*) from meant m cross join redrive_attempt a on a.task_id = m.id where a.message <> 'erased'
+union all select 'dead_letters', count(*) from meant m cross join redrive_dead_letter d on d.task_id = m.id
+  where d.error_message <> 'erased'
+union all select 'audit', count(*) from redrive_audit a where a.scope = ?1
+union all select 'audit', count(*) from json_each(?2) u cross join redrive_audit a on a.task_id = u.value
+  where a.erased is null
+
+-- erasable: tasks of a scope that do not run
+select id from (
+  select id from (select t.id from redrive_task t where t.scope = ?1 and t.state <> 'running' limit ?2)
+  union select id from (select h.id from redrive_history h where h.scope = ?1 limit ?2)
+  union select id from (select d.task_id as id from redrive_dead_letter d where d.scope = ?1 and not exists (
+    select 1 from redrive_task t where t.id = d.task_id and t.state = 'running') limit ?2)) limit ?2

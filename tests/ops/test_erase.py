@@ -1,0 +1,339 @@
+"""Erasing: nothing of a person is left anywhere, totals and seals stay right, and a crash is followed up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from redrive.errors import InvalidInput, InvalidTransition, StoreError
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.failed import Failures
+from redrive.kernel.machine import Event
+from redrive.kernel.operation import Operation, Status
+from redrive.kernel.outcome import Completed
+from redrive.kernel.task import State
+from redrive.ops import actions, approvals, audit, audit_chain, audit_verify, driving, erase, groups, plans
+from redrive.ops.audit_archive import Archive
+from redrive.ops.erase_subject import emptied
+from redrive.testing.conformance.harness import Harness, failing
+from tests.conformance.harness_sqlite import SqliteHarness
+from tests.objects import Objects, serving
+from tests.ops.conftest import opened
+from tests.ops.test_audit_chain import AT_ONCE
+
+pytestmark = pytest.mark.anyio
+SCOPE, SECRET = "user:ann.smith", "ann-secret-4711"
+# Every column of what belongs to a task: erased, or kept. A new column needs a word here, and in the stores.
+COLUMNS = {
+    "history": {
+        "erased": {"payload", "result", "cancel_reason", "scope", "trace_id", "task_group", "idempotency_key"},
+        "kept": {"id", "finished_at", "created_at", "last_attempt_at", "expires_at", "erased_at", "lease_token",
+                 "execution_ms", "state", "attempt_count", "max_attempts", "replay_count", "timeout_ms", "priority",
+                 "kind", "queue", "worker_id"},
+    },
+    "attempt": {
+        "erased": {"message", "stack", "error_summary"},
+        "kept": {"seq", "task_id", "at", "lease_token", "execution_ms", "attempt", "replay", "code", "reason",
+                 "failure_type", "fingerprint", "worker_id"},
+    },
+    "dead_letter": {
+        "erased": {"payload", "error_message", "error_summary", "scope", "trace_id", "task_group"},
+        "kept": {"seq", "id", "task_id", "dead_at", "attempt_count", "max_attempts", "replay_count", "reason", "kind",
+                 "queue", "error_code", "error_reason", "failure_type", "error_fingerprint"},
+    },
+    "failure_group": {
+        "erased": {"message", "error_summary"},
+        "kept": {"fingerprint", "n", "code", "reason", "failure_type", "kind", "sample_task", "first_seen",
+                 "last_seen"},
+    },
+    "audit": {
+        "erased": {"reason", "scope", "trace_id", "before", "after", "salt"},
+        "kept": {"id", "at", "actor", "action", "task_id", "batch_id", "target", "kind", "erased"},
+    },
+    "idempotency_key": {"erased": {"key", "task_id", "digest", "created_at"}, "kept": set()},
+}  # fmt: skip
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+    async with opened(request.param, request, tmp_path, "postgres_url") as made:
+        yield made
+
+
+async def columns(harness: Harness, name: str) -> set[str]:
+    if isinstance(harness, SqliteHarness):
+        return {row[1] for row in await harness.sql(f"pragma table_info(redrive_{name})")}
+    found = await harness.sql(
+        "select column_name::text from information_schema.columns"
+        f" where table_schema = 'redrive' and table_name = '{name}'"
+    )
+    return {row[0] for row in found}
+
+
+async def dump(harness: Harness) -> str:
+    """Everything in the database, as text; after workers have folded what they fold within a second."""
+    await harness.store.upkeep("fold")
+    if isinstance(harness, SqliteHarness):
+        names, each = "select name from sqlite_master where type = 'table'", "select * from {}"
+    else:
+        names, each = (
+            "select relname::text from pg_class where relnamespace = 'redrive'::regnamespace and relkind = 'r'",
+            "select x::text from redrive.{} x",
+        )
+    lines = []
+    for (name,) in await harness.sql(names):
+        lines += [f"{name} {row}" for row in await harness.sql(each.format(name))]
+    return "\n".join(lines)
+
+
+def quoting(text: str) -> list[str]:
+    return [line for line in text.splitlines() if SECRET in line or SCOPE in line]
+
+
+async def a_life(harness: Harness) -> dict[str, UUID]:
+    """Tasks of a person in all states, with the secret in everything that they carry and say."""
+    options: dict[str, Any] = {
+        "scope": SCOPE, "trace_id": f"trace-{SECRET}", "group": f"group-{SECRET}",
+        "payload": json.dumps({"mail": SECRET}), "max_attempts": 1,
+    }  # fmt: skip
+    made = {}
+    claimed = await harness.running("DONE", idempotency_key=f"key-{SECRET}", **options)
+    await harness.settle(claimed, Completed(json.dumps({"sent to": SECRET})))
+    made["completed"] = claimed.id
+    for name in ("failed", "given up", "retried"):
+        claimed = await harness.running("A", idempotency_key=f"{name}-{SECRET}", **options)
+        await harness.settle(claimed, failing(f"no such user {SECRET}"))
+        made[name] = claimed.id
+    await actions.retry(harness.store, [made["retried"]], actor="bob", reason=f"{SECRET} asked")
+    await harness.settle(await harness.claim_one(), Completed(json.dumps(SECRET)))
+    await actions.cancel(harness.store, [made["given up"]], actor="bob", reason=f"{SECRET} left")
+    made["waiting"] = await harness.enqueue("A", **{**options, "queue": "later"})
+    made["delayed"] = await harness.enqueue("A", **{**options, "queue": "later", "delay": 600.0})
+    made["paused"] = await harness.enqueue("A", **{**options, "queue": "later"})
+    await harness.operate(Event.PAUSE, made["paused"], reason=f"for {SCOPE}")
+    await plans.make(harness.store, Failures(scope=SCOPE), "bob")
+    [group, *_] = await harness.store.groups(1)
+    await groups.annotate(harness.store, group.fingerprint, actor="bob", note=f"happens to {SCOPE} only")
+    return made
+
+
+async def others(harness: Harness) -> list[UUID]:
+    claimed = await harness.running("A", scope="user:bob", max_attempts=1)
+    await harness.settle(claimed, failing("boom of bob"))
+    await actions.cancel(harness.store, [claimed.id], actor="cy", reason="of bob")
+    return [claimed.id]
+
+
+async def carried_out(harness: Harness, operation: Operation) -> Operation:
+    for _ in range(1000):
+        if await driving.step(harness.store, operation.id, "w1") is None:
+            break
+    record = await harness.store.record("operation", operation.id)
+    assert record is not None
+    return Operation.of(record)
+
+
+async def begun(harness: Harness, archive: Archive | None = None, **what: Any) -> Operation:
+    given = {"scope": SCOPE, "task_id": None, **what}
+    operation, _ = await erase.begin(
+        harness.store, given["scope"], given["task_id"], actor="cy", reason="she asked for it", approve=False,
+        archive=None if archive is None else str(archive),
+    )  # fmt: skip
+    return operation
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+async def test_every_column_is_erased_or_kept_on_purpose(harness: Harness, name: str) -> None:
+    assert await columns(harness, name) == COLUMNS[name]["erased"] | COLUMNS[name]["kept"]
+
+
+async def test_nothing_is_left_anywhere(harness: Harness) -> None:
+    made, bobs = await a_life(harness), await others(harness)
+    await audit_chain.seal(harness.store, **AT_ONCE)
+    assert SECRET in await dump(harness) and SCOPE in await dump(harness)
+    foreseen = await erase.foresee(harness.store, SCOPE, None)
+    assert foreseen["live"] == 4 and foreseen["finished"] == 3 and foreseen["dead_letters"] == 3
+    assert foreseen["documents"] == 2 and foreseen["attempts"] == 3 and foreseen["audit"] == 3
+    ended = await carried_out(harness, await begun(harness))
+    await harness.store.upkeep("fold")
+    left = await dump(harness)
+    assert SECRET not in left and SCOPE not in left, [
+        line for line in left.splitlines() if SECRET in line or SCOPE in line
+    ]
+    assert (ended.status, ended.note, ended.done) == (Status.COMPLETED, erase.NOT_COVERED, 7)
+    states = {name: await harness.state(task_id) for name, task_id in made.items()}
+    assert states == {"completed": State.COMPLETED, "retried": State.COMPLETED, **dict.fromkeys(
+        ("failed", "given up", "waiting", "delayed", "paused"), State.CANCELLED)}  # fmt: skip
+    await harness.check_totals()
+    found = await audit_verify.verify(harness.store)
+    assert found.problems == [] and found.erased == 4, found
+    [letter, *_] = (await harness.store.timeline(bobs[0])).dead_letters  # type: ignore[union-attr]
+    assert (letter.scope, letter.error_message) == ("user:bob", "boom of bob")
+    assert (await harness.audit(task_id=bobs[0]))[0].reason == "of bob"
+
+
+async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
+    made = await a_life(harness)
+    await carried_out(harness, await begun(harness))
+    await actions.retry(harness.store, [made["failed"], made["given up"]], actor="bob")
+    assert await harness.state(made["failed"]) is State.CANCELLED
+    assert (await harness.task(made["failed"])).erased_at is not None
+
+
+async def test_one_task(harness: Harness) -> None:
+    made = await a_life(harness)
+    ended = await carried_out(harness, await begun(harness, scope=None, task_id=made["failed"]))
+    assert ended.status is Status.COMPLETED and ended.done == 1
+    timeline = await harness.store.timeline(made["failed"])
+    assert timeline is not None and SECRET not in str(timeline)
+    assert SECRET in str(await harness.store.timeline(made["given up"]))
+    await harness.check_totals()
+
+
+async def test_the_audit_log_counts_and_does_not_repeat(harness: Harness) -> None:
+    await a_life(harness)
+    operation, approval = await erase.begin(harness.store, SCOPE, None, actor="cy", reason="she asked for it")
+    assert approval is not None and approval.body["filter"] == {"scope": SCOPE}, "the second person sees whom"
+    with pytest.raises(Exception, match="cannot approve"):
+        await approvals.approve(harness.store, approval.id, actor="Cy")
+    assert await driving.step(harness.store, operation.id, "w1") is None, "it waits"
+    await approvals.approve(harness.store, approval.id, actor="dee")
+    ended = await carried_out(harness, operation)
+    rows = await harness.store.audit(AuditFilter(batch_id=operation.id), limit=100)
+    assert {row.action for row in rows} >= {"APPROVAL_REQUEST", "OPERATION_START", audit.ERASE_SUMMARY}
+    assert SCOPE not in str(rows) and SECRET not in str(rows)
+    assert ended.erased["tasks"] == 7 and ended.erased["dead_letters"] == 3 and ended.erased["given_up"] == 4
+    assert quoting(await dump(harness)) == []
+
+
+async def test_running_tasks_are_in_the_way_and_others_are_told(harness: Harness) -> None:
+    claimed = await harness.running("A", scope=SCOPE)
+    with pytest.raises(InvalidTransition, match="1 of these tasks run now"):
+        await begun(harness)
+    await harness.settle(claimed, Completed())
+    operation = await begun(harness)
+    await driving.step(harness.store, operation.id, "w1")
+    late = await harness.running("A", scope=SCOPE)
+    ended = await carried_out(harness, operation)
+    assert ended.note is not None and "1 running" in ended.note and "erase again" in ended.note
+    assert SCOPE not in ended.note
+    assert (await harness.task(late.id)).scope == SCOPE
+
+
+async def test_refused(harness: Harness) -> None:
+    with pytest.raises(InvalidInput, match="one scope, or one task"):
+        await erase.begin(harness.store, None, None, actor="cy")
+    with pytest.raises(InvalidInput, match="the reason names what is to be erased"):
+        await erase.begin(harness.store, SCOPE, None, actor="cy", reason=f"{SCOPE} wrote to us")
+    await erase.begin(harness.store, SCOPE, None, actor="cy")
+    with pytest.raises(InvalidTransition, match="is about the same scope"):
+        await erase.begin(harness.store, SCOPE, None, actor="cy")
+
+
+# -- the archive -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with serving(tmp_path_factory.mktemp("objects")) as found:
+        yield found
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    if request.param == "folder":
+        return Archive(str(tmp_path / "archive"))
+    found: Objects = request.getfixturevalue("objects")
+    for name, value in found.environment.items():
+        monkeypatch.setenv(name, value)
+    return Archive(found.bucket() + "/audit")
+
+
+async def archived_life(harness: Harness, archive: Archive) -> None:
+    await a_life(harness)
+    await others(harness)
+    await audit_chain.seal(harness.store, **AT_ONCE)
+    await audit.prune(harness.store, older_than_days=0, actor="cy", piece=3, archive=archive)
+    assert SCOPE in str(list(archive.read()))
+
+
+def archived(archive: Archive) -> str:
+    return "".join(str(row) for row in archive.read())
+
+
+async def test_the_archive_is_rewritten_and_stays_proven(harness: Harness, archive: Archive) -> None:
+    await archived_life(harness, archive)
+    before = archive.names()
+    assert (await erase.foresee(harness.store, SCOPE, None, str(archive)))["archive"] >= 3
+    ended = await carried_out(harness, await begun(harness, archive))
+    assert ended.erased["archive"] >= 3 and len(archive.names()) == len(before) and archive.names() != before
+    assert SCOPE not in archived(archive) and SECRET not in archived(archive) and "of bob" in archived(archive)
+    found = await audit_verify.verify(harness.store, archive)
+    assert found.problems == [] and found.erased >= 3
+    # Also when the row that tells of it is in the archive itself.
+    await audit_chain.seal(harness.store, **AT_ONCE)
+    await audit.prune(harness.store, older_than_days=0, actor="cy", archive=archive)
+    assert (await audit_verify.verify(harness.store, archive)).problems == []
+
+
+async def test_emptied_by_somebody_else_is_tampering(harness: Harness, tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path / "archive"))
+    await archived_life(harness, archive)
+    [name, *_] = archive.names()
+    rows = archive.rows(name)
+    archive.remove(name)
+    archive.write([emptied(rows[0]), *rows[1:]])
+    problems = (await audit_verify.verify(harness.store, archive)).problems
+    assert any("were emptied, and no sealed erasure says so" in problem for problem in problems)
+    assert any(f"{name} is missing from the archive" in problem for problem in problems)
+
+
+def _die(*_: Any, **__: Any) -> Any:
+    raise StoreError("the worker was killed here")
+
+
+@pytest.mark.parametrize("where", ["write", "remove"])
+async def test_a_crash_in_the_archive_is_followed(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    archive = Archive(str(tmp_path / "archive"))
+    await archived_life(harness, archive)
+    operation = await begun(harness, archive)
+    with monkeypatch.context() as patched:
+        patched.setattr(Archive, where, _die)
+        with pytest.raises(StoreError, match="killed here"):
+            await carried_out(harness, operation)
+    if where == "remove":
+        problems = (await audit_verify.verify(harness.store, archive)).problems
+        assert any("is in the archive still, although it was erased" in problem for problem in problems)
+    ended = await carried_out(harness, operation)
+    assert ended.status is Status.COMPLETED and SCOPE not in archived(archive)
+    assert (await audit_verify.verify(harness.store, archive)).problems == []
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
+async def test_it_goes_on_where_it_was(harness: Harness, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erase, "PIECE", 2)
+    await a_life(harness)
+    operation = await begun(harness)
+    for _ in range(steps):
+        await driving.step(harness.store, operation.id, "w1")
+    await harness.advance(10)  # the other is gone
+    for _ in range(1000):
+        if await driving.step(harness.store, operation.id, "w2") is None:
+            break
+    left = await dump(harness)
+    assert quoting(left) == []
+    await harness.check_totals()
+
+
+async def test_the_tombstone_is_of_the_erasure_only(harness: Harness) -> None:
+    made = await a_life(harness)
+    operation = await begun(harness)
+    await carried_out(harness, operation)
+    assert (await harness.task(made["completed"])).scope == f"erased:{operation.id[-12:]}"
