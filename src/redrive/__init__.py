@@ -4,6 +4,7 @@ from redrive.app import App
 from redrive.errors import ErrorCode, RedriveError
 from redrive.handlers.bulk import Batch, Item
 from redrive.handlers.context import Context
+from redrive.kernel.classify import Classification
 from redrive.kernel.outcome import Cancel, Done, Fail, Retry, Snooze, StopReason
 from redrive.kernel.task import State, Task
 from redrive.observe.current import TaskFields
@@ -13,6 +14,7 @@ __all__ = [
     "App",
     "Batch",
     "Cancel",
+    "Classification",
     "Context",
     "Done",
     "ErrorCode",

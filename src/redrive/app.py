@@ -6,6 +6,7 @@ import asyncio
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
@@ -20,6 +21,7 @@ from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.handlers.signature import Call
 from redrive.integrations import enqueue_on
+from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Schedule
 from redrive.kernel.machine import Policy
 from redrive.kernel.store import Store
@@ -52,6 +54,8 @@ from redrive.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Classifier = TypeVar("Classifier", bound=Callable[[BaseException], Classification | None])
+Fingerprinter = TypeVar("Fingerprinter", bound=Callable[[BaseException], str | None])
 MISSED = ("coalesce", "all", "skip")
 DEFAULT_NAME = "default"
 # From here on the first tasks of a list are sent while the next are made.
@@ -171,6 +175,27 @@ class App:
             datetime.now(UTC),
         )  # fmt: skip
 
+    def classify(self, function: Classifier) -> Classifier:
+        """Register a function of an exception that gives back a ``Classification``, or None where it does not know.
+
+        Asked before redrive's own rules, in the order of registration. One that raises is logged and passed over."""
+        self.registry.rules.classify.append(function)
+        return function
+
+    def classify_as(
+        self, exception: str, *, reason: str, failure_type: str = "unknown", retryable: bool = True
+    ) -> None:
+        """The same for an exception class by its name, ``package.Class`` or with its whole path, and what derives from
+        it: ``app.classify_as("stripe.CardError", reason="card", failure_type="param_error", retryable=False)``."""
+        self.registry.rules.named[exception] = Classification(check_name(reason, "reason"), failure_type, retryable)
+
+    def fingerprint(self, function: Fingerprinter) -> Fingerprinter:
+        """Register a function of an exception that names its cause, or gives back None where it does not know.
+
+        Failures of one name are one group. One that raises is logged, and the failure is grouped as without it."""
+        self.registry.rules.fingerprint.append(function)
+        return function
+
     def _register(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any]) -> Handler:
         given = dict(options)
         base, most = given.pop("backoff_base", None), given.pop("backoff_max", None)
@@ -179,7 +204,8 @@ class App:
         policy = Policy(given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS), backoff, given.pop("history", None))
         plain = {"queue": "default", "timeout": None, "isolation": None, "bulk": None, "payload": None, "priority": 0,
                  "concurrency": None, "rate_limit_ms": None, "deterministic": ()}  # fmt: skip
-        handler = make_handler(kind, function, policy=policy, **{**plain, **given})
+        made = make_handler(kind, function, policy=policy, **{**plain, **given})
+        handler = replace(made, rules=self.registry.rules)
         self.registry.add(handler)
         return handler
 

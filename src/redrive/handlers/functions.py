@@ -26,7 +26,15 @@ class HandlerNotRun(RedriveError):
     def failure(self, kind: str) -> Failure:
         """Another attempt would not run it either: somebody has to mend the handler, and retry then."""
         message = f"{self.message}; {self.hint}"
-        return failure(self.code, "handler_not_run", message, type=FailureType.PARAM_ERROR, where=kind, retryable=False)
+        return failure(
+            self.code,
+            "handler_not_run",
+            message,
+            type=FailureType.PARAM_ERROR,
+            where=kind,
+            retryable=False,
+            public=True,
+        )
 
 
 def check_callable(kind: str, function: Any) -> None:

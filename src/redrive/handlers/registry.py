@@ -12,6 +12,7 @@ from typing import Any
 from redrive.errors import ConfigError, InvalidInput, UnknownKind
 from redrive.handlers.functions import check_callable, origin_of, runs_on_the_loop
 from redrive.handlers.signature import PayloadSpec
+from redrive.kernel.classify import NO_RULES, FailureRules
 from redrive.kernel.machine import Policy
 from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_seconds
 
@@ -43,6 +44,7 @@ class Handler:
     rate_ms: int | None = None
     deterministic: tuple[type[BaseException], ...] = ()
     public: tuple[str, ...] = ()  # payload fields that everybody may see who may look at all
+    rules: FailureRules = NO_RULES
 
     @property
     def max_attempts(self) -> int:
@@ -66,6 +68,7 @@ class Registry:
 
     handlers: dict[str, Handler] = field(default_factory=dict)
     declared: dict[str, Declared] = field(default_factory=dict)
+    rules: FailureRules = field(default_factory=FailureRules)
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.kind)

@@ -21,3 +21,11 @@ class Backoff:
         # The exponent is bounded so that attempt 10,000 does not overflow a float.
         full = min(self.maximum, self.base * 2.0 ** min(max(attempt, 1) - 1, 60))
         return full * (0.5 + 0.5 * jitter)
+
+    def at_least(self, wish: float | None, attempt: int, jitter: float) -> float:
+        """The delay, or what a server asked for if that is longer, and a little more: it asked all of a fleet for the
+        same. A server cannot shorten the delay: one that says "now" would have all attempts used up at once."""
+        usual = self.delay(attempt, jitter)
+        if wish is None:
+            return usual
+        return max(usual, wish + jitter * min(self.maximum, max(self.base, wish * 0.1)))

@@ -1,35 +1,30 @@
-"""Failures: classify an exception, and tell failures with the same cause by a fingerprint."""
+"""Failures: why an attempt failed, as it is stored. Made from an exception, a verdict or a message."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import socket
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from enum import StrEnum
-from types import TracebackType
+from datetime import datetime
+from types import CodeType
 from typing import Any
 
-from redrive.errors import ErrorCode, RedriveError
-from redrive.kernel import frames
+from redrive.errors import ErrorCode
+from redrive.kernel import evidence, frames
+from redrive.kernel.classify import NO_RULES, UNKNOWN, Classification, FailureRules, FailureType, by_words, classify
+from redrive.kernel.fingerprint import Facts, fingerprint, former
+from redrive.kernel.message_template import shape, template
+from redrive.kernel.peer import peer_of
+from redrive.kernel.retry_after import retry_after
 from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of, words_of
+
+__all__ = ["Failure", "FailureType", "Origin", "clean", "failure", "failure_of"]
 
 MAX_MESSAGE = 4_000
 MAX_STACK = 16_000
-
-
-class FailureType(StrEnum):
-    """The coarse split used for statistics."""
-
-    MODEL_ERROR = "model_error"
-    PARAM_ERROR = "param_error"
-    TIMEOUT = "timeout"
-    NETWORK = "network"
-    UNKNOWN = "unknown"
+MAX_CAUSE = 200
+# The types that applications raise with a message and no class of their own.
+_BARE = (Exception, RuntimeError, ValueError)
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,197 +38,148 @@ class Failure:
     fingerprint: str
     stack: str | None = None
     retryable: bool = True
-    retry_after: float | None = None
+    retry_after: float | None = None  # seconds that a server asked for
     # What may be shown to everybody: see kernel/summary.py.
     summary: dict[str, Any] = field(default_factory=dict)
+    former: tuple[str, ...] = ()  # fingerprints by earlier versions of the algorithm
 
 
 @dataclass(slots=True, frozen=True)
-class _Class:
-    reason: str
-    type: FailureType
-    retryable: bool
-    code: str = ErrorCode.EXECUTION_FAILED.value
+class Origin:
+    """Where a failure comes from: the handler, what its task was given, and the application's rules."""
+
+    module: str | None = None
+    code: CodeType | None = None  # of the handler's function: a verdict it returned was written there
+    place: str = ""
+    payload: Payload = NO_PAYLOAD
+    rules: FailureRules = NO_RULES
+    deterministic: tuple[type[BaseException], ...] = ()
+    now: datetime | None = None
 
 
-_TIMEOUT = _Class("timeout", FailureType.TIMEOUT, True)
-_CONNECT = _Class("connect", FailureType.NETWORK, True)
-_UNKNOWN = _Class("unknown_exception", FailureType.UNKNOWN, True)
-_DETERMINISTIC = _Class("deterministic_exception", FailureType.PARAM_ERROR, False)
-
-# Client libraries are recognised by class name along the MRO, so that none of them has to be imported.
-_TIMEOUT_NAMES = {"TimeoutException", "Timeout", "ReadTimeout", "ConnectTimeout", "PoolTimeout", "TimeoutError"}
-_CONNECT_NAMES = {"TransportError", "NetworkError", "ConnectError", "ConnectionError", "ClientConnectionError",
-                  "InterfaceError", "OperationalError", "ConnectionDoesNotExistError"}  # fmt: skip
+NOWHERE = Origin()
 
 
-def failure_of(
-    error: BaseException, *, deterministic: tuple[type[BaseException], ...] = (), now: datetime | None = None,
-    payload: Payload = NO_PAYLOAD, module: str | None = None,
-) -> Failure:  # fmt: skip
-    """Classify an exception raised by a handler. Unknown causes are retried: the fail-safe default.
-
-    ``payload`` is what the task was given and what must not be shown; ``module`` is the handler's."""
-    found = _classify(error, deterministic)
+def failure_of(error: BaseException, origin: Origin = NOWHERE) -> Failure:
+    """Classify an exception raised by a handler. Unknown causes are retried: the fail-safe default."""
+    found = classify(error, origin.deterministic, origin.rules)
     message = _message(error)
-    return Failure(
-        code=found.code,
-        reason=found.reason,
-        type=found.type,
-        message=message,
-        stack=_stack(error),
-        fingerprint=fingerprint(found.code, type(error).__qualname__, place_of(error.__traceback__), message),
-        retryable=found.retryable,
-        retry_after=_retry_after(error, now) if found.retryable else None,
-        summary=_summary(error, message, payload, module),
-    )
-
-
-def _summary(error: BaseException, message: str, payload: Payload, module: str | None) -> dict[str, Any]:
-    written = words_of(frames.literals(frames.codes(error)))
-    status = _status(error)
-    return summary_of(
-        safe_message(message, written, payload), exception=frames.type_name(error),
-        chain=[frames.type_name(one) for one in frames.chain(error)],
-        frames=frames.places(error, frames.package_of(module)), payload=payload,
-        marks={} if status is None else {"status": status},
+    return _made(
+        found.code, found.reason, _type(found, message), message, origin, error=error, cause=_declared(error, origin),
+        counts=_message_counts(error, origin), retryable=found.retryable,
     )  # fmt: skip
 
 
+def said(
+    code: str, reason: str, message: str, origin: Origin = NOWHERE, *, verdict: BaseException | None = None,
+    type: FailureType | None = None, cause: str | None = None,
+) -> Failure:  # fmt: skip
+    """A failure that a handler declared: with its stack and place if it was raised, else with the handler's."""
+    message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
+    raised = verdict if verdict is not None and verdict.__traceback__ is not None else None
+    if cause is None and raised is not None:
+        cause = _declared(raised, origin)
+    return _made(code, reason, type or by_words(message), message, origin, error=raised, declared=True, cause=cause)
+
+
 def failure(
-    code: str, reason: str, message: str, *, type: FailureType = FailureType.UNKNOWN, where: str = "",
+    code: str, reason: str, message: str, *, type: FailureType | None = None, where: str = "",
     stack: str | None = None, retryable: bool | None = None, public: bool = False, payload: Payload = NO_PAYLOAD,
 ) -> Failure:  # fmt: skip
-    """A failure that is not an exception: a verdict, an expired lease, an unsupported kind.
+    """A failure without an exception: an expired lease, an unsupported kind, what somebody else reports.
 
     ``public``: the message is ours and quotes nothing, everybody may read it as it is."""
+    message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
+    marks = evidence.marks_in(message)
+    facts = Facts(code, reason, marks=marks, message=template(message), place=where)
+    shown = message if public else safe_message(message, (), payload)
     return Failure(
         code=code,
         reason=reason,
-        type=type,
-        message=clean(message[:MAX_MESSAGE])[:MAX_MESSAGE],
+        type=by_words(message) if type is None else type,
+        message=message,
         stack=stack,
-        fingerprint=fingerprint(code, reason, where, message),
+        fingerprint=fingerprint(facts),
+        former=former(facts),
         retryable=code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
-        summary=summary_of(message if public else safe_message(message, (), payload)),
+        summary=summary_of(shown, marks=marks, payload=payload),
     )
 
 
-def fingerprint(code: str, exception: str, place: str, message: str) -> str:
-    """Same code, exception, place and message shape → same group, whatever ids and numbers the message holds."""
-    text = "\x1f".join((code, exception, place, normalise(message)))
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+def _made(
+    code: str, reason: str, type: FailureType, message: str, origin: Origin, *, error: BaseException | None = None,
+    declared: bool = False, cause: str | None = None, counts: bool = True, retryable: bool | None = None,
+) -> Failure:  # fmt: skip
+    errors = [] if error is None else evidence.chain(error)
+    places = _places(errors, declared or reason == "timeout", origin)
+    marks = (evidence.marks_in(message) if counts else {}) | evidence.marks(errors[1:] if declared else errors)
+    names = [frames.type_name(one) for one in errors]
+    facts = Facts(
+        code, reason, () if declared else tuple(names), tuple(places), marks,
+        shape(message, _literals_at(error, origin)) if counts else None,
+        None if declared else peer_of(errors), cause and cause[:MAX_CAUSE],
+    )  # fmt: skip
+    return Failure(
+        code, reason, type, message, fingerprint(facts), None if error is None else _stack(error),
+        code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
+        retry_after(error, origin.now) if error is not None and retryable else None,
+        summary_of(
+            safe_message(message, words_of(_literals(errors, origin)), origin.payload),
+            exception=names[0] if names else None, chain=names, frames=places, marks=marks, payload=origin.payload,
+        ),
+        former(facts),
+    )  # fmt: skip
 
 
-_NORMALISE = [
-    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.I), "<id>"),
-    (re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b"), "<email>"),
-    (re.compile(r"\bhttps?://\S+", re.I), "<url>"),
-    (re.compile(r"\b0x[0-9a-f]+\b", re.I), "<hex>"),
-    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b", re.I), "<hex>"),
-    (re.compile(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<text>"),
-    (re.compile(r"(?<![A-Za-z])\d+(?:\.\d+)*"), "<n>"),
-]
+def _literals(errors: list[BaseException], origin: Origin) -> list[str]:
+    if errors:
+        return frames.literals(frames.codes(errors))
+    return [] if origin.code is None else frames.literals([origin.code])
 
 
-def normalise(message: str) -> str:
-    """The message with its variable parts replaced; the first lines decide, long tails do not."""
-    text = message[:500]
-    for pattern, replacement in _NORMALISE:
-        text = pattern.sub(replacement, text)
-    return " ".join(text.split())
+def _type(found: Classification, message: str) -> FailureType:
+    return by_words(message) if found is UNKNOWN else found.type
 
 
-def place_of(trace: TracebackType | None) -> str:
-    """Where it happened: the innermost frame outside installed packages (module and function, no line number,
-    so that an edit above it does not make a new group)."""
-    place = ""
-    for frame, _ in traceback.walk_tb(trace):
-        filename = frame.f_code.co_filename
-        name = f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_qualname}"
-        if not place or not (
-            "site-packages" in filename or "/redrive/worker/" in filename or "/lib/python" in filename
-        ):
-            place = name
-    return place
+def _places(errors: list[BaseException], alone: bool, origin: Origin) -> list[str]:
+    """``alone``: by its own frames. Where a time-out caught the code is chance; what a verdict came of is past."""
+    found = frames.places(errors[:1] if alone else errors, frames.package_of(origin.module))
+    return found or ([origin.place] if origin.place else [])
+
+
+def _message_counts(error: BaseException, origin: Origin) -> bool:
+    package = frames.package_of(origin.module)
+    if type(error) in _BARE:
+        last = frames.raised_at(error)
+        if last is not None and frames.own(last, package) and frames.raised_by_statement(error):
+            return True
+    return not frames.places(evidence.chain(error), package)
+
+
+def _literals_at(error: BaseException | None, origin: Origin) -> list[str]:
+    """What was written where it was raised, or in the handler that gave it back."""
+    last = None if error is None else frames.raised_at(error)
+    code = origin.code if last is None else last.f_code
+    return [] if code is None else frames.literals([code])
+
+
+def _declared(error: BaseException, origin: Origin) -> str | None:
+    """What the application calls the cause, if it says so."""
+    for function in origin.rules.fingerprint:
+        try:
+            found: object = function(error)
+        except Exception as raised:
+            found = raised
+        if isinstance(found, str) and found:
+            return found
+        if found is not None:
+            origin.rules.on_error("fingerprint", function, found)
+    return None
 
 
 def clean(text: str) -> str:
     """Text that every store can hold: no NUL, no lone surrogates."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-
-
-def _classify(error: BaseException, deterministic: tuple[type[BaseException], ...]) -> _Class:
-    if deterministic and isinstance(error, deterministic):
-        return _DETERMINISTIC
-    status = _status(error)
-    if status is not None:
-        return _by_status(status)
-    if isinstance(error, RedriveError) and error.code in _NON_RETRYABLE:
-        return _Class(error.code.lower(), FailureType.PARAM_ERROR, False, error.code)
-    names = {cls.__name__ for cls in type(error).__mro__}
-    if isinstance(error, TimeoutError) or names & _TIMEOUT_NAMES:
-        return _TIMEOUT
-    if isinstance(error, ConnectionError | socket.gaierror | EOFError) or names & _CONNECT_NAMES:
-        return _CONNECT
-    return _UNKNOWN
-
-
-_NON_RETRYABLE = frozenset(code.value for code in ErrorCode if code is not ErrorCode.EXECUTION_FAILED)
-
-
-def _by_status(status: int) -> _Class:
-    if status == 429:
-        return _Class("http_429", FailureType.NETWORK, True)
-    if status == 408:
-        return _Class("http_408", FailureType.TIMEOUT, True)
-    if status >= 500:
-        return _Class("http_5xx", FailureType.MODEL_ERROR, True)
-    if status >= 400:
-        return _Class("http_4xx", FailureType.PARAM_ERROR, False)
-    return _UNKNOWN
-
-
-def _status(error: BaseException) -> int | None:
-    """The HTTP status carried by the exceptions of httpx, requests, aiohttp, boto and others."""
-    for holder in (_look(error, "response"), error):
-        for name in ("status_code", "status"):
-            value = _look(holder, name)
-            if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
-                return value
-    return None
-
-
-def _retry_after(error: BaseException, now: datetime | None) -> float | None:
-    try:
-        headers = _look(_look(error, "response"), "headers") or _look(error, "headers")
-        if not isinstance(headers, Mapping):
-            return None
-        value = headers.get("Retry-After") or headers.get("retry-after")
-        return None if value is None else parse_retry_after(str(value), now)
-    except Exception:  # somebody else's mapping
-        return None
-
-
-def _look(holder: Any, name: str) -> Any:
-    """An attribute, or None. It may be a property of somebody else's class, and raise anything."""
-    try:
-        return getattr(holder, name, None)
-    except Exception:
-        return None
-
-
-def parse_retry_after(value: str, now: datetime | None) -> float | None:
-    """Seconds, or an HTTP date; nonsense is ignored rather than trusted."""
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            when = parsedate_to_datetime(value).astimezone(UTC)
-        except (ValueError, OverflowError):
-            return None
-        seconds = (when - (now or datetime.now(UTC))).total_seconds()
-    return min(max(seconds, 0.0), 86_400.0) if seconds == seconds else None
 
 
 def _message(error: BaseException) -> str:
@@ -249,11 +195,26 @@ def _message(error: BaseException) -> str:
 
 def _stack(error: BaseException) -> str:
     try:
-        text = "".join(traceback.format_exception(error))
+        text = _cut("".join(_formatted(error)))
     except Exception:
         text = f"{type(error).__qualname__} (its traceback could not be formatted)"
-    text = clean(text)
+    return _cut(clean(text))
+
+
+def _formatted(error: BaseException) -> Iterator[str]:
+    """Each text cut before it is formatted: that of an exception may be of any size."""
+    waiting = [whole := traceback.TracebackException.from_exception(error)]
+    while waiting:
+        one = waiting.pop()
+        shown = getattr(one, "_str", None)  # as Python has kept it since 3.5
+        if isinstance(shown, str) and len(shown) > MAX_STACK:
+            one._str = _cut(shown)  # type: ignore[attr-defined]
+        waiting += [inner for inner in (one.__cause__, one.__context__, *(one.exceptions or ())) if inner is not None]
+    for line in whole.format():
+        yield line if len(line) <= MAX_STACK else _cut(line)
+
+
+def _cut(text: str) -> str:
     # The end of a traceback says what happened, its start says where it began: keep both.
-    if len(text) > MAX_STACK:
-        text = text[: MAX_STACK // 2] + "\n... shortened ...\n" + text[-MAX_STACK // 2 :]
-    return text
+    half = MAX_STACK // 2
+    return text if len(text) <= MAX_STACK else f"{text[:half]}\n... shortened ...\n{text[-half:]}"

@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
+import dis
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
-MAX_CHAIN = 20
 MAX_FRAMES = 5_000
 MAX_KEPT_FRAMES = 30
 MAX_LITERALS = 64_000
 
 _HAS_DOCSTRING = 0x4000000  # inspect.CO_HAS_DOCSTRING, from Python 3.13
 _INLINED = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})  # functions of their own up to Python 3.11
+_RAISES = frozenset(dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
+_ABSOLUTE = re.compile(r"[\\/]|[A-Za-z]:")
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 _REDRIVE = str(Path(__file__).parent.parent) + "/"
 _EXAMPLES = _REDRIVE + "examples/"
 _STANDARD = tuple(
     {path.rstrip("/\\") + "/" for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))}
 )
-
-
-def chain(error: BaseException) -> list[BaseException]:
-    """The exception, then what it came from: causes, contexts that were not hidden, and members of groups."""
-    found: list[BaseException] = []
-    waiting = [error]
-    while waiting and len(found) < MAX_CHAIN:
-        one = waiting.pop(0)
-        if any(one is other for other in found):
-            continue
-        found.append(one)
-        if isinstance(one, BaseExceptionGroup):
-            waiting.extend(one.exceptions[:MAX_CHAIN])
-        origin = one.__cause__ if one.__cause__ is not None or one.__suppress_context__ else one.__context__
-        if origin is not None:
-            waiting.append(origin)
-    return found
 
 
 def type_name(error: BaseException) -> str:
@@ -68,6 +53,9 @@ def own(frame: FrameType, package: str | None = None) -> bool:
         if filename.startswith("<frozen ") or module.partition(".")[0] in sys.stdlib_module_names:
             return module == "__main__"
         filename = str(frame.f_globals.get("__file__") or "")
+    elif not _ABSOLUTE.match(filename):
+        # Compiled modules name the source they were made from, wherever that was.
+        filename = str(frame.f_globals.get("__file__") or filename)
     if filename.startswith(_REDRIVE):
         return filename.startswith(_EXAMPLES)
     if package is not None and module.partition(".")[0] == package:
@@ -83,17 +71,39 @@ def package_of(module: str | None) -> str | None:
     return None if name in ("", "__main__", "__mp_main__", "redrive") or name in sys.stdlib_module_names else name
 
 
-def places(error: BaseException, package: str | None = None) -> list[str]:
+def places(errors: Iterable[BaseException], package: str | None = None) -> list[str]:
     """Module and function of the application's own frames, outermost first, each once: never a line, so that an edit
     above it changes nothing, and recursion of any depth is the same."""
     found: dict[str, None] = {}
-    for frame in walk(error.__traceback__):
-        if frame.f_code.co_name not in _INLINED and own(frame, package):
-            found.setdefault(place(frame))
-    if len(found) <= MAX_KEPT_FRAMES:
-        return list(found)
+    for error in errors:
+        for frame in walk(error.__traceback__):
+            if frame.f_code.co_name not in _INLINED and own(frame, package):
+                found.setdefault(place(frame))
     kept = list(found)
-    return kept[: MAX_KEPT_FRAMES // 2] + kept[-MAX_KEPT_FRAMES // 2 :]
+    if len(kept) > MAX_KEPT_FRAMES:
+        kept = kept[: MAX_KEPT_FRAMES // 2] + kept[-MAX_KEPT_FRAMES // 2 :]
+    return kept
+
+
+def raised_at(error: BaseException) -> FrameType | None:
+    """The innermost frame: where it was raised."""
+    last = _innermost(error)
+    return None if last is None else last.tb_frame
+
+
+def raised_by_statement(error: BaseException) -> bool:
+    """Whether a ``raise`` made it, not something that was called there and is no Python: ``int("x")``."""
+    last = _innermost(error)
+    return last is not None and last.tb_frame.f_code.co_code[last.tb_lasti] in _RAISES
+
+
+def _innermost(error: BaseException) -> TracebackType | None:
+    trace = error.__traceback__
+    for _ in range(MAX_FRAMES):
+        if trace is None or trace.tb_next is None:
+            break
+        trace = trace.tb_next
+    return trace
 
 
 def place(frame: FrameType) -> str:
@@ -102,7 +112,7 @@ def place(frame: FrameType) -> str:
     return f"{'__main__' if module == '__mp_main__' else module}:{frame.f_code.co_qualname}"
 
 
-def literals(codes: Iterator[CodeType]) -> list[str]:
+def literals(codes: Iterable[CodeType]) -> list[str]:
     """The texts that were written into these functions: parts of f-strings, formats, messages. No docstrings."""
     found: dict[str, None] = {}
     seen: set[CodeType] = set()
@@ -119,15 +129,16 @@ def literals(codes: Iterator[CodeType]) -> list[str]:
     return list(found)
 
 
-def codes(error: BaseException) -> Iterator[CodeType]:
-    """The functions that an exception came through, and those it came from."""
-    for one in chain(error):
-        for frame in walk(one.__traceback__):
+def codes(errors: Iterable[BaseException]) -> Iterator[CodeType]:
+    """The functions that exceptions came through."""
+    for error in errors:
+        for frame in walk(error.__traceback__):
             yield frame.f_code
 
 
 def _texts(code: CodeType, depth: int = 0) -> Iterator[str]:
-    documented = sys.version_info < (3, 13) or code.co_flags & _HAS_DOCSTRING
+    # Up to Python 3.12 the first constant of a function is its docstring or None; comprehensions have neither.
+    documented = code.co_flags & _HAS_DOCSTRING or (sys.version_info < (3, 13) and not code.co_name.startswith("<"))
     for n, constant in enumerate(code.co_consts):
         if isinstance(constant, str):
             if n or not documented:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from redrive.errors import ErrorCode
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.failure import Failure, FailureType, failure
+from redrive.kernel.failure import NOWHERE, Failure, FailureType, Origin, failure, said
 from redrive.kernel.outcome import (
     RETRYABLE_CODES,
     Cancel,
@@ -194,14 +194,23 @@ def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Trans
             return _move(held, Event.ABORT, State.CANCELLED, reason=reason)
         case Expired(limit=limit):
             return _expire(held, limit)
-        case Retry(message=message, after=after):
-            cause = failure(ErrorCode.EXECUTION_FAILED, "retry_requested", message)
+        case Retry() | Fail():
+            return settle(held, declared(outcome), policy, jitter)
+        case Failed(failure=cause, after=after):
             return _retry_or_fail(held, cause, policy, jitter, after)
-        case Fail(code=code, message=message):
-            cause = failure(code, "handler_failed", message or code)
-            return _retry_or_fail(held, cause, policy, jitter, None)
-        case Failed(failure=cause):
-            return _retry_or_fail(held, cause, policy, jitter, cause.retry_after)
+
+
+def declared(verdict: Retry | Fail, origin: Origin = NOWHERE) -> Failed:
+    """A verdict as the failure that it declares; one that was raised keeps its stack and place."""
+    if isinstance(verdict, Retry):
+        cause = said(ErrorCode.EXECUTION_FAILED, "retry_requested", verdict.message, origin, verdict=verdict)
+        return Failed(cause, verdict.after)
+    return Failed(
+        said(
+            verdict.code, "handler_failed", verdict.message or verdict.code, origin, verdict=verdict,
+            type=verdict.failure_type, cause=verdict.cause,
+        )
+    )  # fmt: skip
 
 
 def _retry_or_fail(held: Held, cause: Failure, policy: Policy, jitter: float, after: float | None) -> Transition:
@@ -209,7 +218,7 @@ def _retry_or_fail(held: Held, cause: Failure, policy: Policy, jitter: float, af
         return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
     if held.attempt >= held.max_attempts:
         return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.MAX_ATTEMPTS)
-    delay = policy.backoff.delay(held.attempt, jitter) if after is None else after
+    delay = policy.backoff.at_least(cause.retry_after, held.attempt, jitter) if after is None else after
     return _move(held, Event.RETRY, _waiting(delay), delay=delay, failure=cause)
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from redrive.kernel.error_words import ERROR_WORDS
 
 MAX_LOOKED_AT = 4_000
+MAX_FRAGMENTS = 400
+MAX_FOLDED = 8
 HOLE = "<*>"
 
 # One mark for every kind of value: the same slot holds a number today and a quoted name tomorrow. No pattern has a
@@ -33,12 +38,12 @@ _PATTERNS = [
         re.I,
     ),
     re.compile(r"(?<![\w:])[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,8}(?:%\w{1,20})?(?![\w:])", re.I),  # IPv6, MAC, times
-    re.compile(r"\b[a-z0-9]{1,63}(?:[.-][a-z0-9-]{1,63}){1,8}:\d{1,5}\b", re.I),  # host and port
+    re.compile(r"(?<![\w.-])[a-z0-9]{1,63}[.-][a-z0-9.-]{0,251}:\d{1,5}\b", re.I),  # host and port
     re.compile(
-        r"\b(?:[a-z0-9-]{1,63}\.){1,8}(?:com|net|org|io|dev|app|internal|local|localhost|example|test|cloud)\b", re.I
+        r"(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,8}(?:com|net|org|io|dev|app|internal|local|example|test|cloud)\b", re.I
     ),
     # Anything with a digit in it: numbers, sizes, versions, ids of every make.
-    re.compile(r"(?<!\w)[-+#$€]?\w*\d\w*(?:[.,:%/+=-]\w*\d\w*)*%?"),
+    re.compile(r"(?<![\w-])(?:[^\W\d]\w*-){0,6}[-+#$€]?\w*\d\w*(?:[.,:%/+=-]\w*\d\w*)*(?:-\w+)*%?"),
     re.compile(r"\b(?:None|null|nil|nan|inf|true|false|undefined)\b", re.I),
 ]  # fmt: skip
 _HEX_WORD = re.compile(r"\b[a-f]{4,}\b")
@@ -66,7 +71,24 @@ def template(text: str, limit: int = MAX_LOOKED_AT) -> str:
     for _ in range(3):  # lists in lists
         text = _HOLES.sub(HOLE, text)
         text = _LISTED.sub(HOLE, text)
-    return " ".join(_HOLES.sub(HOLE, text).split())
+    return _folded(_HOLES.sub(HOLE, text))
+
+
+def _folded(text: str) -> str:
+    """The words, with what is said several times in a row said once: one line for each of the rows of a list."""
+    words = text.split()
+    for size in range(1, MAX_FOLDED + 1):
+        kept: list[str] = []
+        at = 0
+        while at < len(words):
+            piece = words[at : at + size]
+            if len(piece) == size and kept[-size:] == piece:
+                at += size
+            else:
+                kept.append(words[at])
+                at += 1
+        words = kept
+    return " ".join(words)
 
 
 def _jumbled(found: re.Match[str]) -> str:
@@ -74,3 +96,57 @@ def _jumbled(found: re.Match[str]) -> str:
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", found[0])
     short = sum(len(part) < 3 for part in parts)
     return HOLE if short > max(1, len(parts) // 3) else found[0]
+
+
+_FIELD = re.compile(r"%(?:\(\w{1,60}\))?[-#0 +]{0,4}\d{0,4}(?:\.\d{1,4})?[sdrfgxiueac%]|\{[^{}]{0,100}\}")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def shape(text: str, literals: Iterable[str]) -> str:
+    """The same, knowing what was written in the source: what stands there is constant, whatever it looks like, and what
+    was put in between is not, even if it is a plain word. Without a format that fits, as ``template`` has it."""
+    text = text[:MAX_LOOKED_AT]
+    spans = _written(text, literals)
+    if sum(len(_WORD.findall(text[begin:end])) for begin, end in spans) < 2:
+        return template(text)
+    parts: list[str] = []
+    at = 0
+    for begin, end in [*spans, (len(text), len(text))]:
+        parts += [_between(text[at:begin]), text[begin:end]]
+        at = end
+    return _folded(_HOLES.sub(HOLE, "".join(parts)))
+
+
+def _written(text: str, literals: Iterable[str]) -> list[tuple[int, int]]:
+    """Where parts of the source's texts stand in this one, longest first, none within a word."""
+    fragments = {part for literal in literals if literal == text or not literal.isidentifier()
+                 for part in _FIELD.split(literal[:MAX_LOOKED_AT]) if _WORD.search(part)}  # fmt: skip
+    taken = bytearray(len(text))
+    spans: list[tuple[int, int]] = []
+    for fragment in sorted(fragments, key=lambda part: (-len(part), part))[:MAX_FRAGMENTS]:
+        begin = text.find(fragment)
+        while begin >= 0:
+            end = begin + len(fragment)
+            if not any(taken[begin:end]) and _whole(text, begin, end):
+                taken[begin:end] = b"\x01" * len(fragment)
+                spans.append((begin, end))
+            begin = text.find(fragment, end)
+    return sorted(spans)
+
+
+def _whole(text: str, begin: int, end: int) -> bool:
+    """Neither end is in the middle of a word."""
+    before = begin > 0 and text[begin - 1].isalpha() and text[begin].isalpha()
+    after = end < len(text) and text[end - 1].isalpha() and text[end].isalpha()
+    return not before and not after
+
+
+def _between(text: str) -> str:
+    """What was put in: a value, or prose of somebody who said what went wrong."""
+    if not any(char.isalnum() for char in text):
+        return text if not text.strip() or len(text) < 4 else HOLE
+    words = {word.lower() for word in _WORD.findall(text)}
+    known = len(words & ERROR_WORDS)
+    if known >= 2 and known * 2 >= len(words):
+        return template(text)
+    return f" {HOLE} "

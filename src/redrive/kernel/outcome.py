@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from redrive.errors import ErrorCode
+from redrive.errors import ErrorCode, InvalidInput
+from redrive.kernel.classify import FailureType
 from redrive.kernel.failure import Failure
-from redrive.kernel.task import check_name, check_seconds
+from redrive.kernel.task import check_name, check_seconds, check_text
 
 
 class StopReason(StrEnum):
@@ -49,11 +50,18 @@ class Retry(Verdict):
 
 
 class Fail(Verdict):
-    """End the task as failed, now, with a dead letter. ``TASK_EXECUTION_FAILED`` is the one code that is retried."""
+    """End the task as failed, now, with a dead letter. ``TASK_EXECUTION_FAILED`` is the one code that is retried.
 
-    def __init__(self, code: str, message: str = "") -> None:
+    ``failure_type`` says what it counts as. ``cause`` names the cause: failures of one name are one group, wherever
+    they come from; without it, code, place and message decide."""
+
+    def __init__(
+        self, code: str, message: str = "", *, failure_type: FailureType | str | None = None, cause: str | None = None
+    ) -> None:
         self.code = check_name(str(code), "Fail(code)")
         self.message = str(message)
+        self.failure_type = None if failure_type is None else _failure_type(failure_type)
+        self.cause = check_text(cause, "Fail(cause=)")
         super().__init__(f"{self.code}: {self.message}" if message else self.code)
 
 
@@ -63,6 +71,14 @@ class Done(Verdict):
     def __init__(self, value: Any = None) -> None:
         self.value = value
         super().__init__("done")
+
+
+def _failure_type(value: object) -> FailureType:
+    try:
+        return FailureType(value)  # type: ignore[arg-type]
+    except ValueError:
+        known = ", ".join(kind.value for kind in FailureType)
+        raise InvalidInput(f"Fail(failure_type=) must be one of {known}, not {str(value)[:80]!r}") from None
 
 
 class Cancel(Verdict):
@@ -82,9 +98,12 @@ class Completed:
 
 @dataclass(slots=True, frozen=True)
 class Failed:
-    """The handler raised, timed out or crashed; ``failure`` is the classified cause."""
+    """The handler raised, timed out or crashed; ``failure`` is the classified cause.
+
+    ``after``: seconds after which the handler itself wants another attempt, instead of the backoff."""
 
     failure: Failure
+    after: float | None = None
 
 
 @dataclass(slots=True, frozen=True)

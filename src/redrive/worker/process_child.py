@@ -10,7 +10,7 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
@@ -18,10 +18,10 @@ from redrive.errors import RedriveError
 from redrive.handlers.context import Context
 from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.kernel.failure import failure_of
-from redrive.kernel.outcome import Failed, Verdict
-from redrive.kernel.summary import Payload
+from redrive.kernel.outcome import Fail, Failed, Retry, Verdict
 from redrive.kernel.task import Claimed
 from redrive.observe.current import CURRENT, TaskFields
+from redrive.worker.failures import failed, origin_of, unpacked
 from redrive.worker.forks import Home
 from redrive.worker.process_job import Job, resolve
 
@@ -124,6 +124,7 @@ def _follow_parent() -> None:
 
 
 def _run(job: Job, line: _Line, forward: logging.Handler) -> Any:
+    function: Callable[..., Any] = _run
     try:
         function = resolve(job.module, job.name)
         _log_through(forward, job.log_levels)
@@ -138,14 +139,14 @@ def _run(job: Job, line: _Line, forward: logging.Handler) -> Any:
         insist_it_ran(value)
         pickle.dumps(value)
         return value
-    except Verdict as verdict:
-        return verdict
     except HandlerNotRun as error:
         return Failed(error.failure(job.task.kind))
     except BaseException as error:
-        # Classified here, where the traceback is; exceptions themselves often cannot be pickled.
-        given = Payload(job.task.payload, job.task.memo)
-        return Failed(failure_of(error, deterministic=job.deterministic, payload=given, module=job.module))
+        # Judged here, where the traceback is; exceptions themselves often cannot be pickled.
+        if isinstance(error, Verdict) and not isinstance(error, Fail | Retry):
+            return error
+        rules = unpacked(job.rules)
+        return failed(error, origin_of(function, job.task, deterministic=job.deterministic, rules=rules))
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

@@ -24,6 +24,7 @@ class Job:
     worker_id: str
     deterministic: tuple[type[BaseException], ...] = ()
     log_levels: dict[str, int] = field(default_factory=dict)
+    rules: bytes = b""  # what the application knows about its failures, as ``failures.packed`` makes it
 
 
 def resolve(module: str, name: str) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from typing import Any
 from redrive.errors import ConfigError
 from redrive.handlers.registry import Handler
 from redrive.kernel.task import Claimed
+from redrive.worker.failures import packed
 from redrive.worker.process_child import serve
 from redrive.worker.process_job import Job, resolve
 
@@ -51,7 +52,7 @@ class ProcessPool:
         child = self._idle.pop() if self._idle else await asyncio.to_thread(self._spawn)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        job = Job(module, name, task, arguments, worker_id, handler.deterministic, _log_levels())
+        job = Job(module, name, task, arguments, worker_id, handler.deterministic, _log_levels(), packed(handler.rules))
         # In a thread, the sending too: a large payload fills the pipe until the child has started and reads.
         threading.Thread(
             target=self._talk, args=(child, job, loop, answer, on_start), name=f"redrive-process-{child.process.pid}",

@@ -14,12 +14,13 @@ from redrive.handlers.bulk import Batch, Item, answers
 from redrive.handlers.context import Context
 from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.handlers.registry import Handler, Isolation
-from redrive.kernel.failure import FailureType, clean, failure, failure_of
-from redrive.kernel.outcome import Cancel, Completed, Done, Failed, Outcome, Released, StopReason, Verdict
+from redrive.kernel.failure import FailureType, clean, failure
+from redrive.kernel.outcome import Cancel, Completed, Done, Fail, Failed, Outcome, Released, Retry, StopReason, Verdict
 from redrive.kernel.payload import encode
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import Claimed
 from redrive.observe.current import CURRENT
+from redrive.worker.failures import decided, failed, handled_by
 from redrive.worker.forks import Home, confined
 from redrive.worker.processes import ProcessDied, ProcessPool
 from redrive.worker.threads import ThreadPool
@@ -168,6 +169,7 @@ class Runner:
         batch = Batch([item for _, item in items])
         returned: Any = None
         raised: BaseException | None = None
+        judged: Failed | None = None
         if items:
             CURRENT.set(batch)
             try:
@@ -178,7 +180,9 @@ class Runner:
             if item.answered:
                 outcomes[index] = outcome_of(answer, handler, runs[index].task)
             elif raised is not None:
-                outcomes[index] = self._raised(runs[index], raised, handler)
+                # Judged once: one exception for many tasks.
+                judged = judged or failed(raised, handled_by(handler, *(run.task for run in runs)))
+                outcomes[index] = self._raised(runs[index], raised, handler, judged)
             else:
                 outcomes[index] = self._returned(runs[index], answer, handler)
         return [outcomes[index] for index in range(len(runs))]
@@ -220,9 +224,9 @@ class Runner:
             return stopped(run)
         return outcome_of(value, handler, run.task)
 
-    def _raised(self, run: Run, error: BaseException, handler: Handler) -> Outcome:
+    def _raised(self, run: Run, error: BaseException, handler: Handler, judged: Failed | None = None) -> Outcome:
         if isinstance(error, Verdict):
-            return outcome_of(error, handler, run.task)
+            return judged if judged and isinstance(error, Fail | Retry) else outcome_of(error, handler, run.task)
         # However a handler that was told to stop puts it, it stopped because it was told to: a thread has no other way
         # than an exception of its own, and a shutdown must not cost an attempt.
         if run.stop is not None and (run.context._told or isinstance(error, asyncio.CancelledError)):
@@ -231,7 +235,7 @@ class Runner:
         if isinstance(error, ProcessDied):
             died = failure(ErrorCode.EXECUTION_FAILED, "process_died", str(error), where=run.task.kind, public=True)
             return Failed(died)
-        return _failed(error, handler, run.task)
+        return judged or failed(error, handled_by(handler, run.task))
 
 
 def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
@@ -239,11 +243,11 @@ def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
     if isinstance(value, Done):
         value = value.value
     if isinstance(value, Verdict):
-        return value  # type: ignore[return-value]
+        return decided(value, lambda: handled_by(handler, task))
     if isinstance(value, Failed):
         return value
     if isinstance(value, BaseException):
-        return _failed(value, handler, task)
+        return failed(value, handled_by(handler, task))
     if value is None:
         return COMPLETED
     try:
@@ -257,12 +261,6 @@ def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
         message = f"reading the handler's result raised {type(error).__name__}"
     # The work is done: retrying it for a result that cannot be stored would do it twice.
     return Completed(encode({"error": "RESULT_NOT_STORED", "message": clean(message)[:500]}))
-
-
-def _failed(error: BaseException, handler: Handler, task: Claimed) -> Failed:
-    given = Payload(task.payload, task.memo)
-    module = getattr(handler.function, "__module__", None)
-    return Failed(failure_of(error, deterministic=handler.deterministic, payload=given, module=module))
 
 
 def unforeseen(run: Run, error: BaseException | None) -> Outcome:

@@ -90,6 +90,8 @@ def _move(t: Transition) -> dict[str, Any]:
         f = t.failure
         move |= {"code": f.code, "cause": f.reason, "type": f.type.value, "message": f.message,
                  "stack": f.stack, "fingerprint": f.fingerprint, "summary": f.summary}  # fmt: skip
+        if f.former:
+            move["former"] = list(f.former)
     return move
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -66,11 +66,26 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
             del live[row.id]
             moves.append(_decide(t, row, session.now))
     if moves:
+        _regroup(session, moves)
         _apply(session, moves)
     moved = {m.t.task_id for m in moves}
     return moved | _revive(
         session, [t for t in transitions if t.event is Event.REDRIVE and t.seen is None and t.task_id not in moved]
     )
+
+
+def _regroup(session: Session, moves: Sequence[Move]) -> None:
+    """Where a cause has no group yet but one that an earlier version of the algorithm has made, the failure goes there,
+    so that its notes, mutes and owner stay."""
+    failed = [(m, m.t.failure) for m in moves if m.t.failure is not None and m.t.failure.former]
+    if not failed:
+        return
+    names = {name for _, f in failed for name in (f.fingerprint, *f.former)}
+    known = set(session.gathered(SQL["known_causes"], dumps(sorted(names))))
+    for m, f in failed:
+        name = next((name for name in (f.fingerprint, *f.former) if name in known), f.fingerprint)
+        if name != f.fingerprint:
+            m.t = replace(m.t, failure=replace(f, fingerprint=name))
 
 
 def _applies(t: Transition, row: Live, now: int) -> bool:

@@ -117,6 +117,9 @@ from json_each(?) v where true
 on conflict (fingerprint) do update set n = n + excluded.n, code = excluded.code, reason = excluded.reason,
   failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task, error_summary = excluded.error_summary, last_seen = max(last_seen, excluded.last_seen)
 
+-- known_causes: which of these there are groups of
+select json_group_array(fingerprint) from redrive_failure_group where fingerprint in (select value from json_each(?))
+
 -- hours: and by the hour
 insert into redrive_failure_hour (fingerprint, hour, n)
 select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]') from json_each(?) v where true

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import Failures
 from redrive.kernel.machine import DeadReason, Event
-from redrive.kernel.outcome import Cancel, Completed, Released, Retry, Snooze
+from redrive.kernel.outcome import Cancel, Completed, Failed, Released, Retry, Snooze
 from redrive.kernel.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import (
@@ -119,6 +120,35 @@ class TestSettle:
         assert (await harness.task(task_id)).error_summary is None
         await harness.settle(await harness.claim_one(), failing_with({}))
         assert (await harness.task(task_id)).error_summary == {}
+
+    async def test_a_new_fingerprint_goes_on_with_the_group_of_its_former_one(self, harness: Harness) -> None:
+        """What operators said about a cause stays with it when the algorithm that tells causes apart changes."""
+
+        def by(fingerprint: str, *former: str) -> Failed:
+            return Failed(replace(failing().failure, fingerprint=fingerprint, former=former, retryable=False))
+
+        async def fail(*outcomes: Failed) -> list[str | None]:
+            ids = await harness.enqueue_many(len(outcomes), max_attempts=1)
+            claimed = {task.id: task for task in await harness.claim(len(ids))}
+            await harness.settle_many([(claimed[i], outcome) for i, outcome in zip(ids, outcomes, strict=True)])
+            timelines = [await harness.store.timeline(i) for i in ids]
+            for line in timelines:
+                assert line is not None
+                assert {line.attempts[0].fingerprint, line.dead_letters[0].error_fingerprint} == {
+                    line.task.error_fingerprint
+                }
+            await harness.check_totals()
+            return [line.task.error_fingerprint for line in timelines if line is not None]
+
+        assert await fail(by("1old"), by("1other")) == ["1old", "1other"]
+        for folded in (False, True):
+            while folded and await harness.store.upkeep("fold"):
+                pass
+            assert await fail(by("3new", "2never", "1old"), by("3x", "2y")) == ["1old", "3x"]
+        assert await fail(by("3mine"), by("3x", "1old")) == ["3mine", "3x"]
+        assert await fail(by("3mine", "1old")) == ["3mine"]  # it has a group of its own by now
+        counts = {group.fingerprint: group.count for group in await harness.store.groups(limit=10)}
+        assert counts == {"1old": 3, "1other": 1, "3x": 3, "3mine": 2}
 
     async def test_a_failure_group_speaks_of_one_task(self, harness: Harness) -> None:
         """Message, kind and summary are those of its sample: whoever looks at one judges the others by its payload."""

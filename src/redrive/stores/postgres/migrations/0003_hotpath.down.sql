@@ -5,6 +5,8 @@ drop function redrive.cycle(uuid[], uuid[], real[], jsonb[], jsonb, boolean, tex
   text[], text, text[], text[], integer[], bigint[], integer[], double precision[]);
 drop function redrive.revive(jsonb, uuid[]);
 drop function redrive.move(jsonb);
+drop function redrive.regrouped(jsonb);
+drop function redrive.group_of(text, jsonb);
 drop function redrive.complete(uuid[], uuid[], real[], jsonb[], double precision[]);
 drop function redrive.free_places(text[]);
 drop function redrive.claim(text, uuid, double precision, integer, text[], text[], text, boolean, text[], text[], integer[],

@@ -330,6 +330,26 @@ begin
   return v_done;
 end $$;
 
+-- The group that a failure goes into: its own, or, where there is none yet, the one that an earlier version of the
+-- algorithm has made for the same cause, so that its notes, mutes and owner stay.
+create function redrive.group_of(p_fingerprint text, p_former jsonb) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select coalesce((
+    select n.name from (
+      select p_fingerprint as name, 0::bigint as nth
+      union all select f.name, f.nth from jsonb_array_elements_text(p_former) with ordinality f(name, nth)) n
+    where exists (select 1 from redrive.failure_group g where g.fingerprint = n.name)
+      or exists (select 1 from redrive.failure_delta d where d.fingerprint = n.name)
+    order by n.nth limit 1), p_fingerprint)
+$$;
+
+create function redrive.regrouped(p_moves jsonb) returns jsonb
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select jsonb_agg(case when x.move ? 'former' then x.move || jsonb_build_object(
+      'fingerprint', redrive.group_of(x.move ->> 'fingerprint', x.move -> 'former')) else x.move end order by x.nth)
+  from jsonb_array_elements(p_moves) with ordinality x(move, nth)
+$$;
+
 -- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
 -- Each element is applied if the row is in one of its source states and the fence holds. Answers the ids moved.
 create function redrive.move(p_moves jsonb) returns uuid[]
@@ -344,6 +364,7 @@ declare
   v_wake jsonb;
 begin
   lock table redrive.move_lock in row share mode;
+  if p_moves @? '$[*].former' then p_moves := redrive.regrouped(p_moves); end if;
   with v as materialized (
     select * from jsonb_to_recordset(p_moves) x(
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,

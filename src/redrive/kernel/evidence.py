@@ -1,0 +1,206 @@
+"""What exceptions of other libraries carry: status, errno, SQLSTATE, code, headers, and what they come from.
+
+No library is imported for it. Attributes are somebody else's code: reading one may raise anything."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MAX_CHAIN = 20
+Marks = dict[str, str | int]
+
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{1,80}")
+_SQLSTATE = re.compile(r"[0-9A-Z]{5}")
+# Redis and its kin answer with a word in capitals first.
+_SHOUTED = re.compile(r"([A-Z][A-Z0-9_]{2,30})(?: |$)")
+# SQLite has one code for all that is wrong with a statement, and says the rest in words.
+_SQLITE_SAID = re.compile(r"no such [a-z]{3,20}|syntax error|already exists|no column named|incomplete input")
+_IN_TEXT = [
+    ("status", re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?:[ _-]?code)?)\W{0,3}([1-5]\d\d)\b", re.I)),
+    ("status", re.compile(r"\b([45]\d\d) (?:Bad|Unauth|Payment|Forbid|Not|Method|Proxy|Request|Conflict|Gone|Too|"
+                          r"Unproc|Internal|Service|Gateway)")),
+    ("errno", re.compile(r"\[(?:Errno|WinError) (-?\d{1,6})\]")),
+    ("sqlstate", re.compile(r"\bSQLSTATE\W{0,3}([0-9A-Z]{5})\b")),
+    ("exit", re.compile(r"\bexit (?:status|code) (-?\d{1,5})\b")),
+    ("ssl", re.compile(r"\[SSL: ([A-Z0-9_]{3,60})\]")),
+]  # fmt: skip
+
+
+def look(holder: Any, name: str) -> Any:
+    """An attribute, or None."""
+    try:
+        return getattr(holder, name, None)
+    except Exception:
+        return None
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """The exception, then what it came from: what it wraps, its cause or context, and the members of groups."""
+    found: list[BaseException] = []
+    waiting = [error]
+    while waiting and len(found) < MAX_CHAIN:
+        one = waiting.pop(0)
+        if not any(one is other for other in found):
+            found.append(one)
+            waiting.extend(wrapped(one))
+            origin = one.__cause__ if one.__cause__ is not None or one.__suppress_context__ else one.__context__
+            if origin is not None:
+                waiting.append(origin)
+    return found
+
+
+def wrapped(error: BaseException) -> Iterator[BaseException]:
+    """What an exception carries inside: SQLAlchemy's ``orig``, urllib's ``reason``, aiohttp's ``os_error``, groups."""
+    if isinstance(error, BaseExceptionGroup):
+        yield from error.exceptions[:MAX_CHAIN]
+    for name in ("orig", "reason", "os_error"):
+        inner = look(error, name)
+        if isinstance(inner, BaseException):
+            yield inner
+    for inner in error.args[:3]:
+        if isinstance(inner, BaseException):
+            yield inner
+
+
+def status(error: BaseException) -> int | None:
+    """The HTTP status carried by the exceptions of httpx, requests, aiohttp, urllib, botocore and others."""
+    response = look(error, "response")
+    holders = [(response, "status_code"), (response, "status"), (error, "status_code"), (error, "status")]
+    if isinstance(response, Mapping):
+        holders.append((_AsAttributes(_meta(response)), "HTTPStatusCode"))
+    if look(error, "hdrs") is not None:  # urllib.error.HTTPError calls it a code
+        holders.append((error, "code"))
+    for holder, name in holders:
+        value = look(holder, name)
+        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
+            return int(value)
+    return None
+
+
+class _AsAttributes:
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        return self._values.get(name)
+
+
+def _meta(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        meta = response.get("ResponseMetadata")
+    except Exception:
+        return {}
+    return meta if isinstance(meta, Mapping) else {}
+
+
+def header(error: BaseException, name: str) -> str | None:
+    """A header of the answer that an exception carries."""
+    response = look(error, "response")
+    places = [look(response, "headers"), look(error, "headers"), look(error, "hdrs")]
+    if isinstance(response, Mapping):
+        places.append(_meta(response).get("HTTPHeaders"))
+    for headers in places:
+        for spelled in (name, name.lower()):
+            value = _get(headers, spelled)
+            if value is not None:
+                return str(value)[:100]
+    return None
+
+
+def _get(headers: Any, name: str) -> Any:
+    try:
+        return headers.get(name)
+    except Exception:  # None, or somebody else's mapping
+        return None
+
+
+def sqlstate(error: BaseException) -> str | None:
+    for name in ("sqlstate", "pgcode"):
+        value = look(error, name)
+        if isinstance(value, str) and _SQLSTATE.fullmatch(value):
+            return value
+    return None
+
+
+def errno(error: BaseException) -> int | None:
+    """Of an OSError; TLS has numbers of its own, which say less than its reasons."""
+    if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
+        return None
+    value = look(error, "errno")
+    return value if isinstance(value, int) else None
+
+
+def provider_code(error: BaseException) -> str | None:
+    """The name that a provider gives to what went wrong: botocore, OpenAI-style clients, gRPC, SQLite, Redis."""
+    response = look(error, "response")
+    if isinstance(response, Mapping):
+        try:
+            return _code((response.get("Error") or {}).get("Code"))
+        except Exception:
+            return None
+    package = type(error).__module__.partition(".")[0]
+    found = _code(look(error, "sqlite_errorname"))
+    if found == "SQLITE_ERROR" and (said := _SQLITE_SAID.search(str(error)[:500])):
+        found = f"{found}.{said[0].replace(' ', '_')}"
+    if package in ("aiohttp", "sqlalchemy"):  # the one warns about it, the other's is a page of its manual
+        return found
+    found = found or _code(look(error, "code"))
+    if found is None and callable(method := look(error, "code")):
+        try:
+            found = _code(look(method(), "name"))
+        except Exception:
+            found = None
+    if found is None and package in ("redis", "valkey"):
+        shouted = _SHOUTED.match(str(error.args[0])[:40]) if error.args else None
+        found = shouted[1] if shouted else None
+    return found
+
+
+def _code(value: object) -> str | None:
+    return value if isinstance(value, str) and _CODE.fullmatch(value) else None
+
+
+def validation(error: BaseException) -> str | None:
+    """What a Pydantic model refused first: the field, without the places in lists, and why."""
+    if type(error).__name__ != "ValidationError" or not type(error).__module__.startswith("pydantic"):
+        return None
+    try:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]  # type: ignore[attr-defined]
+        place = ".".join(part if isinstance(part, str) else "*" for part in first["loc"])
+        return f"{error.title}:{place[:200]}:{first['type']}"  # type: ignore[attr-defined]
+    except Exception:
+        return None
+
+
+def marks(errors: list[BaseException]) -> Marks:
+    """All that tells one cause from another, each from the first of the chain that says it."""
+    found: Marks = {}
+    for error in errors:
+        said: dict[str, str | int | None] = {
+            "status": status(error),
+            "sqlstate": sqlstate(error),
+            "errno": errno(error),
+            "code": provider_code(error),
+            "ssl": look(error, "reason") if isinstance(error, ssl.SSLError) else None,
+            "exit": look(error, "returncode"),
+            "field": validation(error),
+        }
+        if isinstance(error, socket.gaierror):
+            said["dns"] = said.pop("errno")
+        for name, value in said.items():
+            if isinstance(value, str | int) and not isinstance(value, bool):
+                found.setdefault(name, value)
+    return found
+
+
+def marks_in(text: str) -> Marks:
+    """The same from a message, where there is nothing else to go by."""
+    found: Marks = {}
+    for name, pattern in _IN_TEXT:
+        if name not in found and (said := pattern.search(text)):
+            found[name] = said[1]
+    return found

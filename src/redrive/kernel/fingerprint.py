@@ -1,0 +1,77 @@
+"""Which failures have one cause: a pure function of one failure.
+
+The exceptions' types and the application's own frames (module and function) say what happened where; status, errno,
+SQLSTATE and a provider's code always count. The message counts, without its variable parts, where it was written for
+this: in a verdict, in a bare exception that the application raised itself, and where there is no frame. When a
+connection or a time-out fails, the cause is who did not answer, whoever called: one dead database is one cause in
+thirty kinds. An application may say it all itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from redrive.kernel.evidence import Marks
+
+# The first digit of a fingerprint is the version of the algorithm that made it.
+VERSION = 1
+_PEERS_ONLY = frozenset({"connect", "timeout", "tls"})
+# A driver that lost its server does not always say which; an application has one of each.
+_SERVERS = frozenset({"psycopg", "psycopg_pool", "psycopg2", "asyncpg", "sqlalchemy", "redis", "pymongo", "pymysql",
+                      "MySQLdb", "aiopg", "django"})  # fmt: skip
+
+
+@dataclass(slots=True, frozen=True)
+class Facts:
+    """All that a fingerprint may depend on."""
+
+    code: str
+    reason: str = ""
+    exceptions: tuple[str, ...] = ()  # type names, the outermost first
+    frames: tuple[str, ...] = ()
+    marks: Marks = field(default_factory=dict)
+    message: str | None = None  # without its variable parts; None where it does not count
+    peer: str | None = None
+    cause: str | None = None  # the application's own word
+    place: str = ""  # of what is no exception: a kind, a handler
+
+
+def fingerprint(facts: Facts) -> str:
+    """The group that a failure belongs to."""
+    return ALGORITHMS[-1](facts)
+
+
+def former(facts: Facts) -> tuple[str, ...]:
+    """What earlier versions called it, the latest first: a group of that name is gone on with."""
+    return tuple(algorithm(facts) for algorithm in reversed(ALGORITHMS[:-1]))
+
+
+def _first(facts: Facts) -> str:
+    return _digest(1, _parts(facts))
+
+
+def _parts(facts: Facts) -> Sequence[str]:
+    if facts.cause is not None:
+        return ["cause", facts.cause]
+    marks = [f"{name}={value}" for name, value in sorted(facts.marks.items())]
+    outer, *inner = facts.exceptions or ("",)
+    if outer and facts.reason in _PEERS_ONLY and "status" not in facts.marks:
+        # Inner exceptions differ by the way a client works (threads or a loop, one address or several).
+        if facts.peer is not None:
+            return ["peer", outer, facts.peer, *marks]
+        if facts.reason == "connect" and outer.partition(".")[0] in _SERVERS:
+            return ["server", outer, *marks]
+    types = [outer, *sorted(set(inner) - {outer})]
+    message = [] if facts.message is None else ["message", facts.message]
+    reason = [] if outer else ["reason", facts.reason, facts.place]
+    return [facts.code, *reason, "types", *types, "frames", *facts.frames, "marks", *marks, *message]
+
+
+def _digest(version: int, parts: Sequence[str]) -> str:
+    text = "\x1f".join(parts).encode("utf-8", "replace")
+    return f"{version:x}" + hashlib.blake2b(text, digest_size=8).hexdigest()[1:]
+
+
+# Oldest first. A new version is added at the end; the old ones stay, and find the groups they made.
+ALGORITHMS: tuple[Callable[[Facts], str], ...] = (_first,)
