@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redrive.errors import ErrorCode
 from redrive.kernel.error_words import ERROR_WORDS
-from redrive.kernel.failure import Failure, failure, failure_of
+from redrive.kernel.failure import Failure, Origin, failure, failure_of
 from redrive.kernel.summary import LEFT_OUT, MAX_SUMMARY, Payload, safe_message
 
 
@@ -20,7 +20,7 @@ def caught(call: Any, *args: Any, payload: Any = None) -> Failure:
     try:
         call(*args)
     except BaseException as error:
-        return failure_of(error, payload=Payload(None if payload is None else json.dumps(payload)), module=__name__)
+        return failure_of(error, Origin(__name__, payload=Payload(None if payload is None else json.dumps(payload))))
     raise AssertionError("nothing was raised")
 
 

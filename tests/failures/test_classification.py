@@ -1,0 +1,175 @@
+"""What kind of failure the real exceptions of the libraries are."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sqlite3
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App, Classification, ErrorCode, Fail
+from redrive.errors import ConfigError, InvalidInput
+from redrive.kernel.backoff import Backoff
+from redrive.kernel.classify import FailureRules, FailureType, by_words
+from redrive.kernel.failure import Failure, Origin, failure, failure_of
+from redrive.kernel.outcome import Failed
+from tests.failures.corpus.collect import Cause, happen
+from tests.failures.corpus.real import REAL
+from tests.failures.corpus.servers import Servers
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_exceptions(name: str, servers: Servers, postgres: str) -> None:
+    call, expected = REAL[name]
+    error = happen(Cause(name, call), 0, servers, postgres)
+    found = failure_of(error)
+    assert (found.reason, found.type, found.retryable) == expected, repr(error)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["ECONNREFUSED", "ECONNRESET", "EPIPE", "EHOSTUNREACH", "ENETUNREACH", "EHOSTDOWN", "ENETDOWN", "ENOTCONN"],
+)
+def test_by_errno(number: str) -> None:
+    found = failure_of(OSError(getattr(errno, number), os.strerror(getattr(errno, number))))
+    assert (found.reason, found.type) == ("connect", "network")
+
+
+def test_others_of_the_standard_library(tmp_path: Path) -> None:
+    assert failure_of(OSError(errno.ETIMEDOUT, "x")).reason == "timeout"
+    assert failure_of(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong")).reason == "tls"
+    assert failure_of(subprocess.TimeoutExpired(["x"], 5)).type == "timeout"
+    assert failure_of(socket.herror(1, "x")).reason == "connect"
+    one, two = sqlite3.connect(tmp_path / "x"), sqlite3.connect(tmp_path / "x", timeout=0)
+    one.execute("begin exclusive")
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        two.execute("begin exclusive")
+    assert failure_of(caught.value).reason == "timeout"
+    one.close(), two.close()
+
+
+class TestWrapped:
+    def test_what_it_was_raised_from_tells_the_reason_but_ends_nothing(self) -> None:
+        class PaymentFailed(Exception): ...
+
+        def wrapped(cause: BaseException) -> Failure:
+            error = PaymentFailed("no luck")
+            error.__cause__ = cause
+            return failure_of(error)
+
+        assert wrapped(ConnectionResetError()).reason == "connect"
+        not_found = failure_of(_with_status(404))
+        assert (not_found.retryable, wrapped(_with_status(404)).retryable) == (False, True)
+
+    def test_a_cycle_ends(self) -> None:
+        one, two = KeyError("a"), KeyError("b")
+        one.__cause__, two.__cause__ = two, one
+        assert failure_of(one).reason == "unknown_exception"
+
+
+def _with_status(status: int) -> Exception:
+    error = Exception("x")
+    error.status_code = status  # type: ignore[attr-defined]
+    return error
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        "message, kind",
+        [
+            ("Request TIMEOUT", "timeout"), ("请求超时", "timeout"), ("network timeout", "timeout"),
+            ("Network is down", "network"), ("连接失败", "network"), ("TypeError: fetch failed", "network"),
+            ("the model is gone", "model_error"), ("API said no", "model_error"), ("got 401", "model_error"),
+            ("403 from somebody", "model_error"), ("invalid model", "model_error"), ("bad parameter", "param_error"),
+            ("Invalid colour", "param_error"), ("got 400", "param_error"), ("got 14003", "unknown"),
+            ("capital letters", "unknown"), ("", "unknown"),
+        ],
+    )  # fmt: skip
+    def test_in_their_order(self, message: str, kind: str) -> None:
+        assert by_words(message) == kind
+        assert failure_of(RuntimeError(message)).type == kind
+        assert failure(ErrorCode.EXECUTION_FAILED, "r", message).type == kind
+
+    def test_only_where_nothing_else_decides(self) -> None:
+        assert failure_of(ConnectionError("timeout")).type == "network"
+        assert failure_of(_with_status(500)).type == "model_error"
+        assert failure("X", "r", "timeout", type=FailureType.UNKNOWN).type == "unknown"
+
+
+class TestRetryAfter:
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda s, wish: s.shop_web.fetch(s.url(f"/status/429?retry-after={wish}")),
+            lambda s, wish: s.shop_web.download(s.url(f"/status/503?retry-after={wish}")),
+            lambda s, wish: s.clinic_net.poll_lab(s.url(f"/status/503?retry-after={wish}")),
+            lambda s, wish: s.shop_web.old_style(s.url(f"/status/503?retry-after={wish}")),
+            lambda s, wish: s.shop_cloud.read_object(s.url(f"/aws-xml/503/SlowDown/retry-after={wish}/"), "b", "k"),
+        ],
+        ids=["httpx", "requests", "aiohttp", "urllib", "botocore"],
+    )
+    def test_of_each_library(self, call: Any, servers: Servers, postgres: str) -> None:
+        for wish, expected in (("77", 77.0), ("0", None), ("-5", None)):
+            error = happen(Cause("x", lambda s, wish=wish: call(s, wish)), 0, servers, postgres)
+            assert failure_of(error).retry_after == expected, repr(error)
+
+    def test_it_raises_the_delay_and_never_lowers_it(self) -> None:
+        backoff = Backoff(2, 60)
+        for jitter in (0.0, 0.5, 0.99):
+            usual = backoff.delay(3, jitter)
+            assert backoff.at_least(None, 3, jitter) == usual
+            assert backoff.at_least(0.001, 3, jitter) == usual
+            assert backoff.at_least(100, 3, jitter) == 100 + 10 * jitter
+
+
+class TestOfTheApplication:
+    class Declined(Exception): ...
+
+    def judged(self, error: BaseException, **rules: Any) -> tuple[Failure, list[Any]]:
+        logged: list[Any] = []
+        known = FailureRules(**rules, on_error=lambda *said: logged.append(said))
+        return failure_of(error, Origin(rules=known)), logged
+
+    def test_a_function_is_asked_first(self) -> None:
+        card = Classification("card", "param_error", retryable=False)
+        found, _ = self.judged(self.Declined(), classify=[lambda _: None, lambda e: card])
+        assert (found.reason, found.type, found.retryable) == ("card", "param_error", False)
+
+    def test_by_name(self) -> None:
+        card = Classification("card", "param_error")
+        for name in ("tests.Declined", f"{__name__}.TestOfTheApplication.Declined", "builtins.Exception"):
+            assert self.judged(self.Declined(), named={name: card})[0].reason == "card"
+        assert self.judged(self.Declined(), named={"other.Declined": card})[0].reason == "unknown_exception"
+
+    def test_one_that_fails_is_told_and_passed_over(self) -> None:
+        def broken(_: BaseException) -> None:
+            raise ZeroDivisionError
+
+        found, logged = self.judged(TimeoutError(), classify=[broken, lambda _: "timeout"])
+        assert (found.reason, [said[0] for said in logged]) == ("timeout", ["classify", "classify"])
+
+    def test_declared_with_the_application(self) -> None:
+        app = App("sqlite:///:memory:")
+        app.classify_as("tests.Declined", reason="card", failure_type="param_error", retryable=False)
+
+        @app.classify
+        def known(error: BaseException) -> Classification | None:
+            return Classification("mine") if isinstance(error, KeyError) else None
+
+        handler = app.task("K")(lambda ctx: None).handler
+        assert failure_of(KeyError(), Origin(rules=handler.rules)).reason == "mine"
+        assert not failure_of(self.Declined(), Origin(rules=handler.rules)).retryable
+
+    def test_nonsense_is_refused_where_it_is_said(self) -> None:
+        with pytest.raises(ConfigError, match="one of model_error"):
+            Classification("x", "nonsense")
+        with pytest.raises(InvalidInput, match="failure_type"):
+            Fail("X", "m", failure_type="nonsense")
+        assert Fail("X", failure_type="network").failure_type is FailureType.NETWORK
+        assert Failed(failure("X", "r", "m")).after is None

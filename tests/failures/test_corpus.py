@@ -1,0 +1,50 @@
+"""How well failures are told apart by their cause, measured on real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redrive.kernel.failure import Failure, Origin, failure
+from redrive.kernel.outcome import Verdict
+from redrive.worker.failures import failed
+from tests.failures.corpus import causes, fresh, heldout
+from tests.failures.corpus.collect import VARIANTS, Cause, failures, score
+from tests.failures.corpus.servers import Servers
+
+LEAST = 0.99
+
+
+def stored(cause: Cause, happened: Any) -> Failure:
+    """As a worker makes it: from what was raised or returned, or from what an executor reports."""
+    if isinstance(happened, str):
+        return failure("TASK_EXECUTION_FAILED", "retry_requested", happened)
+    assert isinstance(happened, BaseException), f"{cause.name}: nothing happened, but {happened!r}"
+    if isinstance(happened, Verdict) and happened.__traceback__ is None:
+        import tests.failures.corpus.collect as collect
+
+        handler = {
+            "SHOP_CLOSED": ("shop_orders", "refuse"), "CLINIC_DRUG": ("clinic_ward", "prescribe"),
+            "DEPOT_LATE": ("depot_jobs", "late"),
+        }  # fmt: skip
+        module, name = handler[happened.code]  # type: ignore[attr-defined]
+        function = getattr(collect.load(module, 0), name)
+        return failed(happened, Origin(function.__module__, function.__code__, f"{function.__module__}:{name}")).failure
+    return failed(happened, Origin()).failure
+
+
+@pytest.mark.parametrize("part", ["tuned", "kept aside", "fresh"])
+@pytest.mark.timeout(300)
+def test_pairs_of_failures(part: str, servers: Servers, postgres: str) -> None:
+    chosen = {"tuned": causes, "kept aside": heldout, "fresh": fresh}[part].CAUSES
+    found = score((name, one.fingerprint) for name, one in failures(chosen, servers, postgres, stored))
+    print(f"{part}: {len(chosen)} causes, precision {found.precision:.4f}, recall {found.recall:.4f}")
+    assert found.precision >= LEAST and found.recall >= LEAST, found
+
+
+def test_there_are_enough_of_them() -> None:
+    everything = [*causes.CAUSES, *heldout.CAUSES, *fresh.CAUSES]
+    names = [cause.name for cause in everything]
+    assert len(set(names)) == len(names) >= 80 and VARIANTS >= 25
+    assert (len(heldout.CAUSES) + len(fresh.CAUSES)) * 3 >= len(everything)

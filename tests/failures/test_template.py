@@ -1,0 +1,135 @@
+"""The constant part of a message, and how much work it is to find it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.errors import ErrorCode
+from redrive.kernel import evidence, message_template, peer
+from redrive.kernel.failure import failure, failure_of
+from redrive.kernel.message_template import HOLE, MAX_LOOKED_AT, shape, template
+
+
+@pytest.mark.parametrize(
+    "one, two",
+    [
+        ("user 17 not found", "user 4711 not found"),
+        ("task 0190b7a4-7c1e-7cc0-8a4e-1b0a6f6f7f00 is gone", "task 0190b7a4-7c1e-7cc0-8a4e-1b0a6f6f7f99 is gone"),
+        ("cannot reach https://a.example/x?y=1", "cannot reach http://b.example/z"),
+        ("no mail to ann@example.org", "no mail to bob@test.example.com"),
+        ("bad value 'x' in line 3", 'bad value "yy" in line 44'),
+        ("object at 0x7f00aa", "object at 0x7f11bb"),
+        ("hash deadbeef0123cafe", "hash 0123456789abcdef"),
+        ("commit deadbeef is gone", "commit a1b2c3d is gone"),
+        ("took 1.25 s", "took 300 s"),
+        ("customer cus_9aXbQeRtZu is gone", "customer cus_QQwertzuiopA is gone"),
+        ("no such file: /var/data/a.csv here", "no such file: C:\\temp\\b here"),
+        ("cannot copy report.pdf", "cannot copy data/in/x.json"),
+        ("copy s3://bucket/key failed", "copy gs://other/place/x failed"),
+        ("no route to ::1", "no route to 2001:db8::7"),
+        ("no route to [fe80::1]:443", "no route to 10.0.0.1:80"),
+        ("rows [1, 2, 3] are bad", "rows ['a'] are bad"),
+        ("rows [] are bad", "rows [[1], {'a': 2}] are bad"),
+        ("branch `main` is gone", "branch `x/y` is gone"),
+        ("due on Mon, 04 May 2026 12:00:00 GMT", "due on 2026-05-04"),
+        ("item CED-3475 broke", "item 01HZX3K8Q9W2E4R6T8Y0U1I3O5 broke"),
+        ("value is None", "value is 5%"),
+        ("failed: row 1: 'x' row 2: 'y'", "failed: row 3: 'z'"),
+    ],
+)
+def test_variable_parts_do_not_matter(one: str, two: str) -> None:
+    assert template(one) == template(two)
+    assert HOLE in template(one)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "can't open the user's file",
+        "step-by-step guide",
+        "either/or",
+        "HttpClientError in getUserByName",
+        "added a face",
+    ],
+)
+def test_words_stay(text: str) -> None:
+    assert template(text) == text
+
+
+def test_what_the_source_says_is_constant_and_what_is_put_in_is_not() -> None:
+    written = ["user ", " may not see ", "%s has no %s", "{} of {name!r} MB", "refund", "docs"]
+    assert shape("user alice may not see accounts", written) == f"user {HOLE} may not see {HOLE}"
+    assert shape("bob has no money", written) == shape("carol has no credit", written)
+    # A provider's own words are more than a value.
+    assert "quota exceeded" in shape("user x may not see quota exceeded", written)
+    # Names stand for themselves elsewhere; here they say nothing.
+    assert shape("refund docs", written) == "refund docs"
+    assert shape("nothing fits", written) == template("nothing fits")
+
+
+@given(st.text(max_size=300), st.lists(st.text(max_size=30), max_size=5))
+def test_any_text_has_a_template(text: str, literals: list[str]) -> None:
+    assert template(template(text)) is not None
+    assert isinstance(shape(text, literals), str)
+
+
+# -- how much work ---------------------------------------------------------------------------------------------------
+
+SIZE = 1 << 20
+HOSTILE: dict[str, str] = {
+    "letters": "a" * SIZE, "digits": "1" * SIZE, "dashes": "a-" * (SIZE // 2), "dots": "a." * (SIZE // 2),
+    "quotes": "'" * SIZE, "odd quotes": " 'a" * (SIZE // 3), "backticks": "`a " * (SIZE // 3),
+    "brackets": "[" * SIZE, "lists": "[1," * (SIZE // 3), "braces": "({[" * (SIZE // 3), "colons": "a:" * (SIZE // 2),
+    "ipv6": "::1" * (SIZE // 3), "slashes": "/" * SIZE, "paths": "a/" * (SIZE // 2), "urls": "http://" * (SIZE // 7),
+    "schemes": "a+" * (SIZE // 2), "mail": "a@" * (SIZE // 2), "mail tail": "a@a." * (SIZE // 4),
+    "spaces": " " * SIZE, "lines": "\n" * SIZE, "holes": "<*>" * (SIZE // 3), "hex": "abcdef" * (SIZE // 6),
+    "case": "aA" * (SIZE // 2), "months": "jan " * (SIZE // 4), "days": "mon, 1 " * (SIZE // 7),
+    "underscores": "_" * SIZE, "percent": "%(" * (SIZE // 2), "fields": "{" * SIZE, "decimals": "1." * (SIZE // 2),
+    "hosts": "a-a." * (SIZE // 4), "status": "HTTP " * (SIZE // 5), "errno": "[Errno " * (SIZE // 7),
+    "unicode": "é漢" * (SIZE // 2), "surrogates": "\ud800" * (SIZE // 2), "nul": "\x00" * SIZE,
+}  # fmt: skip
+
+
+class Counting:
+    """A pattern that notes how much text it was given."""
+
+    def __init__(self, pattern: re.Pattern[str], seen: list[int]) -> None:
+        self._pattern = pattern
+        self._seen = seen
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._pattern, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._seen.append(max((len(arg) for arg in args if isinstance(arg, str)), default=0))
+            return found(*args, **kwargs)
+
+        return counted if callable(found) else found
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_huge_message_is_cut_before_anything_looks_at_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pattern sees more than the part that is looked at, so no text can hold the loop. A pattern that tries all ways
+    to divide such a part would not come back within the time limit of the test."""
+    seen: list[int] = []
+    for module in (message_template, evidence, peer):
+        for key, value in vars(module).items():
+            if isinstance(value, re.Pattern):
+                monkeypatch.setattr(module, key, Counting(value, seen))
+    monkeypatch.setattr(
+        message_template, "_PATTERNS", [Counting(pattern, seen) for pattern in message_template._PATTERNS]
+    )
+    monkeypatch.setattr(evidence, "_IN_TEXT", [(key, Counting(one, seen)) for key, one in evidence._IN_TEXT])
+    monkeypatch.setattr(peer, "_SPOKEN", [Counting(pattern, seen) for pattern in peer._SPOKEN])
+    text = HOSTILE[name]
+    found = failure(ErrorCode.EXECUTION_FAILED, "r", text)
+    assert len(found.fingerprint) == 16
+    for error in (RuntimeError(text), ConnectionError(text), KeyError(text), OSError(2, text)):
+        failure_of(error)
+    # A template may be longer than its text: every character of it can become a hole.
+    assert max(seen) <= len(HOLE) * MAX_LOOKED_AT
