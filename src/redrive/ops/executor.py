@@ -10,10 +10,12 @@ from uuid import UUID
 
 from redrive.errors import ErrorCode, LeaseLost, PayloadInvalid, RedriveError
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.machine import Held, Policy, settle
+from redrive.kernel.failure import Origin
+from redrive.kernel.machine import Held, Policy, declared, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Outcome, Released, Retry
 from redrive.kernel.payload import decode, encode
 from redrive.kernel.store import Beat, Store, Want
+from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task
 from redrive.ops.why import OUTSIDE
 from redrive.version import __version__
@@ -74,6 +76,8 @@ async def report(
 ) -> None:  # fmt: skip
     """Fenced by the token, like everything that ends an attempt. Reporting the same twice is fine."""
     held = Held(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms)
+    if isinstance(said, Fail | Retry):
+        said = declared(said, Origin(place=task.kind, payload=Payload(encode(task.payload, "payload"))))
     transition = settle(held, said, policy or Policy(backoff=backoff), random.random())  # noqa: S311 - jitter
     cycle = await store.cycle([transition], None, again=True)
     if cycle.lost:
