@@ -317,7 +317,8 @@ begin
       idempotency_key, worker_id, result, expires_at)
     select d.id, clock_timestamp(), d.created_at, d.last_attempt_at, d.lease_token, v.ms, 'completed',
       d.attempt_count, d.max_attempts, d.replay_count, d.timeout_ms, d.priority, d.kind, d.queue, d.task_group, d.scope,
-      d.trace_id, d.idempotency_key, d.worker_id, v.result, clock_timestamp() + make_interval(secs => v.keep)
+      d.trace_id, d.idempotency_key, d.worker_id, v.result,
+      case when v.keep is not null then clock_timestamp() + make_interval(secs => v.keep) end
     from done d join unnest(p_ids, p_tokens, p_ms, p_results, p_keep) v(id, token, ms, result, keep)
       on v.id = d.id and v.token = d.lease_token
     where v.keep is distinct from 0

@@ -1,0 +1,58 @@
+"""A worker dies in the middle of an erasure: another goes on, and nothing of the person is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive.kernel.operation import Operation, Status
+from redrive.ops import actions, audit, audit_chain, audit_verify, erase
+from redrive.ops.audit_archive import Archive
+from tests.faults.harness import World, until
+from tests.ops.test_audit_chain import AT_ONCE
+
+pytestmark = pytest.mark.faults
+SCOPE = "user:4711"
+
+
+def test_a_killed_worker_leaves_nothing_half_erased(store: World, tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path / "archive"))
+    ids = store.enqueue_many("QUICK", 600, scope=SCOPE, queue="elsewhere")
+    call = store.app.sync._portal.call
+
+    async def prepare() -> Operation:
+        opened = await store.app.store()
+        for start in range(0, 300, 100):
+            await actions.cancel(opened, ids[start : start + 100], actor="ann", reason=f"{SCOPE} left")
+        await audit_chain.seal(opened, **AT_ONCE)
+        await audit.prune(opened, older_than_days=0, actor="ann", piece=50, archive=archive)
+        begun, _ = await erase.begin(opened, SCOPE, None, actor="ann", archive=str(archive), approve=False)
+        return begun
+
+    operation = call(prepare())
+
+    def now() -> Operation:
+        async def look() -> Any:
+            return await (await store.app.store()).record("operation", operation.id)
+
+        return Operation.of(call(look()))
+
+    small = {"redrive.ops.erase.PIECE": 3}
+    for number, phase in enumerate(("tasks", "archive")):
+        worker = store.worker(f"w{number}", constants=small)
+        until(lambda phase=phase: now().done > 30 and str(now().cursor).startswith(phase), f"it is at the {phase}")  # type: ignore[misc]
+        worker.kill()
+        assert now().status is Status.RUNNING
+    store.worker("last")
+    until(lambda: now().status is Status.COMPLETED, "somebody else has ended it", timeout=60)
+
+    async def verdict() -> audit_verify.Verdict:
+        return await audit_verify.verify(await store.app.store(), archive)
+
+    assert call(verdict()).problems == []
+    assert now().done == 600 and SCOPE not in "".join(str(row) for row in archive.read())
+    for name in ("task", "history", "audit", "record"):
+        assert SCOPE not in str(store.sql(f"select * from {store.table(name)}")), name
+    store.check_totals()
