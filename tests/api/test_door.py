@@ -87,3 +87,24 @@ async def test_small_requests_have_small_bodies(app: App) -> None:
         assert (refused.status_code, refused.json()["code"]) == (413, "BODY_TOO_LARGE")
         taken = await client.post("/api/tasks", json={"kind": "SYSTEM_HEALTH_CHECK", "payload": {"x": "y" * 300_000}})
         assert taken.status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("payload", "status"),
+    [
+        (b"[" + b",".join([b"[]"] * 20_001) + b"]", 413),
+        (b"[" + b",".join([b"1"] * 50_010) + b"]", 413),
+        (b"[" * 30_000 + b"]" * 30_000, 413),
+        (json.dumps("{[,\\\"," * 100_000).encode(), 201),
+        (b"[" + b",".join([b"[]"] * 15_000) + b"]", 201),
+    ],
+    ids=["lists", "numbers", "deep", "text", "fine"],
+)  # fmt: skip
+async def test_very_many_values_are_refused_before_they_are_parsed(app: App, payload: bytes, status: int) -> None:
+    app.declare("X")
+    async with served(app) as client:
+        body = b'{"kind": "X", "payload": ' + payload + b"}"
+        answer = await client.post("/api/tasks", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == status, answer.text[:300]
+        if status == 413:
+            assert answer.json()["code"] == "BODY_TOO_LARGE" and answer.json()["hint"]

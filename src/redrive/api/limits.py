@@ -1,8 +1,10 @@
-"""A body larger than any task may be is refused before it is read."""
+"""A body larger than any task may be is refused before it is read, and one of very many values before it is parsed:
+parsing is one long call, and everybody else waits for it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -13,6 +15,8 @@ from redrive.kernel.task import MAX_PAYLOAD_BYTES
 
 LARGEST = MAX_PAYLOAD_BYTES * 2 + 65_536  # a payload may be written with more characters than it is stored with
 SMALL = 262_144
+MOST_CONTAINERS, MOST_VALUES = 20_000, 50_000
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.S)
 # Where payloads and results come in; nobody has so much to say elsewhere.
 _LARGE = re.compile(r"/api/tasks/?|/api/tasks/[^/]+/report/?")
 
@@ -28,16 +32,19 @@ class BodyLimit:
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         most = LARGEST if _LARGE.fullmatch(scope["path"]) else SMALL
         if told.isdigit() and int(told) > most:
-            await self._refuse(most, scope, receive, send)
+            await self._refuse(f"the body is larger than {most} bytes", scope, receive, send)
             return
-        read, begun = 0, False
+        read, begun, parts = 0, False, list[bytes]()
 
         async def limited() -> Message:
             nonlocal read
             message = await receive()
-            read += len(message.get("body", b""))
+            parts.append(message.get("body", b""))
+            read += len(parts[-1])
             if read > most:
-                raise _TooLarge(most)
+                raise _Refused(f"the body is larger than {most} bytes")
+            if not message.get("more_body", False):
+                refuse_many_values(parts)
             return message
 
         async def noted(message: Message) -> None:
@@ -47,21 +54,34 @@ class BodyLimit:
 
         try:
             await self._app(scope, limited, noted)
-        except _TooLarge:
+        except _Refused as error:
             if begun:
                 raise
-            await self._refuse(most, scope, receive, send)
+            await self._refuse(str(error.detail), scope, receive, send)
 
-    async def _refuse(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = problem(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "BODY_TOO_LARGE", f"the body is larger than {most} bytes",
-            "store large data elsewhere, and put where it is into the payload",
-        )  # fmt: skip
+    async def _refuse(self, why: str, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _Refused.code, why, _Refused.hint)
         await answer(scope, receive, send)
 
 
-class _TooLarge(HTTPException):
+class _Refused(HTTPException):
     """An HTTP error, so that nobody on the way takes it for a broken body."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most} bytes")
+    code = "BODY_TOO_LARGE"
+    hint = "store large data elsewhere, and put where it is into the payload"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
+
+
+def refuse_many_values(parts: Sequence[bytes]) -> None:
+    """Count lists, objects and values, first roughly, then, where that is too many, without what stands in texts."""
+    if _count(parts, b"[{") <= MOST_CONTAINERS and _count(parts, b",") <= MOST_VALUES:
+        return
+    bare = [_TEXT.sub(b"", b"".join(parts))]
+    if _count(bare, b"[{") > MOST_CONTAINERS or _count(bare, b",") > MOST_VALUES:
+        raise _Refused(f"the body has more than {MOST_CONTAINERS:,} lists and objects, or {MOST_VALUES:,} values")
+
+
+def _count(parts: Sequence[bytes], marks: bytes) -> int:
+    return sum(part.count(mark) for part in parts for mark in marks)

@@ -107,7 +107,8 @@ def _worded(error: dict[str, Any]) -> str:
 async def on_http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    response = problem(status, status.name, str(error.detail))
+    code, hint = getattr(error, "code", status.name), getattr(error, "hint", None)
+    response = problem(status, code, str(error.detail), hint)
     response.headers.update(error.headers or {})
     return response
 

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from redrive.errors import StoreError
 from redrive.kernel.outcome import Outcome
 from redrive.kernel.task import Claimed, Task, check_name, check_text
 from redrive.ops import actions, executor
 from redrive.ops.access import Role
 from redrive.ops.operator.session import Service
+from redrive.ops.pages import BUDGET
 
 MAX_PROGRESS_BYTES = 16_384
+FIRST_PIECE = 16
+
+
+async def within_budget(count: int, claim: Callable[[int], Awaitable[list[Claimed]]]) -> list[Claimed]:
+    """Up to ``count`` tasks, or as many as their payloads leave room for: those not claimed stay for the next call."""
+    found = await claim(min(count, FIRST_PIECE))
+    carried = sum(len(task.payload or "") for task in found)
+    more = min(count - len(found), (BUDGET - carried) * len(found) // max(carried, 1))
+    if len(found) == FIRST_PIECE and more > 0:
+        with suppress(StoreError):  # what is claimed is claimed, and has to be told
+            found += await claim(more)
+    return found
 
 
 class ExecutorService(Service):
@@ -23,9 +38,12 @@ class ExecutorService(Service):
         who = self._session.may(Role.OPERATOR)
         names = tuple(check_name(name, "queue") for name in dict.fromkeys(queues))
         wanted = None if kinds is None else tuple(check_name(name, "kind") for name in kinds)
-        return await executor.claim(
-            self._store, check_text(worker_id, "worker id") or who, names, count, lease, wanted
-        )  # fmt: skip
+        named = check_text(worker_id, "worker id") or who
+
+        async def claim(number: int) -> list[Claimed]:
+            return await executor.claim(self._store, named, names, number, lease, wanted)
+
+        return await within_budget(count, claim)
 
     async def heartbeat(self, task_id: UUID, token: UUID, lease: float, progress: Any = None) -> None:
         """Keep the lease; LeaseLost says that the work is to be stopped."""

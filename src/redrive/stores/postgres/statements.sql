@@ -126,33 +126,33 @@ select id, state::text as state_name, kind, queue, priority, attempt_count, max_
   created_at, run_at, next_attempt_at, last_attempt_at, lease_token, lease_expires_at, worker_id, cancel_requested_at, paused_by,
   error_code, error_reason, failure_type, error_fingerprint, failed_at, failed_seq, dead_reason, replay_count, last_replayed_at,
   last_replayed_by, last_replayed_reason, last_replayed_batch,
-  case when pg_column_size(payload) <= 4 * $1::int and octet_length(payload::text) <= $1::int then payload::text end as payload, payload is not null as has_payload,
-  case when pg_column_size(progress) <= 4 * $1::int and octet_length(progress::text) <= $1::int then progress::text end as progress, progress is not null as has_progress,
+  case when pg_column_size(payload) <= 4 * $1::bigint and octet_length(payload::text) <= $1::bigint then payload::text end as payload, payload is not null as has_payload,
+  case when pg_column_size(progress) <= 4 * $1::bigint and octet_length(progress::text) <= $1::bigint then progress::text end as progress, progress is not null as has_progress,
   error_summary,
-  case when octet_length(error_message) <= $1::int then error_message end as error_message, error_message is not null as has_error_message,
-  case when octet_length(error_stack) <= $1::int then error_stack end as error_stack, error_stack is not null as has_error_stack
+  case when octet_length(error_message) <= $1::bigint then error_message end as error_message, error_message is not null as has_error_message,
+  case when octet_length(error_stack) <= $1::bigint then error_stack end as error_stack, error_stack is not null as has_error_stack
 from redrive.task where true
 
 -- page_history: the same of finished tasks
 select id, state::text as state_name, finished_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
   timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id,
-  case when pg_column_size(payload) <= 4 * $1::int and octet_length(payload::text) <= $1::int then payload::text end as payload, payload is not null as has_payload,
-  case when pg_column_size(result) <= 4 * $1::int and octet_length(result::text) <= $1::int then result::text end as result, result is not null as has_result,
-  case when octet_length(cancel_reason) <= $1::int then cancel_reason end as cancel_reason, cancel_reason is not null as has_cancel_reason
+  case when pg_column_size(payload) <= 4 * $1::bigint and octet_length(payload::text) <= $1::bigint then payload::text end as payload, payload is not null as has_payload,
+  case when pg_column_size(result) <= 4 * $1::bigint and octet_length(result::text) <= $1::bigint then result::text end as result, result is not null as has_result,
+  case when octet_length(cancel_reason) <= $1::bigint then cancel_reason end as cancel_reason, cancel_reason is not null as has_cancel_reason
 from redrive.history where true
 
 -- page_letters: the same of dead letters
 select id, seq, task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue, task_group, scope, trace_id,
   error_code, error_reason, failure_type, error_fingerprint,
-  case when pg_column_size(payload) <= 4 * $1::int and octet_length(payload::text) <= $1::int then payload::text end as payload, payload is not null as has_payload,
+  case when pg_column_size(payload) <= 4 * $1::bigint and octet_length(payload::text) <= $1::bigint then payload::text end as payload, payload is not null as has_payload,
   error_summary,
-  case when octet_length(error_message) <= $1::int then error_message end as error_message, error_message is not null as has_error_message
+  case when octet_length(error_message) <= $1::bigint then error_message end as error_message, error_message is not null as has_error_message
 from redrive.dead_letter where true
 
 -- page_audit: the same of audit rows
 select id, at, actor, action, reason, task_id, batch_id, target, kind, scope, trace_id, salt, erased,
-  case when pg_column_size(before) <= 4 * $1::int and octet_length(before::text) <= $1::int then before::text end as before, before is not null as has_before,
-  case when pg_column_size(after) <= 4 * $1::int and octet_length(after::text) <= $1::int then after::text end as after, after is not null as has_after
+  case when pg_column_size(before) <= 4 * $1::bigint and octet_length(before::text) <= $1::bigint then before::text end as before, before is not null as has_before,
+  case when pg_column_size(after) <= 4 * $1::bigint and octet_length(after::text) <= $1::bigint then after::text end as after, after is not null as has_after
 from redrive.audit where true
 
 -- attempts: failed attempts of a task, latest first
