@@ -162,7 +162,16 @@ def operating(results: Results) -> list[str]:
     head = ("through the HTTP API", "median ms", "worst", "first call")
     failed, history = (dig(results, "operating", name) for name in ("failed", "history"))
     title = f"## Operating, with {number(failed)} failed and {number(history)} in history"
-    return [title, table(head, rows)] if rows else []
+    return [title, table(head, rows), *hostile(results)] if rows else []
+
+
+def hostile(results: Results) -> list[str]:
+    found = dig(results, "operating", "hostile") or {}
+    rows = [(name, number(page["lag_ms"], 1), number(page["worst_ms"], 1), number(page["bytes"]))
+            for name, page in found.get("pages", {}).items()]  # fmt: skip
+    head = ("tasks that carry the worst", "loop held, ms", "worst of three", "bytes")
+    grown = f"The process grew by {found.get('grown_mb')} MB over all of them."
+    return ["### Who holds the event loop", table(head, rows), grown] if rows else []
 
 
 def setups(results: Results) -> str:

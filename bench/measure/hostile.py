@@ -24,12 +24,26 @@ from redrive.testing.client import ApiClient
 
 MEBIBYTE = 1_000_000
 PAGES = (
-    "/api/tasks?limit=1000", "/api/tasks?limit=1000&state=failed", "/api/tasks/ops", "/api/tasks/failed?limit=1000",
-    "/api/tasks/dead-letters?limit=1000", "/api/tasks/dead-letters/preview?pageSize=500", "/api/failure-groups?limit=500",
-    "/api/failure-groups?limit=500&status=open", "/api/tasks/failed/statistics", "/api/tasks/audit-logs?auditPageSize=500",
-    "/api/tasks/audit-logs/export", "/api/tasks/{long}", "/api/tasks/{long}/payload", "/api/tasks/{keys}",
-    "/api/tasks/{keys}/payload", "/api/operations", "/api/kinds", "/api/queues", "/api/workers",
-)  # fmt: skip
+    "/api/tasks?limit=1000",
+    "/api/tasks?limit=1000&state=failed",
+    "/api/tasks/ops",
+    "/api/tasks/failed?limit=1000",
+    "/api/tasks/failed/statistics",
+    "/api/tasks/dead-letters?limit=1000",
+    "/api/tasks/dead-letters/preview?pageSize=500",
+    "/api/failure-groups?limit=500",
+    "/api/failure-groups?limit=500&status=open",
+    "/api/tasks/audit-logs?auditPageSize=500",
+    "/api/tasks/audit-logs/export",
+    "/api/tasks/{long}",
+    "/api/tasks/{long}/payload",
+    "/api/tasks/{keys}",
+    "/api/tasks/{keys}/payload",
+    "/api/operations",
+    "/api/kinds",
+    "/api/queues",
+    "/api/workers",
+)
 
 
 async def fill(app: App, long: int = 300, keys: int = 20, causes: int = 1000) -> dict[str, str]:
@@ -118,8 +132,8 @@ def measure(app: App, times: int = 3) -> dict[str, Any]:
 
 if __name__ == "__main__":
     found = measure(App(sys.argv[1]))
-    for name, figures in found["pages"].items():
+    for name, page in found["pages"].items():
         print(
-            f"{figures['worst_ms']:8.1f} ms worst {figures['lag_ms']:8.1f} best  {figures['bytes']:>10,} bytes  {figures['status']}  {name}"
+            f"{page['worst_ms']:8.1f} ms ({page['lag_ms']:.1f})  {page['bytes']:>10,} bytes  {page['status']}  {name}"
         )
     print(json.dumps({name: found[name] for name in ("rss_mb", "grown_mb")}))

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from bench import figures, fixtures
-from bench.measure import Bench
+from bench.measure import Bench, hostile
 from bench.peers import Peer
 from redrive.sync import Portal
 from redrive.testing.client import ApiClient
@@ -36,7 +36,10 @@ async def measure(bench: Bench, adapter: type[Peer]) -> dict[str, Any]:
         api = ApiClient(peer.app, Portal())  # type: ignore[attr-defined]
         found = {name: timed(api, *page) for name, page in PAGES.items()}
         api.close()
-    return {"failed": failed, "history": history, "pages": found}
+    bench.say(f"operating {adapter.name}, tasks that carry the worst")
+    async with bench.queue(adapter) as peer:
+        worst = hostile.measure(peer.app)  # type: ignore[attr-defined]
+    return {"failed": failed, "history": history, "pages": found, "hostile": worst}
 
 
 def timed(api: ApiClient, path: str, params: dict[str, Any]) -> dict[str, float]:

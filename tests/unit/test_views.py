@@ -79,8 +79,9 @@ def test_what_was_left_out_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("progress", "shown"),
-    [(40, 40), (0.5, 0.5), (JsonText("40"), "40"), ({"note": "x"}, None), (JsonText('"4111"'), None), (True, None),
-     (JsonText("1e5"), None), (None, None)],
+    [(40, 40), (0.5, 0.5), (JsonText("40"), 40), (JsonText('"4111"'), None), (True, None), (10**16, None), (None, None),
+     (JsonText('{"done":3,"total":10,"note":"card 4111"}'), {"done": 3, "total": 10}), ({"note": "x"}, None),
+     ({"done": "4111", "total": 10}, {"total": 10}), ("4111", None), ([4111], None)],
 )  # fmt: skip
 def test_progress_is_a_number_to_viewers(progress: Any, shown: Any) -> None:
     assert views.task(make(progress=progress), VIEWER)["progress"] == shown

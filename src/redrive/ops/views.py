@@ -8,7 +8,6 @@ Nothing is looked for and covered: a field that is not named as open is not show
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,6 @@ from redrive.ops.groups import Group
 from redrive.ops.why import Reason
 
 LONGEST_PUBLIC = 200
-_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 TASK_OPEN = (
     "id", "kind", "queue", "state", "priority", "group", "scope", "trace_id", "attempt_count", "max_attempts",
@@ -74,7 +72,7 @@ def task(found: Task, sight: Sight) -> View:
     view = _view(found, TASK_OPEN, TASK_CLOSED, sight)
     if not sight.whole:
         view["payload"] = public_part(found.payload, sight.public(found.kind))
-        view["progress"] = _plain_number(found.progress)
+        view["progress"] = numbers_of(found.progress)
     return view
 
 
@@ -155,11 +153,16 @@ def _is_short(value: Any) -> bool:
     return value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**18)
 
 
-def _plain_number(value: Any) -> Any:
-    """How far a task is, as a number; everything else that a handler reports is its own words."""
-    if isinstance(value, JsonText):
-        return JsonText(value) if _NUMBER.fullmatch(value) else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def numbers_of(progress: Any) -> Any:
+    """How far a task is: a number, or ``done`` and ``total`` where they are numbers; a note is the handler's words."""
+    value = readable(progress) if isinstance(progress, JsonText) else progress
+    if isinstance(value, dict):
+        return {name: value[name] for name in ("done", "total") if _is_number(value.get(name))} or None
+    return value if _is_number(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**15
 
 
 def _view(found: Any, opened: Iterable[str], closed: Iterable[str], sight: Sight) -> View:
