@@ -14,7 +14,10 @@ PAGE = """<!DOCTYPE html>
 <body><div id="swagger-ui"></div>
 <script src="docs/swagger-ui-bundle.js"></script><script src="docs/start.js"></script></body></html>
 """
-START = """SwaggerUIBundle({url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true, filter: true});
+# No validatorUrl: where this instance is, is nobody else's business.
+START = """SwaggerUIBundle({
+  url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true, filter: true, validatorUrl: null,
+});
 """
 _TYPES = {"swagger-ui-bundle.js": "text/javascript; charset=utf-8", "swagger-ui.css": "text/css; charset=utf-8"}
 

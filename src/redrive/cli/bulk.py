@@ -109,7 +109,7 @@ class _HeldUp:
                 for reason in await why(store, task):
                     if reason.code != "failed":
                         fix = f"; {reason.fix}" if reason.fix else ""
-                        return reason.code, f"canary {task.id} does not run: {reason.text}{fix}"
+                        return reason.code, f"canary {task.id} does not run: {reason.full}{fix}"
             return None, None
         if not drivers(await store.overview()):
             return "no_worker", "no worker is alive, and workers carry it out: redrive work --app module:app"
