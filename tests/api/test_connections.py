@@ -28,12 +28,13 @@ MANY = 1_150
 class Up:
     """``redrive up`` as a process of its own, with deadlines short enough to be waited for."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, files: int | None = None, **settings: str) -> None:
         self.log = folder / "log"
         code = (
             "from redrive.api import connections as c\n"
             "c.DEADLINES_S.update(headers=1.5, body=1.5, reader=1.5); c.LINGER_S = 1.0\n"
-            "import sys; from redrive.cli.main import main\n"
+            "import resource, sys; from redrive.cli.main import main\n"
+            f"if {files}: resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
             "sys.argv = ['redrive', 'up', '--port', '0', '--json']; main()"
         )
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("REDRIVE_", "TASK_"))}
@@ -124,6 +125,21 @@ def test_half_sent_requests_keep_nobody_out(up: Up) -> None:
     assert kept < 64 * 2**20
     assert up.log.stat().st_size < 64 * 1024, up.log.read_text()[:2000]
     assert up.get("/healthz")[0] == 200
+
+
+def test_few_files_are_shared(tmp_path: Path) -> None:
+    """Where a process may open few files, connections take half of them: accepting never fails, and nothing is said
+    about it a thousand times."""
+    up = Up(tmp_path, files=100)
+    try:
+        with ExitStack() as opened:
+            for _ in range(300):
+                opened.enter_context(up.connect()).sendall(HALF)
+            assert up.get("/readyz")[0] == 200
+            assert len(psutil.Process(up.process.pid).net_connections("tcp")) < 100
+        assert up.log.stat().st_size < 64 * 1024 and b"out of system resource" not in up.log.read_bytes()
+    finally:
+        up.stop()
 
 
 def test_a_request_in_drips_is_not_waited_for(up: Up) -> None:

@@ -17,8 +17,8 @@ from redrive.errors import ConfigError
 
 GRACE_SECONDS = 2
 KEEP_ALIVE_SECONDS = 5
-# How many connections the system holds until they are accepted. asyncio also tries as many accepts in a row, and
-# complains about each when files run out: few enough.
+# How many connections the system holds until they are accepted. asyncio also accepts as many in a row before it asks
+# anybody, and complains about each when files run out: few enough, and fewer where there are few files.
 BACKLOG = 128
 LARGEST_HEADERS = 32_768
 CONNECTIONS = 500
@@ -35,7 +35,8 @@ class Server(uvicorn.Server):
 
 def make_server(api: FastAPI, *, connections: int = CONNECTIONS, proxies: Sequence[str] = ()) -> Server:
     """``proxies`` are believed when they say who calls (``X-Forwarded-For``); nobody else is."""
-    gate = Gate(most=min(connections, _affordable()))
+    affordable = _affordable()
+    gate = Gate(most=min(connections, affordable))
     config = uvicorn.Config(
         api,
         http=cast(Any, make_protocol(gate)),
@@ -47,7 +48,7 @@ def make_server(api: FastAPI, *, connections: int = CONNECTIONS, proxies: Sequen
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
-        backlog=BACKLOG,
+        backlog=min(BACKLOG, max(affordable // 4, 8)),
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         h11_max_incomplete_event_size=LARGEST_HEADERS,
         timeout_graceful_shutdown=GRACE_SECONDS,
