@@ -55,10 +55,10 @@ async def fill(app: App, long: int = 300, keys: int = 20, causes: int = 1000) ->
         raise type(f"Cause_{what}", (Exception,), {})(f"{what}: " + "no such thing, or another; " * 200)
 
     deep: Any = {"what": "deep"}
-    for _ in range(60):
+    for _ in range(45):
         deep = {"a": [deep]}
     texts = [{"what": "long", "text": "é" * (MEBIBYTE // 2)} for _ in range(4)]
-    many = {"what": "keys", **{f"k{n:05}": n for n in range(70_000)}}
+    many = {"what": "keys", **{f"{n:x}": n for n in range(70_000)}}
     named = {}
     for n in range(0, long, 4):
         named["long"] = str((await app.enqueue_many([("HOSTILE", text) for text in texts[: long - n]]))[0].id)
