@@ -167,9 +167,11 @@ def operating(results: Results) -> list[str]:
 
 def hostile(results: Results) -> list[str]:
     found = dig(results, "operating", "hostile") or {}
-    rows = [(name, number(page["lag_ms"], 1), number(page["worst_ms"], 1), number(page["bytes"]))
-            for name, page in found.get("pages", {}).items()]  # fmt: skip
-    head = ("tasks that carry the worst", "loop held, ms", "worst of three", "bytes")
+    rows = [
+        (name, *(number(page[figure], 1) for figure in ("cpu_ms", "lag_ms", "worst_ms")), number(page["bytes"]))
+        for name, page in found.get("pages", {}).items()
+    ]
+    head = ("tasks that carry the worst", "loop held, ms of CPU", "by the clock, best", "worst of three", "bytes")
     grown = f"The process grew by {found.get('grown_mb')} MB over all of them."
     return ["### Who holds the event loop", table(head, rows), grown] if rows else []
 
