@@ -201,7 +201,7 @@ async def test_lists_go_on_where_they_were(app: App) -> None:
         assert sorted(task["id"] for task in first["tasks"] + rest["tasks"]) == sorted(ids)
         assert rest["nextBefore"] is None
         for n in range(3):
-            await app.enqueue("SEND", {"to": "x", "password": "abc"[n] * 9})
+            await app.enqueue("SEND", {"to": "x", "password": ("this key", "that closed door", "a missing account")[n]})
             await work(app)
         seen, page = [], await get(client, "/api/failure-groups", limit=1)
         while page["nextBefore"]:

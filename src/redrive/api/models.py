@@ -105,6 +105,7 @@ class TaskOut(Out):
     last_replayed_reason: str | None
     last_replayed_batch: str | None
     finished_at: datetime | None
+    erased_at: datetime | None = Field(description="When what it carried was erased.")
     execution_ms: float | None
     result: Any = Field(description="For operators.")
     deduplicated: bool
@@ -341,6 +342,7 @@ class OperationOut(Out):
     plan_token: str | None
     approval_id: str | None
     note: str | None
+    erased: dict[str, int] = Field(description="Of an erasure: how many went, by place.")
     created_at: datetime
     updated_at: datetime
 

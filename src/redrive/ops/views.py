@@ -28,7 +28,8 @@ TASK_OPEN = (
     "timeout", "created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "worker_id",
     "paused_by", "cancel_requested_at", "error_code", "error_reason", "failure_type", "error_fingerprint",
     "error_summary", "dead_reason", "failed_at", "replay_count", "last_replayed_at", "last_replayed_by",
-    "last_replayed_reason", "last_replayed_batch", "finished_at", "execution_ms", "deduplicated",
+    "last_replayed_reason", "last_replayed_batch", "finished_at", "execution_ms", "erased_at",
+    "deduplicated",
 )  # fmt: skip
 TASK_CLOSED = ("payload", "progress", "result", "error_message", "error_stack", "idempotency_key")
 TASK_INTERNAL = ("lease_token", "memo", "failed_seq")  # shown to nobody over HTTP
@@ -110,7 +111,8 @@ def operation(record: Record) -> View:
     view = _view(found, OPERATION_OPEN, (), Sight(Role.VIEWER))
     canary = found.canary
     view.update(
-        filter=facts(found.which), progress=_share_done(found), plan_token=found.plan, approval_id=found.approval,
+        filter=facts(found.which), erased=dict(found.erased), progress=_share_done(found), plan_token=found.plan,
+        approval_id=found.approval,
         canary=None if canary is None else View(
             first=canary.first, percent=canary.percent, ids=list(canary.ids), passed=canary.passed
         ),

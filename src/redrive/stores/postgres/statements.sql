@@ -134,7 +134,7 @@ select id, state::text as state_name, kind, queue, priority, attempt_count, max_
 from redrive.task where true
 
 -- page_history: the same of finished tasks
-select id, state::text as state_name, finished_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
+select id, state::text as state_name, finished_at, erased_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
   timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id,
   case when pg_column_size(payload) <= 4 * $1::bigint and octet_length(payload::text) <= $1::bigint then payload::text end as payload, payload is not null as has_payload,
   case when pg_column_size(result) <= 4 * $1::bigint and octet_length(result::text) <= $1::bigint then result::text end as result, result is not null as has_result,

@@ -33,7 +33,7 @@ select id, state, kind, queue, priority, attempt_count, max_attempts, task_group
 from redrive_task where true
 
 -- page_history: the same of finished tasks
-select id, state, finished_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
+select id, state, finished_at, erased_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
   timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id,
   case when length(cast(payload as blob)) <= ?1 and json_valid(payload) then payload end as payload, payload is not null as has_payload,
   case when length(cast(result as blob)) <= ?1 and json_valid(result) then result end as result, result is not null as has_result,
