@@ -48,6 +48,7 @@ from redrive.ops.why import Reason
 from redrive.ops.why import why as explain
 from redrive.settings import Options, Settings, load_settings
 from redrive.stores import is_sqlite, make_store
+from redrive.stores.loops import LoopStores
 from redrive.sync import Portal, SyncApp
 from redrive.worker.maintenance import Errand
 from redrive.worker.worker import Worker
@@ -105,9 +106,9 @@ class App:
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
         self._shared: Store | None = None
-        self._stores: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = weakref.WeakKeyDictionary()
+        self._stores = LoopStores()
         self._opened: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._recent: tuple[weakref.ref[asyncio.AbstractEventLoop], Store] | None = None
+        self._recent: tuple[weakref.ref[asyncio.AbstractEventLoop], weakref.ref[Store]] | None = None
         make_store(self.url)  # a URL that cannot work is refused here, where it was written
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
@@ -380,14 +381,14 @@ class App:
         # Enqueueing comes by here for each task: nearly always it is the loop of last time. Read once: another loop's
         # thread may change it at any moment.
         recent = self._recent
-        if recent is not None and recent[0]() is loop:
-            return recent[1]
+        if recent is not None and recent[0]() is loop and (known := recent[1]()) is not None:
+            return known
         store = self.bound_store()
         if store not in self._opened:
             await store.open()
             self._opened.add(store)
         if self.bound_store() is store:  # else it was closed meanwhile
-            self._recent = (weakref.ref(loop), store)
+            self._recent = (weakref.ref(loop), weakref.ref(store))
         return store
 
     def bound_store(self) -> Store:
@@ -396,17 +397,20 @@ class App:
             if self._shared is None:
                 self._shared = make_store(self.url)
             return self._shared
-        loop = asyncio.get_running_loop()
-        return self._stores.get(loop) or self._stores.setdefault(loop, make_store(self.url))
+        return self._stores.get(lambda: make_store(self.url))
 
     async def close(self) -> None:
-        """Close what this event loop (and, for SQLite, the application) has open."""
-        store, self._recent = self._stores.pop(asyncio.get_running_loop(), None), None
-        for opened in (store, self._shared):
-            if opened is not None:
-                await opened.close()
-                self._opened.discard(opened)
-        self._shared = self._recent = None
+        """Close what this event loop, ``app.sync`` and, for SQLite, the application have open.
+
+        A loop that is shut down in order, as ``asyncio.run`` does it, closes what it has open by itself.
+        """
+        self._recent = None
+        await self._stores.close()
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            await shared.close()
+            self._opened.discard(shared)
+        self._recent = None
         self.sync.close()
 
     async def __aenter__(self) -> App:

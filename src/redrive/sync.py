@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from uuid import UUID
@@ -22,36 +23,56 @@ class Portal:
     """An event loop in a daemon thread, started at first use and again after a fork."""
 
     def __init__(self) -> None:
+        self.reset()
+        _portals.add(self)
+
+    def reset(self) -> None:
+        """As new. In a forked process the thread does not exist, and nobody would release the lock."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._pid = 0
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._running()).result()
 
     def close(self) -> None:
+        """Stop the loop, after everything that was opened on it has been closed there."""
         with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None and self._pid == os.getpid():
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
-                loop.close()
+            if threading.current_thread() is not thread:
+                thread.join()
 
     @property
     def started(self) -> bool:
-        return self._loop is not None and self._pid == os.getpid()
+        return self._loop is not None
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            # After a fork only the forking thread lives on: the parent's loop is a corpse here.
-            if self._loop is None or self._pid != os.getpid():
-                self._pid = os.getpid()
+            if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="redrive-sync", daemon=True)
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="redrive-sync", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:  # its end is that of ``asyncio.run``
+        runner.get_loop().run_forever()
+
+
+_portals: weakref.WeakSet[Portal] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for portal in list(_portals):
+        portal.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class SyncApp:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import multiprocessing
@@ -267,13 +268,7 @@ class World:
             worker.process.kill()
             worker.process.wait(10)
             worker.join_log()
-        self.app.sync._portal.call(self._close_stores())
-        self.app.sync.close()
-
-    async def _close_stores(self) -> None:
-        for store in [self.app._shared, *self.app._stores.values()]:
-            if store is not None:
-                await store.close()
+        asyncio.run(self.app.close())
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 

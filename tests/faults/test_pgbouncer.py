@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -116,8 +117,7 @@ def test_work_through_a_transaction_pooler(postgres: World, bouncer: str) -> Non
         notified = postgres.sql("select count(*) from pg_stat_activity where query ilike 'listen%'")
         assert notified == [(0,)]
     finally:
-        app.sync._portal.call(_close(app))
-        app.sync.close()
+        asyncio.run(app.close())
 
 
 def _running(world: World, tasks: list) -> list:
@@ -141,8 +141,3 @@ def _concurrently(app: App, count: int) -> list:
     ids = {task.id for task in found}
     assert len(ids) == count - count // 3 + 1
     return list(ids)
-
-
-async def _close(app: App) -> None:
-    for store in list(app._stores.values()):
-        await store.close()

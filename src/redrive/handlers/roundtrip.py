@@ -9,21 +9,28 @@ import typing
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, time
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel
 
 _ABSTRACT = (Sequence, Collection)
+_PLAIN = frozenset({str, int, bool, bytes, type(None), UUID, Decimal})
 # What an instance of a subclass may come back as (a StrEnum as text, a pendulum time as a datetime).
 _STANDARD = {"builtins", "datetime", "decimal", "uuid", "pathlib", "ipaddress"}
 
 
 def difference(sent: Any, received: Any, place: str = "", *, loose: bool = False) -> str | None:
     """What of ``sent`` is something else in ``received``, or None. ``loose``: a tuple may become a list."""
-    if type(sent) is not type(received):
-        if loose and isinstance(sent, tuple) and type(received) is list:
+    kind = type(received)
+    if type(sent) is kind:
+        if kind in _PLAIN:
+            return None if sent == received else _said(sent, received, place)
+    else:
+        if loose and isinstance(sent, tuple) and kind is list:
             return _items(sent, received, place, loose)
-        if not (isinstance(sent, type(received)) and type(received).__module__ in _STANDARD):
+        if not (isinstance(sent, kind) and kind.__module__ in _STANDARD):
             return _said(sent, received, place)
     match received:
         case dict():

@@ -327,3 +327,7 @@ class Store(Protocol):
         Others may come along."""
 
     async def close(self) -> None: ...
+
+    def abandon(self, *, inherited: bool = False) -> None:
+        """Let go of everything without an event loop: the one that it was opened on is gone. ``inherited``: what is
+        open is another process's, which goes on using it."""

@@ -7,6 +7,7 @@ functions that carry their own settings.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ import asyncpg
 from redrive.errors import StoreUnavailable
 from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
 from redrive.stores.postgres.url import parse
+from redrive.stores.postgres.without_loop import close_without_loop
 
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 20.0
@@ -38,6 +40,8 @@ class Pool:
         self._lendable = lendable
         self._lent = asyncio.Semaphore(lendable)
         self._closed = False
+        # Also those that are neither idle nor busy: the listener's.
+        self._made: weakref.WeakSet[Connection] = weakref.WeakSet()
 
     async def connect(self, **options: Any) -> Connection:
         """A connection of its own. Notices a transaction pooler by what it refuses, and adapts for good."""
@@ -58,9 +62,11 @@ class Pool:
             settings["jit"] = "off"
         # Not asyncio.wait_for: on Python 3.11 it swallows a cancellation that meets the end of what it waits for.
         async with asyncio.timeout(CONNECT_TIMEOUT + 1):
-            return await asyncpg.connect(
+            connection = await asyncpg.connect(
                 self._dsn, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=settings, **options
             )
+        self._made.add(connection)
+        return connection
 
     @asynccontextmanager
     async def connection(self, *, lent: bool = False) -> AsyncIterator[Connection]:
@@ -146,6 +152,15 @@ class Pool:
                 connection.terminate()
         for connection in list(self._busy):
             connection.terminate()
+
+    def abandon(self, *, inherited: bool = False) -> None:
+        """Let go of all connections without their event loop."""
+        self._closed = True
+        for connection in list(self._made):
+            if not connection.is_closed():
+                close_without_loop(connection, inherited=inherited)
+        self._idle.clear()
+        self._busy.clear()
 
     async def _take(self) -> Connection:
         while self._idle:

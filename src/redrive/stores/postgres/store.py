@@ -97,6 +97,9 @@ class PostgresStore(Reads):
             self._listener = None
         await self.pool.close()
 
+    def abandon(self, *, inherited: bool = False) -> None:
+        self.pool.abandon(inherited=inherited)
+
     def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
         if self._listener is None:
             self._listener = Listener(self.pool, self._remembered)

@@ -69,6 +69,9 @@ class SqliteStore(Reads):
         await self._reader.close()
         await self._writer.close()
 
+    def abandon(self, *, inherited: bool = False) -> None:
+        """Nothing here belongs to an event loop, and a fork is seen to by the threads' own means."""
+
     def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
         leave = self._hub.add(on_wake)
         self._writer.ring()

@@ -1,0 +1,126 @@
+"""One store for each event loop, and none for a loop that is gone.
+
+Connections belong to the event loop they were made on. A loop ends in one of three ways:
+
+- in order, as ``asyncio.run`` and all servers do it: asynchronous generators that are still open get their end first,
+  and one of ours closes the store with it, while the loop still runs;
+- closed without that: whoever needs a store next, on any loop, finds it closed and cuts its connections;
+- forgotten without being closed: the loop owns its store, so that both are collected together.
+
+A forked process lets go of the stores it inherits: their connections are the parent's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from redrive.kernel.store import Store
+
+_OWNED = "_redrive_stores"
+
+
+@dataclass(slots=True, frozen=True)
+class _Entry:
+    store: Store
+    keeper: AsyncGenerator[None, None]
+
+
+class LoopStores:
+    """The stores of an application. Safe to use from any thread with a running loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+        _everywhere.add(self)
+
+    def get(self, make: Callable[[], Store]) -> Store:
+        """The store of the running loop, made if it has none."""
+        loop = asyncio.get_running_loop()
+        entry = _owned(loop).get(self)
+        if entry is None:
+            self.sweep()
+            store = make()
+            entry = _owned(loop)[self] = _Entry(store, _keep(store, self._forgetter(loop, store)))
+            with self._lock:
+                self._loops.add(loop)
+            with suppress(StopIteration):  # it waits at its yield, known to the loop from here on
+                entry.keeper.__anext__().send(None)
+        return entry.store
+
+    async def close(self) -> None:
+        """Close the store of the running loop, if it has one, and those of loops that are gone."""
+        self.sweep()
+        entry = _owned(asyncio.get_running_loop()).get(self)
+        if entry is not None:
+            await entry.keeper.aclose()
+
+    def sweep(self) -> None:
+        """Cut the connections of loops that were closed without closing them."""
+        with self._lock:
+            closed = [loop for loop in self._loops if loop.is_closed()]
+            for loop in closed:
+                self._loops.discard(loop)
+        for loop in closed:
+            entry = _owned(loop).pop(self, None)
+            if entry is not None:
+                entry.store.abandon()
+
+    def disinherit(self) -> None:
+        """In a forked process: forget the parent's stores, and let nothing be done with them any more."""
+        self._lock = threading.Lock()
+        for loop in list(self._loops):
+            entry = _owned(loop).pop(self, None)
+            if entry is not None:
+                entry.store.abandon(inherited=True)
+                _inherited.append(entry)
+        self._loops = weakref.WeakSet()
+
+    def _forgetter(self, loop: asyncio.AbstractEventLoop, store: Store) -> Callable[[], None]:
+        """Called when the store is about to be closed. Holds neither the loop nor this: they may go before it."""
+        mine, its_loop = weakref.ref(self), weakref.ref(loop)
+
+        def forget() -> None:
+            found, where = mine(), its_loop()
+            entry = None if found is None or where is None else _owned(where).get(found)
+            if found is not None and where is not None and entry is not None and entry.store is store:
+                _owned(where).pop(found, None)
+
+        return forget
+
+
+async def _keep(store: Store, forget: Callable[[], None]) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        forget()
+        with suppress(Exception):  # nobody waits for this, and the connections are gone either way
+            await store.close()
+
+
+def _owned(loop: asyncio.AbstractEventLoop) -> weakref.WeakKeyDictionary[LoopStores, _Entry]:
+    """What a loop holds for us, on the loop itself: a table of ours would keep the loops of its stores alive."""
+    found: weakref.WeakKeyDictionary[LoopStores, _Entry] | None = getattr(loop, _OWNED, None)
+    if found is None:
+        found = weakref.WeakKeyDictionary()
+        setattr(loop, _OWNED, found)
+    return found
+
+
+_everywhere: weakref.WeakSet[LoopStores] = weakref.WeakSet()
+# Kept for good: collecting them would have the driver talk to a loop that does not run here.
+_inherited: list[_Entry] = []
+
+
+def _after_fork() -> None:
+    for stores in list(_everywhere):
+        stores.disinherit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
