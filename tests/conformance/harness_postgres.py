@@ -44,8 +44,8 @@ insert into redrive.task (id, created_at, position, state, next_attempt_at, leas
 select redrive.new_id(), clock_timestamp(), case when $1 = 'queued' then nextval('redrive.position') else 0 end,
   $1::text::redrive.state, case when $1 = 'delayed' then clock_timestamp() + interval '1 day' end,
   case when $1 = 'running' then gen_random_uuid() end,
-  case when $1 = 'running' then clock_timestamp() + interval '1 day' end, 3, $2, $3,
-  coalesce((select k.kind from redrive.kind k where k.kind = $2), ''), '{}'
+  case when $1 = 'running' then clock_timestamp() + interval '1 day' end, 3, $2::text, $3,
+  coalesce((select k.kind from redrive.kind k where k.kind = $2::text), ''), '{}'
 from generate_series(1, $4::integer)
 """
 
