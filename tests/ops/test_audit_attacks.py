@@ -163,6 +163,16 @@ async def summary_changed(scene: Scene) -> None:
     await scene.sql("update {audit} set actor = 'bob' where id = 11")
 
 
+async def summary_stretched(scene: Scene) -> None:
+    """A sealed summary is made to tell of one more row."""
+    [row] = await scene.harness.store.audit(AuditFilter(), limit=1, after=4)
+    [summary] = await scene.harness.store.audit(AuditFilter(), limit=1, after=10)
+    after = {**summary.after, "ids": "1-5", "removed": 5, "hashes": [*summary.after["hashes"], row_hash(row)]}
+    text = json.dumps(after).replace("{", "{{").replace("}", "}}")
+    await scene.sql(f"update {{audit}} set after = '{text}' where id = 11")
+    await scene.sql("delete from {audit} where id = 5")
+
+
 async def seal_deleted(scene: Scene) -> None:
     await scene.sql("delete from {record} where collection = 'audit-seal' and id like '%2'")
 
@@ -289,6 +299,7 @@ ATTACKS: list[tuple[Attack, str | None]] = [
     (everything_through_said_by_nobody, "rows 5-8 are gone, and no sealed prune says so"),
     (summary_deleted, "rows 11 are gone, and no sealed prune says so"),
     (summary_changed, "rows 11 are not what was sealed"),
+    (summary_stretched, "rows 5 are gone, and no sealed prune says so"),
     (seal_deleted, "seal 2 is missing"),
     (seal_moved, "seal 2 is missing"),
     (seals_swapped, "seal 1 (rows 5-8) does not fit"),
