@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import typer
 
 from redrive.cli import output
-from redrive.cli.options import AppName, By, Ids, Json, Reason, Url, actor
-from redrive.cli.session import with_store
+from redrive.cli.options import AppName, By, Ids, Json, Reason, Url
+from redrive.cli.session import operate
 from redrive.errors import InvalidTransition, RedriveError, TaskNotFound
 from redrive.ops import actions, inspect
 
@@ -17,16 +15,8 @@ def cancel(
     ids: Ids, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
 ) -> None:
     """Cancel waiting tasks now, and ask running ones to stop."""
-    _act(actions.cancel, "cancelled", ids, reason, by, url, app, json)
-
-
-def _act(
-    action: Callable[..., Awaitable[actions.Result]], verb: str, ids: list[str], reason: str | None, by: str | None,
-    url: str | None, app: str | None, json: bool,
-) -> None:  # fmt: skip
     wanted = [inspect.parse_id(value) for value in ids]
-    result = with_store(url, app, lambda _, store: action(store, wanted, actor=actor(by), reason=reason))
-    report(result, verb, json)
+    report(operate(url, app, lambda own: own.tasks.cancel(wanted, reason), by=by), "cancelled", json)
 
 
 def report(result: actions.Result, verb: str, json: bool) -> None:

@@ -12,21 +12,20 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.confirm import DryRun, Yes, confirm
 from redrive.cli.loading import load
-from redrive.cli.options import AppName, By, Json, Url, actor
+from redrive.cli.options import AppName, By, Json, Url
 from redrive.cli.progress import progress
-from redrive.cli.session import with_store
+from redrive.cli.session import operate
 from redrive.errors import InvalidInput
 from redrive.files import write_private
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.store import Store
 from redrive.kernel.task import check_text
-from redrive.ops import audit, audit_verify, inspect
+from redrive.ops import audit, inspect
 from redrive.ops.audit_archive import archive_at
 from redrive.ops.audit_rows import values_of
+from redrive.ops.operator import Operator
 from redrive.ops.wording import counted
 
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
@@ -55,7 +54,7 @@ def list_audit(
     if context.invoked_subcommand is not None:
         return
     which = _which(action, by_actor, batch, kind, scope, trace, task)
-    found = with_store(url, app, lambda _, store: audit.query(store, which, page=page, page_size=limit))
+    found = operate(url, app, lambda own: own.audit.query(which, page=page, page_size=limit))
     if json:
         output.emit({"page": page, "more": found.more, "items": [values_of(row) for row in found.rows]})
         return
@@ -84,14 +83,14 @@ def export(
     which = _which(action, by_actor, batch, kind, scope, trace, task)
     chosen = form or _format(to)
 
-    async def write(_: App, store: Store) -> None:
+    async def write(own: Operator) -> None:
         with _opened(to, force) as out, progress("bytes") as written:
-            async for piece in audit.export(store, which, chosen):
+            async for piece in own.audit.export(which, chosen):
                 out.write(output.clean(piece, lines=True) if out.isatty() else piece)
                 if not out.isatty():
                     written(len(piece))
 
-    with_store(url, app, write)
+    operate(url, app, write)
     if to != "-":
         typer.echo(f"{to}: {Path(to).stat().st_size} bytes of {chosen}", err=True)
 
@@ -131,18 +130,12 @@ def prune(
 ) -> None:  # fmt: skip
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
     which = _which(action, by_actor, batch, kind, scope, trace, None)
-    told = with_store(url, app, lambda _, s: audit.prune(s, which, older_than_days=days, actor=actor(by), dry_run=True))
+    told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, dry_run=True), by=by)
     if not dry_run and told.matched:
         confirm(f"remove {told.matched} audit rows older than {days:g} days?", yes)
 
-        async def work(application: App, store: Store) -> audit.Pruned:
-            archive = archive_at(application.settings.audit_archive)
-            with progress("removed", told.matched) as removed:
-                return await audit.prune(
-                    store, which, older_than_days=days, actor=actor(by), archive=archive, progress=removed
-                )
-
-        told = with_store(url, app, work)
+        with progress("removed", told.matched) as removed:
+            told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, progress=removed), by=by)
     if json:
         output.emit(asdict(told))
     elif not told.matched:
@@ -160,17 +153,8 @@ def verify(
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Look for tampering: rows changed, removed or slipped in since they were sealed. Exit code 1 when there is any."""
-
-    async def work(application: App, store: Store) -> audit_verify.Verdict:
-        found = archive_at(archive or application.settings.audit_archive)
-        with progress("rows") as checked:
-            # One that the settings name may not have been written yet; one that was named here has to be there.
-            if archive is not None and found is not None and not found.begun:
-                raise InvalidInput(f"there is no archive at {archive}")
-            begun = found if found is not None and found.begun else None
-            return await audit_verify.verify(store, begun, head, checked)
-
-    found = with_store(url, app, work)
+    with progress("rows") as checked:
+        found = operate(url, app, lambda own: own.audit.verify(archive, head, checked))
     if json:
         output.emit(asdict(found))
     else:

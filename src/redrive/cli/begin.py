@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.bulk import follow, told
 from redrive.cli.confirm import confirm
-from redrive.cli.filters import known, worded
-from redrive.cli.options import actor
-from redrive.cli.session import with_store
+from redrive.cli.filters import worded
+from redrive.cli.session import operate
 from redrive.kernel.failed import Failures
-from redrive.kernel.operation import Action, Canary, Operation
-from redrive.kernel.records import Record
-from redrive.kernel.store import Store
-from redrive.ops import approvals, operations, plans
+from redrive.kernel.operation import Action, Canary
+from redrive.ops import operations
+from redrive.ops.operator import Operator
+from redrive.ops.operator.operations import Begun, Foreseen
 from redrive.ops.wording import counted
 
-SHOWN = 5
 Rate = Annotated[
     float | None,
     typer.Option("--rate", metavar="N", min=operations.SLOWEST, max=1_000_000, help="At most so many tasks a second."),
@@ -57,18 +52,6 @@ class Ask:
     json: bool
 
 
-@dataclass(frozen=True)
-class Foreseen:
-    bound: Operation
-    plan: str | None
-    first: list[UUID]
-    approval: str | None  # why a second operator is needed
-
-    @property
-    def number(self) -> int:
-        return self.bound.total
-
-
 def pace(rate: float | None, canary: int | None, percent: float | None, stop_on_return: bool) -> dict[str, Any]:
     if percent is not None and canary is None:
         raise typer.BadParameter("--percent is about canaries: say how many with --canary N")
@@ -79,42 +62,22 @@ def pace(rate: float | None, canary: int | None, percent: float | None, stop_on_
 def begin_bulk(action: Action, which: Failures, how: dict[str, Any], ask: Ask, verb: str | None = None) -> None:
     """``verb`` is what the user calls it, where that is not the action's own name."""
     name = verb or action.value
-    seen = with_store(ask.url, ask.app, _look(action, which, how.get("plan"), ask))
-    subject = f"{counted(seen.number)} ({_set_of(action, which, how)})"
+    plan = how.pop("plan", None)
+    seen = operate(ask.url, ask.app, lambda own: own.operations.foresee(action, which, plan, bind=True), by=ask.by)
+    subject = f"{counted(seen.number)} ({_set_of(action, which, plan)})"
     if ask.dry_run or not seen.number:
         _foretell(name, seen, subject, how, ask)
         return
     confirm(f"{name} {subject}?", ask.yes)
 
-    async def begin(application: App, store: Store) -> tuple[Operation, Record | None]:
-        return await operations.begin(
-            store, action, which, actor=actor(ask.by), reason=ask.reason, bound=seen.bound,
-            approvals_above=application.settings.approved_above, **{**how, "plan": seen.plan},
-        )  # fmt: skip
+    async def begin(own: Operator) -> Begun:
+        return await own.operations.begin(action, which, reason=ask.reason, seen=seen, **how)
 
-    operation, approval = with_store(ask.url, ask.app, begin)
+    begun = operate(ask.url, ask.app, begin, by=ask.by)
     if not (ask.wait and ask.json):  # stdout is one document
-        told(operation, approval, ask.json, name)
+        told(begun.operation, begun.approval, ask.json, name)
     if ask.wait:
-        follow(operation.id, ask.url, ask.app, ask.json)
-
-
-def _look(action: Action, which: Failures, token: str | None, ask: Ask) -> Callable[[App, Store], Any]:
-    """What it is about, bound by a plan: what is asked about, answered and done is one set."""
-
-    async def look(application: App, store: Store) -> Foreseen:
-        meant = await known(application, store, which)
-        plan, first = token, list[UUID]()
-        if plan is None and action is not Action.PURGE:
-            plan = (await plans.make(store, meant, actor(ask.by))).token
-        bound = await operations.foresee(store, action, meant if plan is None else Failures(), plan)
-        if plan is not None:
-            first = [one.id for one in await store.failed_ids(bound.which, limit=SHOWN, upto=bound.upto)]
-        above = application.settings.approved_above
-        needed = None if above is None else approvals.reason_for(bound, above)
-        return Foreseen(bound, plan, first, needed)
-
-    return look
+        follow(begun.operation.id, ask.url, ask.app, ask.json)
 
 
 def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask: Ask) -> None:
@@ -145,7 +108,7 @@ def _options(how: dict[str, Any]) -> str:
     return "".join([*given, *([" --stop-on-return"] if how.get("stop_on_return") else [])])
 
 
-def _set_of(action: Action, which: Failures, how: dict[str, Any]) -> str:
-    if how.get("plan") is not None:
+def _set_of(action: Action, which: Failures, plan: str | None) -> str:
+    if plan is not None:
         return "the plan"
     return f"waiting, {worded(which)}" if action is Action.PURGE else worded(which)

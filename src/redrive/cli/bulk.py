@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
-from redrive.cli.options import AppName, By, Json, Reason, Url, actor
+from redrive.cli.options import AppName, By, Json, Reason, Url
 from redrive.cli.progress import bar
-from redrive.cli.session import with_store
-from redrive.kernel.failed import Failures
+from redrive.cli.session import operate
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
-from redrive.kernel.store import Store
-from redrive.ops import approvals, operations
-from redrive.ops.why import drivers, why
+from redrive.ops import approvals
+from redrive.ops.operator import Operator
 from redrive.ops.wording import counted
 
 operations_cli = typer.Typer(
@@ -32,7 +30,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")]
 LOOK_EVERY = 0.5
 STUCK_AFTER = 3.0
 T = TypeVar("T")
-Change = Callable[..., Awaitable[T]]
+Change = Callable[[Operator, str, str | None], Awaitable[T]]
 
 
 def told(operation: Operation, approval: Record | None, json: bool, name: str) -> None:
@@ -50,7 +48,7 @@ def told(operation: Operation, approval: Record | None, json: bool, name: str) -
 def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
     """To its end, with a bar on a terminal; exit code 1 when it did not end well."""
     try:
-        found, again = with_store(url, app, lambda _, store: _followed(store, operation_id))
+        found, again = operate(url, app, lambda own: _followed(own, operation_id))
     except KeyboardInterrupt:
         typer.echo(f"operation {operation_id} goes on: redrive operations watch {operation_id}", err=True)
         raise
@@ -65,20 +63,20 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
         raise typer.Exit(1)
 
 
-async def _followed(store: Store, operation_id: str) -> tuple[Operation, int]:
+async def _followed(own: Operator, operation_id: str) -> tuple[Operation, int]:
     """The operation at its end, and how many of its tasks are failed again."""
-    found = await operations.show(store, operation_id)
+    found = await own.operations.show(operation_id)
     held_up = _HeldUp(found)
     with bar(found.total) as shown:
         task = shown.add_task(found.action, total=found.total)
         while found.status not in FINAL:
-            if (why := await held_up.look(store, found)) is not None:
+            if (why := await held_up.look(own, found)) is not None:
                 shown.console.print(output.clean(why), markup=False, highlight=False, soft_wrap=True)
             state = found.status.value if not found.testing else "canaries run"
             shown.update(task, completed=found.done + found.skipped, description=f"{found.action}: {state}")
             await asyncio.sleep(LOOK_EVERY)
-            found = await operations.show(store, operation_id)
-    return found, await store.count_failed(Failures(batch=operation_id))
+            found = await own.operations.show(operation_id)
+    return found, await own.operations.failed_again(operation_id)
 
 
 class _HeldUp:
@@ -89,15 +87,15 @@ class _HeldUp:
         self._since = time.monotonic()
         self._said: str | None = None
 
-    async def look(self, store: Store, operation: Operation) -> str | None:
+    async def look(self, own: Operator, operation: Operation) -> str | None:
         """What to say now, if it was not said already, in other words or with other numbers."""
         if operation != self._seen:
             self._seen, self._since = operation, time.monotonic()
-        code, text = await self._why(store, operation)
+        code, text = await self._why(own, operation)
         said, self._said = self._said, code
         return text if code != said else None
 
-    async def _why(self, store: Store, operation: Operation) -> tuple[str | None, str | None]:
+    async def _why(self, own: Operator, operation: Operation) -> tuple[str | None, str | None]:
         if operation.status is Status.WAITING:
             return "waiting", f"it waits for a second operator: redrive approvals approve {operation.approval}"
         if operation.status is Status.PAUSED:
@@ -105,13 +103,13 @@ class _HeldUp:
         if time.monotonic() - self._since < STUCK_AFTER:
             return None, None
         if operation.testing and operation.canary is not None:
-            for task in (await store.get_many(operation.canary.ids)).values():
-                for reason in await why(store, task):
+            for task in (await own.tasks.get_many(operation.canary.ids)).values():
+                for reason in await own.tasks.why(task):
                     if reason.code != "failed":
                         fix = f"; {reason.fix}" if reason.fix else ""
                         return reason.code, f"canary {task.id} does not run: {reason.full}{fix}"
             return None, None
-        if not drivers(await store.overview()):
+        if not await own.operations.has_driver():
             return "no_worker", "no worker is alive, and workers carry it out: redrive work --app module:app"
         return None, None
 
@@ -125,7 +123,7 @@ def list_operations(
     """Bulk operations, newest first."""
     if context.invoked_subcommand is not None:
         return
-    found = with_store(url, app, lambda _, store: operations.list_operations(store, limit=limit))
+    found = operate(url, app, lambda own: own.operations.list(limit=limit))
     listed = [(Operation.of(record), record) for record in found]
     if json:
         output.emit([_document(operation) for operation, _ in listed])
@@ -144,7 +142,7 @@ def list_operations(
 @operations_cli.command("show")
 def show_operation(operation: Id, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """One operation: what it is about, and how far it has come."""
-    _say(with_store(url, app, lambda _, store: operations.show(store, operation)), json)
+    _say(operate(url, app, lambda own: own.operations.show(operation)), json)
 
 
 @operations_cli.command("watch")
@@ -159,7 +157,7 @@ def _changing(cli: typer.Typer, name: str, change: Change[T], say: Callable[[T, 
     def command(
         id: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
     ) -> None:
-        say(with_store(url, app, lambda _, store: change(store, id, actor=actor(by), reason=reason)), json)
+        say(operate(url, app, lambda own: change(own, id, reason), by=by), json)
 
     cli.command(name, help=text)(command)
 
@@ -174,10 +172,10 @@ def list_approvals(
         return
     states = (approvals.PENDING,) if pending else ()
 
-    async def look(_: App, store: Store) -> tuple[list[Record], Any]:
-        return await approvals.list_approvals(store, states=states), await store.now()
+    async def look(own: Operator) -> tuple[list[Record], datetime]:
+        return await own.approvals.list(states=states), await own.health.now()
 
-    found, now = with_store(url, app, look)
+    found, now = operate(url, app, look)
     if json:
         output.emit([_approval(record) for record in found])
         return
@@ -242,11 +240,35 @@ def _approval(record: Record) -> dict[str, Any]:
     return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body}
 
 
-_changing(operations_cli, "pause", operations.pause, _say, "Let an operation rest; what it has done stays done.")
-_changing(operations_cli, "resume", operations.resume, _say, "Go on with a paused operation.")
-_changing(operations_cli, "cancel", operations.cancel, _say, "End an operation; what it has done stays done.")
 _changing(
-    approvals_cli, "approve", approvals.approve, _decided,
+    operations_cli,
+    "pause",
+    lambda own, id, why: own.operations.pause(id, why),
+    _say,
+    "Let an operation rest; what it has done stays done.",
+)
+_changing(
+    operations_cli,
+    "resume",
+    lambda own, id, why: own.operations.resume(id, why),
+    _say,
+    "Go on with a paused operation.",
+)
+_changing(
+    operations_cli,
+    "cancel",
+    lambda own, id, why: own.operations.cancel(id, why),
+    _say,
+    "End an operation; what it has done stays done.",
+)
+_changing(
+    approvals_cli, "approve", lambda own, id, why: own.approvals.approve(id, why), _decided,
     "Agree, as somebody else than who asked; the operation begins at once.",
 )  # fmt: skip
-_changing(approvals_cli, "reject", approvals.reject, _decided, "Refuse; the operation is cancelled.")
+_changing(
+    approvals_cli,
+    "reject",
+    lambda own, id, why: own.approvals.reject(id, why),
+    _decided,
+    "Refuse; the operation is cancelled.",
+)

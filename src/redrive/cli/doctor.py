@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.session import with_store
+from redrive.cli.session import operate
 from redrive.kernel.diagnosis import Finding, Level
-from redrive.kernel.store import Store
 from redrive.ops import doctor as service
+from redrive.ops.operator import Operator
 from redrive.settings import Triage
 
 _STYLE = {Level.CRITICAL: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan", Level.OK: "green"}
@@ -28,12 +27,10 @@ def doctor(
     """Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it. Exit code 1
     when there is something to do."""
 
-    async def look(application: App, store: Store) -> tuple[list[Finding], dict[str, Triage]]:
-        found = await service.examine(store, queue, sorted(application.registry.queues()))
-        notes = application.settings.triage
-        return found, {name: note for name, note in notes.items() if queue in (None, name)}
+    async def look(own: Operator) -> tuple[list[Finding], dict[str, Triage]]:
+        return await own.health.examine(queue), own.health.triage(queue)
 
-    found, notes = with_store(url, app, look)
+    found, notes = operate(url, app, look)
     level = service.worst(found)
     if json:
         told = {name: note.model_dump() for name, note in notes.items()}

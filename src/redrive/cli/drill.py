@@ -11,16 +11,15 @@ from uuid import UUID
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.http import Client
-from redrive.cli.options import AppName, By, Json, Url, actor
-from redrive.cli.session import with_store
+from redrive.cli.options import AppName, By, Json, Url
+from redrive.cli.session import operate
 from redrive.errors import InvalidInput, RedriveError
 from redrive.files import write_private
-from redrive.kernel.store import Store
 from redrive.kernel.task import Task
 from redrive.ops import drill as service
+from redrive.ops.operator import Operator
 
 
 def drill(
@@ -37,9 +36,9 @@ def drill(
         return
     client = None if api is None else Client(api, token or os.environ.get("REDRIVE_TOKEN"))
 
-    async def work(application: App, store: Store) -> service.Drill:
+    async def work(own: Operator) -> service.Drill:
         async def enqueue(drill_id: str, scope: str) -> Task:
-            return await application.enqueue(service.KIND, {"drill_id": drill_id}, scope=scope, max_attempts=1)
+            return await own.tasks.enqueue(service.KIND, {"drill_id": drill_id}, scope=scope, max_attempts=1)
 
         async def outside(task_id: UUID) -> str:
             assert client is not None
@@ -48,11 +47,11 @@ def drill(
                 raise RedriveError(f"the API says {found['task']['state']}")
             return f"failed, with its dead letter, at {client.base}"
 
-        return await service.run(
-            store, enqueue, actor=actor(by), patience=patience, seen_from_outside=None if client is None else outside
-        )
+        return await own.health.drill(
+            enqueue, patience=patience, seen_from_outside=None if client is None else outside
+        )  # fmt: skip
 
-    done = with_store(url, app, work)
+    done = operate(url, app, work, by=by)
     if out is not None:
         _write(out, done)
     if json:
@@ -67,7 +66,7 @@ def drill(
 
 
 def _history(url: str | None, app: str | None, json: bool) -> None:
-    found = with_store(url, app, lambda _, store: store.records(service.COLLECTION, limit=50))
+    found = operate(url, app, lambda own: own.health.drills())
     if json:
         output.emit([{"id": r.id, "at": r.created_at, **r.body} for r in found])
         return

@@ -10,14 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.session import with_store
+from redrive.cli.session import operate
 from redrive.errors import InvalidInput, PayloadInvalid
-from redrive.kernel.store import Store
 from redrive.kernel.task import Task
 from redrive.ops.inspect import as_dict
+from redrive.ops.operator import Operator
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of task.")]
 Payload = Annotated[
@@ -61,10 +60,10 @@ def enqueue(
         "timeout": timeout, "group": group, "scope": scope, "trace_id": trace_id, "idempotency_key": key,
     }  # fmt: skip
 
-    async def work(application: App, store: Store) -> tuple[Task, bool]:
-        return await application.enqueue(kind, body, **options), kind in application.registry.declared
+    async def work(own: Operator) -> tuple[Task, bool]:
+        return await own.tasks.enqueue(kind, body, **options), own.tasks.is_only_declared(kind)
 
-    task, only_declared = with_store(url, app, work, creates=True)
+    task, only_declared = operate(url, app, work, creates=True)
     if json:
         output.emit(as_dict(task))
     else:

@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
-from redrive.cli.filters import filtered, known, worded
+from redrive.cli.filters import filtered, worded
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.session import with_store
+from redrive.cli.session import operate
 from redrive.kernel.failed import Failures
-from redrive.kernel.store import Store
-from redrive.kernel.task import Task
-from redrive.ops import failed as service
 from redrive.ops import inspect
+from redrive.ops.operator import Operator
+from redrive.ops.operator.failures import FailedList
 from redrive.ops.wording import counted
 
 _BY = {
@@ -44,11 +42,11 @@ def failed(
         _stats(url, app, json)
         return
 
-    async def look(application: App, store: Store) -> tuple[list[Task], int]:
-        meant = await known(application, store, which)
-        return await service.list_failed(store, meant, limit=limit, offset=offset), await store.count_failed(meant)
+    async def look(own: Operator) -> FailedList:
+        return await own.failures.list(await own.failures.known(which), limit=limit, offset=offset)
 
-    found, total = with_store(url, app, look)
+    listed = operate(url, app, look)
+    found, total = listed.tasks, listed.total
     if json:
         output.emit({"total": total, "tasks": [inspect.as_dict(task) for task in found]})
         return
@@ -69,7 +67,7 @@ def failed(
 
 
 def _stats(url: str | None, app: str | None, json: bool) -> None:
-    found = with_store(url, app, lambda _, store: service.statistics(store))
+    found = operate(url, app, lambda own: own.failures.statistics())
     if json:
         output.emit(asdict(found))
         return

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.app import App
 from redrive.kernel.failed import Failures
-from redrive.kernel.store import Store
 from redrive.ops import failed
 
 _HELP = {
@@ -61,9 +59,3 @@ def worded(which: Failures) -> str:
         for name in Failures.__dataclass_fields__ if name not in ("ids", "batch") and getattr(which, name) is not None
     ]  # fmt: skip
     return ", ".join(given) or "all failures"
-
-
-async def known(app: App, store: Store, which: Failures) -> Failures:
-    return await failed.known(
-        store, which, [*app.registry.handlers, *app.registry.declared], sorted(app.registry.queues())
-    )

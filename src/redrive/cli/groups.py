@@ -10,13 +10,12 @@ import typer
 from redrive.cli import output
 from redrive.cli.begin import Ask, First, Percent, Rate, StopOnReturn, Wait, begin_bulk, pace
 from redrive.cli.confirm import DryRun, Yes
-from redrive.cli.options import AppName, By, Json, Reason, Url, actor
-from redrive.cli.session import with_store
+from redrive.cli.options import AppName, By, Json, Reason, Url
+from redrive.cli.session import operate
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_seconds
-from redrive.ops import groups
 from redrive.ops.groups import Group
 from redrive.ops.inspect import plain
 from redrive.ops.wording import counted
@@ -41,7 +40,7 @@ def list_groups(
     """Failures by cause, the latest first."""
     if context.invoked_subcommand is not None:
         return
-    found = with_store(url, app, lambda _, store: groups.list_groups(store, limit=limit, status=status))
+    found = operate(url, app, lambda own: own.groups.list(limit=limit, status=status))
     if json:
         output.emit([_document(group) for group in found])
         return
@@ -59,7 +58,7 @@ def list_groups(
 @groups_cli.command("show")
 def show(fingerprint: Fingerprint, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """One cause: how often, since when, where, a sample, and what was said about it."""
-    _say(with_store(url, app, lambda _, store: groups.show(store, fingerprint)), json)
+    _say(operate(url, app, lambda own: own.groups.show(fingerprint)), json)
 
 
 @groups_cli.command("note")
@@ -106,7 +105,7 @@ def retry(
     reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Retry everything that is failed by this cause."""
-    found = with_store(url, app, lambda _, store: groups.show(store, fingerprint))
+    found = operate(url, app, lambda own: own.groups.show(fingerprint))
     how = pace(rate, canary, percent, stop_on_return)
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     begin_bulk(Action.RETRY, Failures(fingerprint=found.row.fingerprint), how, ask)
@@ -127,9 +126,7 @@ def _annotate(
     app: str | None,
     json: bool,
 ) -> None:
-    _say(
-        with_store(url, app, lambda _, s: groups.annotate(s, fingerprint, actor=actor(by), reason=reason, **said)), json
-    )
+    _say(operate(url, app, lambda own: own.groups.annotate(fingerprint, reason, **said), by=by), json)
 
 
 def _say(group: Group, json: bool) -> None:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redrive.kernel.store import HoldRow, Store
+from redrive.kernel.store import HoldRow
 from redrive.kernel.task import State, Task
 
 _WAITING = (State.QUEUED, State.DELAYED)
-
-
-async def pauses(store: Store, tasks: Sequence[Task]) -> list[HoldRow]:
-    """All pauses, looked up only where one can matter."""
-    return (await store.overview()).holds if any(task.state in _WAITING for task in tasks) else []
 
 
 def holding(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.act import report
-from redrive.cli.options import AppName, By, Json, Reason, Url, actor
-from redrive.cli.session import with_store
-from redrive.kernel.store import Store
-from redrive.ops import actions, inspect
+from redrive.cli.options import AppName, By, Json, Reason, Url
+from redrive.cli.session import operate
+from redrive.ops import inspect
 
 MaybeIds = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="Single tasks, one or more.", show_default=False)
@@ -49,27 +47,15 @@ def _hold(
         raise typer.BadParameter("say what: --queue NAME, --kind NAME, --group NAME, or task ids; one of them")
     if ids:
         wanted = [inspect.parse_id(value) for value in ids]
-        action = actions.pause_tasks if on else actions.resume_tasks
-        result = with_store(url, app, lambda _, store: action(store, wanted, actor=actor(by), reason=reason))
+        turn = "pause" if on else "resume"
+        result = operate(url, app, lambda own: getattr(own.tasks, turn)(wanted, reason), by=by)
         report(result, "paused" if on else "resumed", json)
         return
     [(target, name)] = named
-
-    async def work(application: App, store: Store) -> bool:
-        if not force:
-            await _check(application, store, target, name)
-        return await actions.hold(store, target, name, actor=actor(by), reason=reason, on=on)
-
-    changed = with_store(url, app, work)
+    change = "pause" if on else "resume"
+    changed = operate(url, app, lambda own: getattr(own.control, change)(target, name, reason, force=force), by=by)
     if json:
         output.emit({"target": target, "name": name, "paused": on, "changed": changed})
         return
     done, already = ("paused", "was already paused") if on else ("resumed", "was not paused")
     output.say(f"{target} {name} {done if changed else already}")
-
-
-async def _check(app: App, store: Store, target: str, name: str) -> None:
-    if target == "queue":
-        await inspect.check_queue(store, name, sorted(app.registry.queues()))
-    if target == "kind":
-        await inspect.check_kind(store, name, [*app.registry.handlers, *app.registry.declared])

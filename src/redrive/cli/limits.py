@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
-from redrive.cli.options import AppName, By, Json, Url, actor
-from redrive.cli.session import with_store
-from redrive.kernel.store import LimitRow, Store
-from redrive.ops import actions, inspect
+from redrive.cli.options import AppName, By, Json, Url
+from redrive.cli.session import operate
+from redrive.kernel.store import LimitRow
+from redrive.ops.operator import Operator
 
 Kind = Annotated[str | None, typer.Argument(metavar="KIND", help="The kind to show or change; else all.")]
 AtOnce = Annotated[int | None, typer.Option("--concurrency", metavar="N", min=1, help="At most so many at once.")]
@@ -31,14 +30,12 @@ def limits(
     if none and (concurrency or rate_ms):
         raise typer.BadParameter("--none takes all limits away: leave the others out")
 
-    async def work(application: App, store: Store) -> list[LimitRow]:
-        if kind is not None:
-            await inspect.check_kind(store, kind, [*application.registry.handlers, *application.registry.declared])
+    async def work(own: Operator) -> list[LimitRow]:
         if kind is not None and change:
-            await actions.set_limit(store, kind, concurrency=concurrency, rate_ms=rate_ms, actor=actor(by))
-        return [row for row in (await store.overview()).limits if kind in (None, row.kind)]
+            await own.control.set_limit(kind, concurrency=concurrency, rate_ms=rate_ms)
+        return await own.control.limits(kind)
 
-    found = with_store(url, app, work)
+    found = operate(url, app, work, by=by)
     if json:
         output.emit([asdict(row) for row in found])
         return

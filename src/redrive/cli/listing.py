@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
-from redrive.cli.held import holding, pauses, worded
+from redrive.cli.held import holding, worded
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.session import with_store
-from redrive.kernel.store import HoldRow, Query, Store
+from redrive.cli.session import operate
+from redrive.kernel.store import HoldRow, Query
 from redrive.kernel.task import Task
-from redrive.ops import groups, inspect
+from redrive.ops import inspect
+from redrive.ops.operator import Operator
 
 LIMIT = 50
 
@@ -49,14 +48,11 @@ def list_tasks(
         None if before is None else inspect.parse_id(before),
     )  # fmt: skip
 
-    async def look(_: App, store: Store) -> tuple[inspect.Page, list[HoldRow]]:
-        meant = query
-        if fingerprint is not None:
-            meant = replace(query, fingerprint=(await groups.show(store, fingerprint)).row.fingerprint)
-        page = await inspect.list_tasks(store, meant)
-        return page, [] if json else await pauses(store, page.tasks)
+    async def look(own: Operator) -> tuple[inspect.Page, list[HoldRow]]:
+        page = await own.tasks.list(query)
+        return page, [] if json else await own.tasks.pauses(page.tasks)
 
-    page, holds = with_store(url, app, look)
+    page, holds = operate(url, app, look)
     if json:
         output.emit({"tasks": [inspect.as_dict(task) for task in page.tasks], "next_before": page.next_before})
         return

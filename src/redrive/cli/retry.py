@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.act import report
 from redrive.cli.begin import Ask, First, Percent, Plan, Rate, StopOnReturn, Wait, begin_bulk, pace
 from redrive.cli.confirm import DryRun, Yes, confirm
-from redrive.cli.filters import filtered, known, worded
-from redrive.cli.options import AppName, By, Json, Reason, Url, actor
+from redrive.cli.filters import filtered, worded
+from redrive.cli.options import AppName, By, Json, Reason, Url
 from redrive.cli.progress import progress
-from redrive.cli.session import with_store
+from redrive.cli.session import operate
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
-from redrive.kernel.store import Store
 from redrive.kernel.task import State
-from redrive.ops import actions, approvals, failed, inspect
+from redrive.ops import actions, failed, inspect
+from redrive.ops.operator import Operator
 from redrive.ops.wording import counted
 
 MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Task ids, one or more.", show_default=False)]
@@ -40,7 +39,7 @@ def retry(
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     if _one_way(ids, which, everything, plan) == "ids":
         _refuse_pace(any(how.values()) or wait)
-        _by_id(ids or [], _retry_named, "retried", failed.RETRIED, ask)
+        _by_id(ids or [], "retried", failed.RETRIED, ask)
         return
     begin_bulk(Action.RETRY, which, {**how, "plan": plan}, ask)
 
@@ -55,7 +54,7 @@ def forget(
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     if _one_way(ids, which, None, plan) == "ids":
         _refuse_pace(rate is not None or wait)
-        _by_id(ids or [], _forget_named, "forgotten", (State.FAILED,), ask)
+        _by_id(ids or [], "forgotten", (State.FAILED,), ask)
         return
     begin_bulk(Action.FORGET, which, {"rate": rate, "plan": plan}, ask)
 
@@ -90,25 +89,14 @@ def replay(
     app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Retry failed tasks here and now, the ones that failed first, up to a limit."""
-
-    async def look(application: App, store: Store) -> tuple[Failures, int, int]:
-        meant = await known(application, store, which)
-        # From now on it is about these: what fails later is another matter.
-        end, total = await store.failed_end(meant)
-        if not dry_run:
-            above = application.settings.approved_above
-            approvals.insist_on_one_alone(min(total, limit), above, everything=meant == Failures() and limit >= total)
-        return meant, min(total, limit), end
-
-    which, number, end = with_store(url, app, look)
-    if dry_run or not number:
-        _say_batch(failed.Replayed(number, dry_run=dry_run), which, json)
+    bound = operate(url, app, lambda own: own.failures.bound(which, limit, dry_run=dry_run), by=by)
+    if dry_run or not bound.number:
+        _say_batch(failed.Replayed(bound.number, dry_run=dry_run), bound.which, json)
         return
-    confirm(f"replay {counted(number, 'failed task')} ({worded(which)})?", yes)
-    with progress("replayed", number) as moved:
-        done = with_store(url, app, lambda _, store: failed.replay(
-            store, which, actor=actor(by), reason=reason, limit=number, upto=end, progress=moved))  # fmt: skip
-    _say_batch(done, which, json)
+    confirm(f"replay {counted(bound.number, 'failed task')} ({worded(bound.which)})?", yes)
+    with progress("replayed", bound.number) as moved:
+        done = operate(url, app, lambda own: own.failures.replay(bound, reason, moved), by=by)
+    _say_batch(done, bound.which, json)
 
 
 def _say_batch(done: failed.Replayed, which: Failures, json: bool) -> None:
@@ -138,34 +126,21 @@ def _refuse_pace(given: bool) -> None:
         raise typer.BadParameter("tasks named by id are dealt with at once: --rate, --canary, --wait are for filters")
 
 
-def _by_id(ids: Sequence[str], action: Any, verb: str, possible: tuple[State, ...], ask: Ask) -> None:
+def _by_id(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
     wanted = [inspect.parse_id(value) for value in dict.fromkeys(ids)]
     if ask.dry_run:
         _foretell(wanted, verb, possible, ask)
         return
-    result = with_store(ask.url, ask.app, lambda app, store: action(app, store, wanted, ask))
-    report(result, verb, ask.json)
 
+    async def act(own: Operator) -> actions.Result:
+        do = own.failures.retry if verb == "retried" else own.failures.forget
+        return await do(wanted, ask.reason)
 
-async def _forget_named(app: App, store: Store, wanted: list[UUID], ask: Ask) -> actions.Result:
-    approvals.insist_on_one_alone(len(wanted), app.settings.approved_above)
-    return await actions.forget(store, wanted, actor=actor(ask.by), reason=ask.reason)
-
-
-async def _retry_named(app: App, store: Store, wanted: list[UUID], ask: Ask) -> actions.Result:
-    """Several are one batch: those that are left alone get their audit row, too."""
-    if len(wanted) == 1:
-        return await actions.retry(store, wanted, actor=actor(ask.by), reason=ask.reason)
-    done = await failed.retry_matching(
-        store, Failures(ids=tuple(wanted)), actor=actor(ask.by), reason=ask.reason,
-        approvals_above=app.settings.approved_above,
-    )  # fmt: skip
-    return actions.Result(done.retried, [], done.skipped)
+    report(operate(ask.url, ask.app, act, by=ask.by), verb, ask.json)
 
 
 def _foretell(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
-    chosen = failed.Chosen(dict.fromkeys(wanted))
-    told = with_store(ask.url, ask.app, lambda _, store: failed.foretell(store, chosen, possible))
+    told = operate(ask.url, ask.app, lambda own: own.failures.foretell(wanted, possible))
     if ask.json:
         skipped = {str(task_id): why for task_id, why in told.skipped.items()}
         output.emit({"would": told.would_retry, "skipped": skipped, "dry_run": True})

@@ -1,4 +1,4 @@
-"""One command's use of a store: opened, used, closed."""
+"""One command's use of a store: opened, operated, closed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from redrive.app import App
 from redrive.cli.loading import Loaded, load
+from redrive.cli.options import actor
 from redrive.errors import ConfigError, StoreUnavailable
-from redrive.kernel.store import Store
+from redrive.ops.access import Caller, Role
+from redrive.ops.operator import Operator
 from redrive.settings import DEFAULT_URL
 from redrive.stores import is_sqlite
 from redrive.stores.shown import shown_path
@@ -18,10 +19,12 @@ from redrive.stores.shown import shown_path
 T = TypeVar("T")
 
 
-def with_store(
-    url: str | None, spec: str | None, work: Callable[[App, Store], Awaitable[T]], *, creates: bool = False
-) -> T:
-    """Run ``work`` on the opened store. Only a command that ``creates`` may bring a SQLite file into being."""
+def operate(
+    url: str | None, spec: str | None, work: Callable[[Operator], Awaitable[T]], *, by: str | None = None,
+    creates: bool = False,
+) -> T:  # fmt: skip
+    """Run ``work`` with an operator of the opened store: whoever can open it is its administrator. ``by`` says who
+    acts. Only a command that ``creates`` may bring a SQLite file into being."""
     loaded = load(url, spec)
     refuse_memory(loaded)
     if not creates:
@@ -29,7 +32,7 @@ def with_store(
 
     async def use() -> T:
         try:
-            return await work(loaded.app, await loaded.app.store())
+            return await work(await loaded.app.operator(Caller(actor(by), Role.ADMIN)))
         finally:
             await loaded.app.close()
 

@@ -9,15 +9,13 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.session import with_store
-from redrive.kernel.store import Store
+from redrive.cli.session import operate
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.ops import inspect
 from redrive.ops.audit_rows import values_of
-from redrive.ops.why import Reason, why
+from redrive.ops.why import Reason
 
 _FIELDS = (
     "group", "scope", "trace_id", "idempotency_key", "timeout", "worker_id", "lease_expires_at", "paused_by",
@@ -35,12 +33,8 @@ def show(
 ) -> None:  # fmt: skip
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
     task_id = inspect.parse_id(task)
-
-    async def look(_: App, store: Store) -> tuple[Timeline, list[Reason]]:
-        found = await inspect.show(store, task_id)
-        return found, await why(store, found.task)
-
-    found, reasons = with_store(url, app, look)
+    story = operate(url, app, lambda own: own.tasks.show(task_id))
+    found, reasons = story.timeline, story.why
     if json:
         output.emit(_document(found, reasons))
         return

@@ -10,10 +10,9 @@ import typer
 
 from redrive.cli import output
 from redrive.cli.options import AppName, Json, Url
-from redrive.cli.session import with_store
+from redrive.cli.session import operate
 from redrive.kernel.store import WorkerRow
 from redrive.kernel.task import State
-from redrive.ops import inspect
 from redrive.ops.inspect import Stats
 from redrive.ops.why import ALIVE
 
@@ -28,7 +27,7 @@ def stats(
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Totals by queue and kind, pauses, limits, workers, failure groups, schedules."""
-    found = with_store(url, app, lambda _, store: inspect.stats(store, groups))
+    found = operate(url, app, lambda own: own.health.stats(groups))
     if json:
         output.emit(_document(found))
         return

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli import output
-from redrive.cli.options import AppName, By, Json, Reason, Url, actor
-from redrive.cli.session import with_store
+from redrive.cli.options import AppName, By, Json, Reason, Url
+from redrive.cli.session import operate
 from redrive.kernel.records import Record
 from redrive.ops import access
 
@@ -20,7 +20,7 @@ def list_tokens(context: typer.Context, url: Url = None, app: AppName = None, js
     """Tokens, without their secrets."""
     if context.invoked_subcommand is not None:
         return
-    found = with_store(url, app, lambda _, store: access.list_tokens(store))
+    found = operate(url, app, lambda own: own.tokens.list())
     if json:
         output.emit([_document(record) for record in found])
         return
@@ -43,7 +43,7 @@ def create(
 ) -> None:  # fmt: skip
     """Make a token. Its secret is shown once."""
     wanted = access.parse_role(role)
-    made = with_store(url, app, lambda _, s: access.create(s, name, wanted, actor=actor(by), days=days), creates=True)
+    made = operate(url, app, lambda own: own.tokens.create(name, wanted, days=days), by=by, creates=True)
     if json:
         output.emit({**_document(made.record), "token": made.secret})
         return
@@ -57,7 +57,7 @@ def revoke(
     reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Make a token worthless, at once and for good."""
-    record = with_store(url, app, lambda _, s: access.revoke(s, token, actor=actor(by), reason=reason))
+    record = operate(url, app, lambda own: own.tokens.revoke(token, reason), by=by)
     if json:
         output.emit(_document(record))
     else:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import IdempotencyConflict
-from redrive.handlers.making import make_task
+from redrive.errors import IdempotencyConflict, StoreError
+from redrive.handlers.making import as_enqueued, make_task
 from redrive.kernel.commit import Commit
 from redrive.kernel.payload import JsonText
 from redrive.kernel.store import HoldRow, Query
@@ -40,10 +40,21 @@ class TaskService(Service):
         [answer] = (await self._store.apply(Commit(enqueues=[new]))).enqueued
         if answer.conflict:
             raise IdempotencyConflict(new.idempotency_key or "", answer.id)
-        # As the store has it: times are the store's, and a worker may already be at it.
-        task = await actions.require(self._store, answer.id, self._session.documents)
-        task.deduplicated = not answer.created
+        task = await self._as_stored(answer.id) or as_enqueued(new)
+        task.id, task.deduplicated = answer.id, not answer.created
         return task
+
+    async def _as_stored(self, task_id: UUID) -> Task | None:
+        """With the store's times, and perhaps at work already. None where it may not be looked at (a database role
+        that only enqueues), or is done and gone."""
+        try:
+            return (await self._store.get_many([task_id], documents=self._session.documents)).get(task_id)
+        except StoreError:
+            return None
+
+    def is_only_declared(self, kind: str) -> bool:
+        """The application knows this kind, and leaves it to the workers of another one."""
+        return kind in self._session.registry.declared
 
     async def list(self, query: Query) -> inspect.Page:
         """One page, newest first; a fingerprint may be given by its beginning."""
