@@ -96,6 +96,7 @@ class Settings(BaseSettings):
     audit_archive: str | None = _env("TASK_AUDIT_ARCHIVE", None)
     approvals: Literal["on", "off"] = _env("REDRIVE_APPROVALS", "on")
     approvals_above: int = _env("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
+    approvals_window_minutes: float = _env("REDRIVE_APPROVALS_WINDOW_MINUTES", 60.0, ge=0, le=10_080)
     triage: dict[str, Triage] = _env("REDRIVE_TRIAGE", {})
     internal_worker_secret: str | None = _env("INTERNAL_WORKER_SECRET", None, min_length=16, repr=False)
     public_fields: dict[str, list[str]] = _env("REDRIVE_PUBLIC_FIELDS", {})

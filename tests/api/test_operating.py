@@ -26,6 +26,7 @@ from redrive.worker.worker import Worker
 from tests.api.conftest import served
 
 pytestmark = pytest.mark.anyio
+SAID = {"fixed": "it is unlocked", "idempotent": True}
 LOCKED = Fail("TASK_PRECONDITION_FAILED", "the shot is locked")
 
 
@@ -176,9 +177,16 @@ async def test_what_needs_a_second_person_is_not_retried_at_once(app: App) -> No
         for body in ({"jobKind": "SEND"}, {"taskIds": ids}):
             assert "5 tasks are more than 3" in (await post(client, f"{path}/retry", body, 409))["detail"]
         assert (await get(client, "/api/tasks/failed"))["total"] == 5
-        assert len((await post(client, f"{path}/retry", {"jobKind": "SEND", "limit": 3}))["retried"]) == 3
+        for body in ({"jobKind": "SEND", "limit": 2}, {"limit": 2}):
+            assert "5 tasks are more than 3" in (await post(client, f"{path}/retry", body, 409))["detail"]
+            told = await post(client, f"{path}/retry", {**body, "dryRun": True})
+            assert told["needsApproval"] == "5 tasks are more than 3" and len(told["wouldRetry"]) == 2
+        assert len((await post(client, f"{path}/retry", {"taskIds": ids[:3]}))["retried"]) == 3
         narrow = await get(client, f"{path}/preview", jobKind="SEND")
-        assert len((await post(client, f"{path}/retry", {"planToken": narrow["planToken"]}))["retried"]) == 2
+        split = await post(client, f"{path}/retry", {"planToken": narrow["planToken"]}, 409)
+        assert "2 tasks and the 3 of api within 60 minutes are more than 3" in split["detail"]
+        other = {"planToken": narrow["planToken"], "actor": "bob"}
+        assert len((await post(client, f"{path}/retry", other))["retried"]) == 2
 
 
 async def test_a_preview_writes_no_more_than_it_must(app: App) -> None:
@@ -210,9 +218,9 @@ async def test_lists_go_on_where_they_were(app: App) -> None:
         assert len(seen) == len(set(seen)) == 4
         assert (await client.get("/api/failure-groups", params={"before": "rubbish"})).status_code == 422
         for _ in range(3):
-            await post(client, "/api/operations", {"action": "forget"}, 202)
+            await post(client, "/api/operations", {"action": "forget", **SAID}, 202)
         top = await get(client, "/api/approvals", limit=2)
-        await post(client, "/api/operations", {"action": "forget"}, 202)
+        await post(client, "/api/operations", {"action": "forget", **SAID}, 202)
         under = await get(client, "/api/approvals", limit=2, before=top["nextBefore"])
         assert len(top["approvals"]) == 2 and len(under["approvals"]) == 1
 
@@ -221,7 +229,7 @@ async def test_approvals(app: App) -> None:
     async with with_failures(app, 2) as (client, _):
         dry = await post(client, "/api/operations", {"action": "forget", "dryRun": True}, 202)
         assert (dry["matched"], dry["operation"]) == (2, None)
-        begun = await post(client, "/api/operations", {"action": "forget", "actor": "ann"}, 202)
+        begun = await post(client, "/api/operations", {"action": "forget", "actor": "ann", **SAID}, 202)
         approval = begun["approval"]
         assert (approval["needed"], begun["operation"]["status"]) == ("all failures are given up", "waiting")
         path = f"/api/approvals/{approval['id']}/approve"
@@ -229,6 +237,8 @@ async def test_approvals(app: App) -> None:
         assert (await post(client, path, {"actor": "bob"}))["state"] == "approved"
         [listed] = (await get(client, "/api/approvals"))["approvals"]
         assert listed["decidedBy"] == "bob"
+        assert {name: listed[name] for name in SAID} == {name: begun["operation"][name] for name in SAID} == SAID
+        await post(client, "/api/operations", {"action": "retry", "fixed": "it"}, 422)
 
 
 async def test_audit_export_and_prune(app: App) -> None:

@@ -66,7 +66,7 @@ class Said:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, and no settings from the machine the tests run on."""
     for name in list(os.environ):
-        if name.startswith(("REDRIVE_", "TASK_")) and name != "REDRIVE_TEST_POSTGRES_URL":
+        if name.startswith(("REDRIVE_", "TASK_")) and not name.startswith("REDRIVE_TEST_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     # An application knows its store from its import on: the example must not remember another test's.

@@ -64,7 +64,7 @@ def test_retry_in_every_way(redrive) -> None:
     assert redrive("retry").code == 2
     assert redrive("retry", ids[0], "--all").code == 2
     dry = redrive("retry", ids[0], "--dry-run", "--json").json
-    assert dry == {"would": [ids[0]], "skipped": {}, "dry_run": True}
+    assert dry == {"would": [ids[0]], "skipped": {}, "dry_run": True, "needs_approval": None}
     assert redrive("retry", ids[0], "--by", "ann").code == 0
     asked = redrive("retry", "--kind", "VIDEO_GEN")
     assert asked.code == 2 and "--yes" in asked.err, "nobody is there to ask"
@@ -105,10 +105,15 @@ def test_forget_flush_and_a_second_person(redrive) -> None:
     assert redrive("forget", ids[0], "--by", "ann").code == 0
     again = redrive("forget", ids[0])
     assert again.code == 1 and "cancelled" in again.err
-    asked = redrive("flush", "--yes", "--by", "ann", "--reason", "old", "--json").json
+    silent = redrive("flush", "--yes", "--by", "ann", "--reason", "old", "--json")
+    assert silent.code == 2 and "must be answered" in silent.error["message"]
+    answers = ["--fixed", "the old bucket is gone", "--not-idempotent"]
+    asked = redrive("flush", "--yes", "--by", "ann", "--reason", "old", *answers, "--json").json
     approval = asked["approval"]["id"]
     assert asked["operation"]["status"] == "waiting"
-    assert "all failures are given up" in redrive("approvals", "--pending").out
+    pending = redrive("approvals", "--pending").out
+    assert "all failures are given up" in pending
+    assert "fixed: the old bucket is gone; handlers are not idempotent" in pending
     assert "waits for approval" in redrive("show", ids[1]).out
     own = redrive("approvals", "approve", approval, "--by", "ann", "--json")
     assert (own.code, own.error["code"]) == (1, "NOT_ALLOWED")
@@ -130,8 +135,11 @@ def test_what_one_person_may_do_alone(redrive, monkeypatch: pytest.MonkeyPatch) 
         assert refused.code == 1 and "a second operator has to agree" in refused.err, command
     assert redrive("failed", "--json").json["total"] == 3
     assert redrive("replay", "--yes", "--limit", 2).code == 0
-    alone = redrive("replay", "--yes")
-    assert alone.code == 1 and "everything is retried" in alone.err
+    told = redrive("replay", "--dry-run").out
+    assert "1 task would be replayed" in told and "a second operator has to agree, because 1 task and the 2 of" in told
+    again = redrive("replay", "--yes")
+    assert again.code == 1 and "a second operator has to agree" in again.err
+    assert redrive("replay", "--yes", "--by", "somebody-else").code == 0, "also where that is all there is"
 
 
 def test_verify_before_the_first_prune(redrive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from redrive.kernel.diagnosis import Level
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, Canary
 from redrive.ops import actions, growth, operations
+from redrive.ops.allowance import Rule
 from redrive.ops.doctor import examine, worst
 from redrive.ops.driving import step
 from redrive.stores.postgres import diagnose
@@ -85,7 +86,7 @@ async def test_failures_quota_approvals_and_operations(harness: Harness) -> None
     await harness.limit("A", concurrency=1)
     await harness.enqueue_many(2)
     await harness.claim_one()
-    await operations.begin(harness.store, Action.RETRY, Failures(), actor="ann", approvals_above=0)
+    await operations.begin(harness.store, Action.RETRY, Failures(), actor="ann", rule=Rule(0))
     begun, _ = await operations.begin(harness.store, Action.RETRY, Failures(kind="A"), actor="ann", canary=Canary(1))
     assert {"failures", "quota", "approval", "operation"} <= set(await codes(harness))
     await step(harness.store, begun.id, "w1")

@@ -19,6 +19,7 @@ from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
 from redrive.ops import access, audit, audit_rows, executor, groups, operations
 from redrive.ops.access import Role
+from redrive.ops.allowance import Rule
 from redrive.ops.why import why
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 from tests.ops.making import OTHER, fail, run
@@ -276,7 +277,7 @@ class TestWhy:
         (task_id,) = await fail(harness)
         assert await self.codes(harness, task_id) == ["failed"]
         operation, approval = await operations.begin(
-            harness.store, Action.RETRY, Failures(), actor="ann", approvals_above=100
+            harness.store, Action.RETRY, Failures(), actor="ann", rule=Rule(100)
         )
         _, reason = await why(harness.store, await harness.task(task_id))
         assert (reason.code, approval is not None) == ("waiting_approval", True)

@@ -16,6 +16,7 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, failed, operations
+from redrive.ops.allowance import Rule
 from redrive.ops.driving import drive, step
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.ops.making import OTHER, fail, run
@@ -434,7 +435,7 @@ class TestFoundByReview:
         await fail(harness, 2)
         for _ in range(8):
             operation, approval = await operations.begin(
-                harness.store, Action.FORGET, Failures(), actor="ann", approvals_above=100
+                harness.store, Action.FORGET, Failures(), actor="ann", rule=Rule(100)
             )
             assert approval is not None
             answers = await asyncio.gather(
@@ -451,15 +452,13 @@ class TestFoundByReview:
     async def test_a_plan_of_everything_needs_a_second_person(self, harness: Harness) -> None:
         await fail(harness, 2)
         page = await failed.preview(harness.store, Failures(), bind="ann")
-        _, approval = await operations.begin(
-            harness.store, Action.FORGET, actor="ann", plan=page.plan, approvals_above=100
-        )
+        _, approval = await operations.begin(harness.store, Action.FORGET, actor="ann", plan=page.plan, rule=Rule(100))
         assert approval is not None
 
 
 class TestApprovals:
     async def ask(self, harness: Harness, action: Action = Action.FORGET, which: Failures = Failures()) -> Any:  # noqa: B008
-        return await operations.begin(harness.store, action, which, actor="ann", reason="r", approvals_above=5)
+        return await operations.begin(harness.store, action, which, actor="ann", reason="r", rule=Rule(5))
 
     @pytest.mark.parametrize(
         ("action", "which", "needed"),

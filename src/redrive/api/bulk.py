@@ -37,6 +37,8 @@ class BulkIn(m.In):
     rate: Annotated[float, Field(ge=operations.SLOWEST, le=1_000_000)] | None = None
     canary: CanaryIn | None = None
     stop_on_return: bool = False
+    fixed: str | None = Field(None, description="What was mended; asked for where it is about everything.")
+    idempotent: bool | None = Field(None, description="May the handlers run twice for one task? Asked for with fixed.")
     reason: str | None = None
     actor: str | None = None
 
@@ -174,7 +176,7 @@ async def _begin(
     canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent)
     begun = await operator.named(body.actor).operations.begin(
         action, which, reason=body.reason, plan=plan, rate=body.rate, canary=canary,
-        stop_on_return=body.stop_on_return,
+        stop_on_return=body.stop_on_return, fixed=body.fixed, idempotent=body.idempotent,
     )  # fmt: skip
     approval = begun.approval
     record = await operator.operations.record(begun.operation.id)

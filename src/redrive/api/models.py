@@ -216,6 +216,7 @@ class BatchOut(Out):
     would_retry: list[UUID]
     skipped: list[SkippedOut]
     dry_run: bool
+    needs_approval: str | None = Field(None, description="Of a dry run: why a second operator would have to agree.")
 
 
 class FailedPage(Out):
@@ -343,6 +344,8 @@ class OperationOut(Out):
     approval_id: str | None
     note: str | None
     erased: dict[str, int] = Field(description="Of an erasure: how many went, by place.")
+    fixed: str | None = Field(description="What was mended before, as its operator said.")
+    idempotent: bool | None = Field(description="May the handlers run twice for one task, as its operator said.")
     created_at: datetime
     updated_at: datetime
 
@@ -362,6 +365,8 @@ class ApprovalOut(Out):
     needed: str
     requested_by: str
     reason: str | None
+    fixed: str | None
+    idempotent: bool | None
     expires_at: datetime
     decided_by: str | None
     created_at: datetime

@@ -61,7 +61,7 @@ def batch(result: BatchResult) -> m.BatchOut:
     return m.BatchOut(
         batch_id=result.batch_id, matched=result.matched, retried=result.retried, would_retry=result.would_retry,
         skipped=skipped,
-        dry_run=result.dry_run,
+        dry_run=result.dry_run, needs_approval=result.needs_approval,
     )  # fmt: skip
 
 

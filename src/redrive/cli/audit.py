@@ -22,7 +22,7 @@ from redrive.errors import InvalidInput
 from redrive.files import write_private
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import check_text
-from redrive.ops import audit, inspect
+from redrive.ops import audit, audit_verify, inspect
 from redrive.ops.audit_archive import archive_at
 from redrive.ops.audit_rows import values_of
 from redrive.ops.operator import Operator

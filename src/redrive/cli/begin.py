@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -33,6 +34,14 @@ Percent = Annotated[
 ]
 StopOnReturn = Annotated[
     bool, typer.Option("--stop-on-return", help="Stop when a task fails again by a cause that was retried.")
+]
+Fixed = Annotated[
+    str | None,
+    typer.Option("--fixed", metavar="TEXT", help="What was mended; asked for where it is about everything."),
+]
+Idempotent = Annotated[
+    bool | None,
+    typer.Option("--idempotent/--not-idempotent", help="May the handlers run twice for one task? Asked for with it."),
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Follow the operation to its end.")]
 Plan = Annotated[str | None, typer.Option("--plan", metavar="TOKEN", help="Exactly the tasks of a dry run or preview.")]
@@ -68,6 +77,8 @@ def begin_bulk(action: Action, which: Failures, how: dict[str, Any], ask: Ask, v
     if ask.dry_run or not seen.number:
         _foretell(name, seen, subject, how, ask)
         return
+    if action is not Action.PURGE and seen.bound.which == Failures():
+        how |= _answers(how.get("fixed"), how.get("idempotent"))
     confirm(f"{name} {subject}?", ask.yes)
 
     async def begin(own: Operator) -> Begun:
@@ -78,6 +89,15 @@ def begin_bulk(action: Action, which: Failures, how: dict[str, Any], ask: Ask, v
         told(begun.operation, begun.approval, ask.json, name)
     if ask.wait:
         follow(begun.operation.id, ask.url, ask.app, ask.json)
+
+
+def _answers(fixed: str | None, idempotent: bool | None) -> dict[str, Any]:
+    """What whoever retries or gives up everything has to say; asked for at a terminal."""
+    if sys.stdin.isatty():
+        fixed = fixed or typer.prompt("what was fixed", err=True)
+        if idempotent is None:
+            idempotent = typer.confirm("may the handlers run twice for one task (are they idempotent)?", err=True)
+    return {"fixed": fixed, "idempotent": idempotent}
 
 
 def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask: Ask) -> None:
@@ -92,11 +112,15 @@ def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask:
     if seen.first:
         more = f" and {seen.number - len(seen.first)} more" if seen.number > len(seen.first) else ""
         output.say(*(f"  {task_id}" for task_id in seen.first), *([f"  {more.strip()}"] if more else []))
-    if seen.approval is not None:
-        output.say(f"a second operator has to agree, because {seen.approval}")
+    say_approval(seen.approval)
     if seen.plan is not None:
         command = "forget" if name in ("forget", "flush") else "retry"
         output.say(f"exactly this, within a day: redrive {command} --plan {seen.plan}{_options(how)}")
+
+
+def say_approval(why: str | None) -> None:
+    if why is not None:
+        output.say(f"a second operator has to agree, because {why}")
 
 
 def _options(how: dict[str, Any]) -> str:

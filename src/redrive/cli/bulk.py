@@ -186,7 +186,7 @@ def list_approvals(
         ["id", "state", "action", "#tasks", "asked by", "#ago", "decided by", "because", "reason"],
         [(r.id, "expired" if approvals.expired(r, now) else r.state, r.body["action"], r.body["total"],
           r.body["requested_by"], output.ago(r.created_at), r.body["decided_by"] or "", r.body["needed"],
-          r.body["reason"] or "")
+          "; ".join([*filter(None, [r.body["reason"]]), *_said(r.body.get("fixed"), r.body.get("idempotent"))]))
          for r in found],
     )  # fmt: skip
 
@@ -210,6 +210,7 @@ def _say(operation: Operation, json: bool) -> None:
     output.say(f"{operation.action}  {operation.status}  {operation.id}",
                f"by {operation.actor}" + (f": {operation.reason}" if operation.reason else ""),
                f"{operation.done} done, {operation.skipped} skipped of {operation.total}")  # fmt: skip
+    output.say(*_said(operation.fixed, operation.idempotent))
     for name, value in facts(operation.which).items():
         output.say(f"{name.replace('_', ' ')}: {output.shorten(value, 200)}")
     if operation.rate is not None:
@@ -222,6 +223,12 @@ def _say(operation: Operation, json: bool) -> None:
         )
     if _note(operation):
         output.say(_note(operation))
+
+
+def _said(fixed: str | None, idempotent: bool | None) -> list[str]:
+    """What its operator answered before it began, in words."""
+    twice = [] if idempotent is None else [f"handlers are {'' if idempotent else 'not '}idempotent"]
+    return [*([] if fixed is None else [f"fixed: {fixed}"]), *twice]
 
 
 def _note(operation: Operation) -> str:

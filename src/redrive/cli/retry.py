@@ -10,7 +10,20 @@ import typer
 
 from redrive.cli import output
 from redrive.cli.act import report
-from redrive.cli.begin import Ask, First, Percent, Plan, Rate, StopOnReturn, Wait, begin_bulk, pace
+from redrive.cli.begin import (
+    Ask,
+    First,
+    Fixed,
+    Idempotent,
+    Percent,
+    Plan,
+    Rate,
+    StopOnReturn,
+    Wait,
+    begin_bulk,
+    pace,
+    say_approval,
+)
 from redrive.cli.confirm import DryRun, Yes, confirm
 from redrive.cli.filters import filtered, worded
 from redrive.cli.options import AppName, By, Json, Reason, Url
@@ -20,6 +33,7 @@ from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
 from redrive.kernel.task import State
 from redrive.ops import actions, failed, inspect
+from redrive.ops.allowance import refuse
 from redrive.ops.operator import Operator
 from redrive.ops.wording import counted
 
@@ -30,9 +44,9 @@ All = Annotated[bool, typer.Option("--all", help="Everything that is failed (nee
 @filtered
 def retry(
     which: Failures, ids: MaybeIds = None, everything: All = False, plan: Plan = None, rate: Rate = None,
-    canary: First = None, percent: Percent = None, stop_on_return: StopOnReturn = False, wait: Wait = False,
-    dry_run: DryRun = False, yes: Yes = False, reason: Reason = None, by: By = None, url: Url = None,
-    app: AppName = None, json: Json = False,
+    canary: First = None, percent: Percent = None, stop_on_return: StopOnReturn = False, fixed: Fixed = None,
+    idempotent: Idempotent = None, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False,
+    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match."""
     how = pace(rate, canary, percent, stop_on_return)
@@ -41,7 +55,7 @@ def retry(
         _refuse_pace(any(how.values()) or wait)
         _by_id(ids or [], "retried", failed.RETRIED, ask)
         return
-    begin_bulk(Action.RETRY, which, {**how, "plan": plan}, ask)
+    begin_bulk(Action.RETRY, which, {**how, "plan": plan, "fixed": fixed, "idempotent": idempotent}, ask)
 
 
 @filtered
@@ -60,12 +74,12 @@ def forget(
 
 
 def flush(
-    wait: Wait = False, dry_run: DryRun = False, yes: Yes = False, reason: Reason = None, by: By = None,
-    url: Url = None, app: AppName = None, json: Json = False,
+    fixed: Fixed = None, idempotent: Idempotent = None, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False,
+    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Give all failures up, once a second operator agrees."""
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
-    begin_bulk(Action.FORGET, Failures(), {}, ask, "flush")
+    begin_bulk(Action.FORGET, Failures(), {"fixed": fixed, "idempotent": idempotent}, ask, "flush")
 
 
 def purge(
@@ -89,10 +103,13 @@ def replay(
     app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Retry failed tasks here and now, the ones that failed first, up to a limit."""
-    bound = operate(url, app, lambda own: own.failures.bound(which, limit, dry_run=dry_run), by=by)
+    bound = operate(url, app, lambda own: own.failures.bound(which, limit), by=by)
     if dry_run or not bound.number:
-        _say_batch(failed.Replayed(bound.number, dry_run=dry_run), bound.which, json)
+        told = failed.Replayed(bound.number, dry_run=dry_run, needs_approval=bound.approval)
+        _say_batch(told, bound.which, json)
         return
+    if bound.approval is not None:
+        refuse(bound.approval)
     confirm(f"replay {counted(bound.number, 'failed task')} ({worded(bound.which)})?", yes)
     with progress("replayed", bound.number) as moved:
         done = operate(url, app, lambda own: own.failures.replay(bound, reason, moved), by=by)
@@ -104,6 +121,7 @@ def _say_batch(done: failed.Replayed, which: Failures, json: bool) -> None:
         output.emit(done)
     elif done.dry_run:
         output.say(f"{counted(done.matched)} would be replayed ({worded(which)})")
+        say_approval(done.needs_approval)
     elif not done.matched:
         output.say(f"nothing to replay ({worded(which)})")
     else:
@@ -140,10 +158,12 @@ def _by_id(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask)
 
 
 def _foretell(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
-    told = operate(ask.url, ask.app, lambda own: own.failures.foretell(wanted, possible))
+    told = operate(ask.url, ask.app, lambda own: own.failures.foretell(wanted, possible), by=ask.by)
     if ask.json:
         skipped = {str(task_id): why for task_id, why in told.skipped.items()}
-        output.emit({"would": told.would_retry, "skipped": skipped, "dry_run": True})
+        output.emit({"would": told.would_retry, "skipped": skipped, "dry_run": True,
+                     "needs_approval": told.needs_approval})  # fmt: skip
         return
     output.say(*(f"{task_id}  would be {verb}" for task_id in told.would_retry))
     output.say(*(f"{task_id}  would be left alone: {why}" for task_id, why in told.skipped.items()))
+    say_approval(told.needs_approval)

@@ -95,6 +95,8 @@ class Operation:
     note: str | None = None
     archive: str | None = None  # of an erasure: where archived rows of the audit log are
     erased: Mapping[str, int] = field(default_factory=dict)  # and how many went, by place
+    fixed: str | None = None  # what was mended before it was begun
+    idempotent: bool | None = None  # may the handlers run twice for one task?
     last_piece: int = 0
     driver: str | None = None  # the worker that did the last piece
     version: int = field(default=0, compare=False)
@@ -186,6 +188,12 @@ class Operation:
         if self.action is not Action.ERASE:
             return facts(self.which)
         return {"scope": "erased"} if self.which.scope is not None else facts(self.which)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What its operator answered before it was begun, as far as he was asked."""
+        answers = {"fixed": self.fixed, "idempotent": self.idempotent}
+        return {name: value for name, value in answers.items() if value is not None}
 
     @property
     def gone(self) -> int:

@@ -9,6 +9,7 @@ from uuid import UUID
 from redrive.errors import InvalidInput, InvalidTransition, TaskNotFound
 from redrive.kernel.commit import CancelRequest, Commit, Hold, Limit, Target
 from redrive.kernel.machine import TABLE, Event, Transition
+from redrive.kernel.records import Put
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_name, check_text
 
@@ -30,9 +31,11 @@ _TARGETS = {
 }
 
 
-async def retry(store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None) -> Result:
-    """Failed and cancelled tasks run again with fresh attempts; nothing else is touched."""
-    return await _move(store, ids, Event.REDRIVE, actor, reason)
+async def retry(
+    store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
+) -> Result:
+    """Failed and cancelled tasks run again with fresh attempts; nothing else is touched. ``puts`` land with it."""
+    return await _move(store, ids, Event.REDRIVE, actor, reason, puts)
 
 
 async def pause_tasks(store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None) -> Result:
@@ -43,9 +46,11 @@ async def resume_tasks(store: Store, ids: Sequence[UUID], *, actor: str, reason:
     return await _move(store, ids, Event.RESUME, actor, reason)
 
 
-async def cancel(store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None) -> Result:
+async def cancel(
+    store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
+) -> Result:
     """Waiting tasks are cancelled now; running ones are asked to stop, and end as cancelled when they do."""
-    result = await _move(store, ids, Event.CANCEL, actor, reason)
+    result = await _move(store, ids, Event.CANCEL, actor, reason, puts)
     for task_id in list(result.skipped):
         # Between the two looks a task may have been claimed: ask its worker instead.
         request = CancelRequest(task_id, check_actor(actor), check_text(reason, "reason"))
@@ -56,7 +61,9 @@ async def cancel(store: Store, ids: Sequence[UUID], *, actor: str, reason: str |
     return result
 
 
-async def forget(store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None) -> Result:
+async def forget(
+    store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
+) -> Result:
     """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
     who, why = check_actor(actor), check_text(reason, "reason")
     result, moves = Result(), list[Transition]()
@@ -70,7 +77,7 @@ async def forget(store: Store, ids: Sequence[UUID], *, actor: str, reason: str |
                 task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why, action="TASK_FORGET",
                 seen=task.failed_seq,
             ))  # fmt: skip
-    lost = (await store.apply(Commit(transitions=moves))).lost if moves else set()
+    lost = (await store.apply(Commit(transitions=moves, puts=puts))).lost if moves else set()
     result.done = [move.task_id for move in moves if move.task_id not in lost]
     result.skipped |= await _why_not(store, lost, Event.REDRIVE)
     return result
@@ -114,13 +121,15 @@ def insist(result: Result, verb: str) -> None:
         raise InvalidTransition(f"task {task_id} cannot be {verb}: {why}")
 
 
-async def _move(store: Store, ids: Sequence[UUID], event: Event, actor: str, reason: str | None) -> Result:
+async def _move(
+    store: Store, ids: Sequence[UUID], event: Event, actor: str, reason: str | None, puts: Sequence[Put] = ()
+) -> Result:
     who, why = check_actor(actor), check_text(reason, "reason")
     unique = list(dict.fromkeys(ids))
     transitions = [Transition(task_id, event, _TARGETS[event], actor=who, reason=why) for task_id in unique]
     if not transitions:
         return Result()
-    applied = await store.apply(Commit(transitions=transitions))
+    applied = await store.apply(Commit(transitions=transitions, puts=puts))
     result = Result(done=[task_id for task_id in unique if task_id not in applied.lost])
     result.skipped = await _why_not(store, [task_id for task_id in unique if task_id in applied.lost], event)
     return result

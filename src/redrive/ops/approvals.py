@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from redrive.errors import ApprovalNeeded, ApprovalUnknown, InvalidTransition, NotAllowed
+from redrive.errors import ApprovalUnknown, InvalidTransition, NotAllowed
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
@@ -16,35 +16,27 @@ from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor, check_states
+from redrive.ops.allowance import Recent, person
 
 COLLECTION = "approval"
 PIECE = 500
 VALID = timedelta(hours=24)
 PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN = "pending", "approved", "rejected", "expired", "withdrawn"
+EVERYTHING_RETRIED = "everything is retried"
 STATES = (PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
 
 
-def reason_for(operation: Operation, above: int) -> str | None:
-    """Why this one needs a second person; None when it does not."""
-    everything = operation.which == Failures()
+def reason_for(operation: Operation, seen: Recent) -> str | None:
+    """Why this one needs a second person, with what the same person did lately; None when it does not."""
+    if seen.rule.above is None:
+        return None
     if operation.action is Action.PURGE:
         return "waiting tasks are given up"
-    if operation.action is Action.FORGET and everything:
+    if operation.action is Action.FORGET and operation.which == Failures():
         return "all failures are given up"
-    if operation.action is Action.RETRY and everything:
-        return "everything is retried"
-    return f"{operation.total} tasks are more than {above}" if operation.total > above else None
-
-
-def insist_on_one_alone(number: int, above: int | None, *, everything: bool = False) -> None:
-    """For what is done at once: only what one operator may do alone. ``above`` None: that is anything."""
-    if above is None or not number or (number <= above and not everything):
-        return
-    why = "everything is retried" if everything else f"{number} tasks are more than {above}"
-    raise ApprovalNeeded(
-        f"a second operator has to agree, because {why}",
-        hint="begin it as an operation, which can be approved: redrive retry or forget, or POST /api/operations",
-    )
+    if operation.action is Action.RETRY and operation.which == Failures():
+        return EVERYTHING_RETRIED
+    return seen.why_not(operation.total)
 
 
 async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, Record | None]:
@@ -54,7 +46,8 @@ async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, 
     body = {
         "operation": operation.id, "action": operation.action.value, "filter": facts(operation.which),
         "total": operation.total, "needed": _needed(operation, why), "requested_by": operation.actor,
-        "reason": operation.reason, "decided_by": None, "decision": None,
+        "reason": operation.reason, "fixed": operation.fixed, "idempotent": operation.idempotent, "decided_by": None,
+        "decision": None,
     }  # fmt: skip
     row = Audit(
         operation.actor, "APPROVAL_REQUEST", operation.reason, None, operation.id, None,
@@ -135,7 +128,7 @@ async def _decide(
     if expired(record, await store.now()):
         raise InvalidTransition(f"approval {approval_id} has expired", hint="ask for it again")
     # Names are compared as people read them: "Ann" is "ann".
-    if decision == APPROVED and who.strip().casefold() == record.body["requested_by"].strip().casefold():
+    if decision == APPROVED and person(who) == person(record.body["requested_by"]):
         raise NotAllowed(f"{who} asked for it, and cannot approve it", hint="somebody else has to")
     return await _close(store, record, who, why, decision, then)
 
@@ -154,7 +147,8 @@ async def _close(store: Store, record: Record, who: str, why: str | None, decisi
         if then is Status.RUNNING:
             puts.append(replace(operation, status=then).put())
             audits.append(Audit(operation.actor, "OPERATION_START", operation.reason, None, operation.id,
-                                {"status": operation.status.value}, {"status": then.value, "approved_by": who},
+                                {"status": operation.status.value},
+                                {"status": then.value, "approved_by": who, **operation.said},
                                 target=f"operation:{operation.id}"))  # fmt: skip
         else:
             ended = operation.ended(then, f"{decision} by {who}" + (f": {why}" if why else ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -17,10 +17,12 @@ from redrive.kernel.failed import Failures
 from redrive.kernel.failure import FailureType
 from redrive.kernel.machine import DeadReason, Event, Transition
 from redrive.kernel.operation import Action, facts
+from redrive.kernel.records import Put
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_int, check_text
-from redrive.ops import approvals, groups, inspect, plans
+from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor
+from redrive.ops.allowance import FREE, Rule, alone, recent, refuse
 from redrive.ops.pages import in_pieces
 
 MOST_AT_ONCE = 500
@@ -62,16 +64,20 @@ class BatchResult:
     would_retry: list[UUID] = field(default_factory=list)
     skipped: dict[UUID, str] = field(default_factory=dict)
     dry_run: bool = False
+    needs_approval: str | None = None  # why a second operator would have to agree
 
 
 @dataclass(slots=True)
 class Chosen:
     """The tasks that are meant, each with the failure that is (its ``failed_seq``; None: any), and those that were
-    named but are not what the other filters ask for. ``everything``: that is all there is."""
+    named but are not what the other filters ask for. ``matched``: how many the request is about, whatever its limit;
+    ``everything``: it is about all there is."""
 
     meant: Mapping[UUID, int | None]
     excluded: Mapping[UUID, str] = field(default_factory=dict)
+    matched: int = 0
     everything: bool = False
+    single: bool = False  # one task, named by its id
 
 
 @dataclass(slots=True)
@@ -157,25 +163,38 @@ async def _tasks(store: Store, which: Failures, limit: int, offset: int, upto: i
 
 async def retry_matching(
     store: Store, which: Failures = EVERYTHING, *, actor: str, reason: str | None = None, limit: int | None = None,
-    plan: str | None = None, dry_run: bool = False, approvals_above: int | None = None,
+    plan: str | None = None, dry_run: bool = False, rule: Rule = FREE,
 ) -> BatchResult:  # fmt: skip
     """Retry up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
     named, by id or by the plan, and in no state to be retried are answered, and audited, as skipped. What a second
-    operator has to agree to is refused; ``approvals_above`` None: nothing has to be approved."""
+    operator has to agree to is refused: it is judged by what matches, not by the limit."""
     who, why = check_actor(actor), check_text(reason, "reason")
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
     if dry_run:
-        return await foretell(store, chosen)
-    approvals.insist_on_one_alone(len(chosen.meant), approvals_above, everything=chosen.everything)
-    return await retry_tasks(
-        store, chosen, actor=who, reason=why, facts=facts(which) if plan is None else {"plan": plan}
-    )
+        told = await foretell(store, chosen)
+        told.needs_approval = await _needed(store, rule, who, chosen)
+        return told
+    if chosen.everything and rule.above is not None and chosen.meant:
+        refuse(approvals.EVERYTHING_RETRIED)
+    told_of = facts(which) if plan is None else {"plan": plan}
+    return await alone(
+        store, rule, who, chosen.matched,
+        lambda puts: retry_tasks(store, chosen, actor=who, reason=why, facts=told_of, puts=puts), single=chosen.single,
+    )  # fmt: skip
+
+
+async def _needed(store: Store, rule: Rule, actor: str, chosen: Chosen) -> str | None:
+    if rule.above is None or chosen.single:
+        return None
+    if chosen.everything and chosen.meant:
+        return approvals.EVERYTHING_RETRIED
+    return (await recent(store, rule, actor)).why_not(chosen.matched)
 
 
 async def retry_tasks(
-    store: Store, chosen: Chosen, *, actor: str, reason: str | None, facts: Any = None
+    store: Store, chosen: Chosen, *, actor: str, reason: str | None, facts: Any = None, puts: Sequence[Put] = ()
 ) -> BatchResult:
-    """These tasks, each only if it is still failed by the failure that is meant."""
+    """These tasks, each only if it is still failed by the failure that is meant. ``puts`` land with them."""
     batch_id, name = str(new_id()), Action.RETRY.audited
     result = BatchResult(batch_id, len(chosen.meant), skipped=dict(chosen.excluded))
     if not chosen.meant and not chosen.excluded:
@@ -188,7 +207,7 @@ async def retry_tasks(
         for task_id, seen in chosen.meant.items()
     ]  # fmt: skip
     batch = Batch(batch_id, actor, name, reason, facts, excluded=chosen.excluded)
-    applied = await store.apply(Commit(transitions=moves, batch=batch))
+    applied = await store.apply(Commit(transitions=moves, batch=batch, puts=puts))
     result.retried = [task_id for task_id in chosen.meant if task_id not in applied.skipped]
     result.skipped |= {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}
     return result
@@ -200,14 +219,16 @@ class Replayed:
     retried: int = 0
     skipped: int = 0
     dry_run: bool = False
+    needs_approval: str | None = None
     batches: list[str] = field(default_factory=list)
 
 
 async def replay(
     store: Store, which: Failures, *, actor: str, reason: str | None, limit: int, upto: int,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None, puts: Sequence[Put] = (),
 ) -> Replayed:  # fmt: skip
-    """Retry here and now, piece by piece, the ones that failed first; nothing that failed after ``upto``."""
+    """Retry here and now, piece by piece, the ones that failed first; nothing that failed after ``upto``. ``puts`` land
+    with the first piece."""
     sums, after = Replayed(), 0
     while sums.matched < limit:
         piece = min(MOST_AT_ONCE, limit - sums.matched)
@@ -216,7 +237,8 @@ async def replay(
             break
         after = found[-1].failed_seq or after
         meant = Chosen({one.id: one.failed_seq for one in found})
-        result = await retry_tasks(store, meant, actor=actor, reason=reason, facts=facts(which))
+        result = await retry_tasks(store, meant, actor=actor, reason=reason, facts=facts(which), puts=puts)
+        puts = ()
         sums.matched += result.matched
         sums.retried += len(result.retried)
         sums.skipped += len(result.skipped)
@@ -245,14 +267,14 @@ async def _chosen(store: Store, which: Failures, limit: int | None) -> Chosen:
     if which.ids is not None:
         return await _named(store, which, list(dict.fromkeys(which.ids))[:most])
     found = {one.id: one.failed_seq for one in await store.failed_ids(which, limit=most)}
-    return Chosen(found, everything=which == EVERYTHING and len(found) >= await store.count_failed(which))
+    return Chosen(found, matched=max(len(found), await store.count_failed(which)))
 
 
 async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
     """Tasks are taken as they are named: what cannot be retried is answered as skipped. If there are other filters as
     well, they narrow the list, and what they leave out is answered as skipped, too."""
     if which == Failures(ids=which.ids):
-        return Chosen(dict.fromkeys(ids))
+        return Chosen(dict.fromkeys(ids), matched=len(ids), single=len(ids) == 1)
     found = await store.get_many(ids)
     excluded = {
         task_id: why for task_id in ids if (why := _unfit(found.get(task_id), which)) is not None
@@ -261,7 +283,7 @@ async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
         task_id: found[task_id].failed_seq if found[task_id].state is State.FAILED else None
         for task_id in ids if task_id not in excluded
     }  # fmt: skip
-    return Chosen(meant, excluded)
+    return Chosen(meant, excluded, matched=len(ids), single=len(ids) == 1)
 
 
 def _unfit(task: Task | None, which: Failures) -> str | None:
@@ -279,7 +301,7 @@ async def _planned(store: Store, token: str, which: Failures, limit: int | None)
             f"the plan's {plan.count} tasks are more than the {MOST_AT_ONCE} of one call",
             hint="retry them as a bulk operation with the same plan",
         )
-    return Chosen(plan.listed, everything=plan.which == EVERYTHING)
+    return Chosen(plan.listed, matched=plan.count, everything=plan.which == EVERYTHING)
 
 
 def _limited(which: Failures, limit: int | None) -> int:
@@ -317,18 +339,6 @@ def failures(**texts: str | None) -> Failures:
             raise InvalidInput(f"{given!r} is no {name.replace('_', ' ')}", hint=f"one of: {', '.join(values)}")
     checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
     return Failures(**checked)
-
-
-async def known(store: Store, which: Failures, kinds: Sequence[str], queues: Sequence[str]) -> Failures:
-    """The same filter, with its fingerprint in full. A kind, queue or cause that nobody knows is pointed out: "nothing
-    matches" would be taken for good news. ``kinds`` and ``queues``: those that the application names."""
-    if which.kind is not None:
-        await inspect.check_kind(store, which.kind, kinds)
-    if which.queue is not None:
-        await inspect.check_queue(store, which.queue, queues)
-    if which.fingerprint is not None:
-        which = replace(which, fingerprint=(await groups.show(store, which.fingerprint)).row.fingerprint)
-    return which
 
 
 def parse_ids(values: Sequence[str]) -> tuple[UUID, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from redrive.errors import ChangedMeanwhile, InvalidInput, InvalidTransition, OperationUnknown
+from redrive.errors import ApprovalNeeded, ChangedMeanwhile, InvalidInput, InvalidTransition, OperationUnknown
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
@@ -21,11 +22,12 @@ from redrive.kernel.operation import (
     Status,
     moment,
 )
-from redrive.kernel.records import Record
+from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
 from redrive.ops import approvals, plans
 from redrive.ops.actions import check_actor, check_states
+from redrive.ops.allowance import FREE, Rule, alone, recent
 from redrive.ops.failed import EVERYTHING
 
 TRIES = 50
@@ -36,23 +38,35 @@ LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 async def begin(
     store: Store, action: Action, which: Failures = EVERYTHING, *, actor: str, reason: str | None = None,
     plan: str | None = None, rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
-    approvals_above: int | None = None, bound: Operation | None = None,
+    rule: Rule = FREE, bound: Operation | None = None, fixed: str | None = None, idempotent: bool | None = None,
 ) -> tuple[Operation, Record | None]:  # fmt: skip
     """Begin one, or ask for it: dangerous and large ones wait for a second operator, whose approval is answered too.
-    ``approvals_above`` None: nothing has to be approved. ``bound``: what ``foresee`` answered, to do exactly that."""
+    ``bound``: what ``foresee`` answered, to do exactly that."""
     who, why = check_actor(actor), check_text(reason, "reason")
     _check(action, canary, rate, stop_on_return)
     operation = Operation(
-        str(new_id()), action, which, who, why, 0, rate=rate, canary=canary, stop_on_return=stop_on_return, plan=plan
-    )
+        str(new_id()), action, which, who, why, 0, rate=rate, canary=canary, stop_on_return=stop_on_return, plan=plan,
+        fixed=check_text(fixed, "fixed"), idempotent=idempotent,
+    )  # fmt: skip
     if bound is None:
         operation = await _bounded(store, operation)
     else:
         operation = replace(operation, which=bound.which, upto=bound.upto, total=bound.total, cursor=bound.cursor)
-    needed = None if approvals_above is None else approvals.reason_for(operation, approvals_above)
+    needed = approvals.reason_for(operation, await recent(store, rule, who))
     if needed is not None:
         return await approvals.ask(store, operation, needed)
-    await store.apply(Commit(puts=[operation.put()], audits=[_note(operation, who, "OPERATION_START", why)]))
+
+    async def write(puts: Sequence[Put]) -> None:
+        row = _note(operation, who, "OPERATION_START", why)
+        await store.apply(Commit(puts=[operation.put(), *puts], audits=[row]))
+
+    try:
+        await alone(store, rule, who, operation.total, write)
+    except ApprovalNeeded:  # by now it is too many: something else was done at the same moment
+        return await begin(
+            store, action, which, actor=actor, reason=reason, plan=plan, rate=rate, canary=canary,
+            stop_on_return=stop_on_return, rule=rule, bound=operation, fixed=fixed, idempotent=idempotent,
+        )  # fmt: skip
     return replace(operation, version=1), None
 
 
@@ -128,6 +142,7 @@ def _note(
     operation: Operation, actor: str, action: str, reason: str | None, before: object = None, after: object = None
 ) -> Audit:
     told = {"action": operation.action.value, "total": operation.total, "filter": operation.told}
+    told |= operation.said
     return Audit(actor, action, reason, None, operation.id, before, after or told, target=f"operation:{operation.id}")
 
 

@@ -50,7 +50,7 @@ GROUP_OPEN = ("fingerprint", "count", "code", "reason", "failure_type", "first_s
               "summary")  # fmt: skip
 GROUP_CLOSED = ("message",)
 OPERATION_OPEN = ("id", "action", "status", "actor", "reason", "total", "done", "skipped", "rate", "stop_on_return",
-                  "note")  # fmt: skip
+                  "note", "fixed", "idempotent")  # fmt: skip
 
 
 class View(dict[str, Any]):
@@ -127,6 +127,7 @@ def approval(record: Record) -> View:
     names = ("action", "filter", "total", "needed", "requested_by", "reason", "decided_by")
     return View(
         {name: body[name] for name in names}, id=record.id, state=record.state, operation_id=body["operation"],
+        fixed=body.get("fixed"), idempotent=body.get("idempotent"),
         expires_at=approvals.expires_at(record), created_at=record.created_at,
     )  # fmt: skip
 

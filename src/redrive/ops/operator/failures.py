@@ -11,9 +11,10 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import Failures
 from redrive.kernel.store import Query
 from redrive.kernel.task import DeadLetter, State, Task
-from redrive.ops import actions, approvals, failed
+from redrive.ops import actions, failed
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
+from redrive.ops.allowance import alone, recent
 from redrive.ops.failed import EVERYTHING, BatchResult, Chosen, FailureStats, Page, Replayed
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
@@ -29,11 +30,13 @@ class FailedList:
 
 @dataclass(slots=True, frozen=True)
 class Bound:
-    """A replay as it was looked at: ``number`` tasks that match, none of which failed after ``upto``."""
+    """A replay as it was looked at: ``number`` tasks that match, none of which failed after ``upto``; ``approval`` says
+    why a second operator would have to agree, which makes it an operation instead."""
 
     which: Failures
     number: int
     upto: int
+    approval: str | None = None
 
 
 class FailureService(Service):
@@ -99,56 +102,68 @@ class FailureService(Service):
         self, which: Failures = EVERYTHING, *, reason: str | None = None, limit: int | None = None,
         plan: str | None = None, dry_run: bool = False,
     ) -> BatchResult:  # fmt: skip
-        """Retry up to ``limit`` tasks that match, those that failed first; or exactly those of a plan."""
+        """Retry up to ``limit`` tasks that match, those that failed first; or exactly those of a plan. Whether a second
+        operator is needed is judged by what matches, not by the limit; a dry run says so."""
         who = self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
-        if meant == EVERYTHING and plan is None:
-            hint = "a filter, taskIds or a planToken; everything is a bulk operation"
-            raise InvalidInput("say which tasks", hint=hint)
+        if meant == EVERYTHING and plan is None and limit is None:
+            raise InvalidInput("say which tasks", hint="a filter, taskIds, a planToken, or at least a limit")
         return await failed.retry_matching(
             self._store, meant, actor=who, reason=reason, limit=limit, plan=plan, dry_run=dry_run,
-            approvals_above=self._session.policy.approvals_above,
+            rule=self._session.policy.alone,
         )  # fmt: skip
 
     async def retry(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         """Tasks by their ids. Several are one batch: those that are left alone get their audit row, too."""
-        who = self._session.may(Role.OPERATOR)
+        who, rule = self._session.may(Role.OPERATOR), self._session.policy.alone
         if len(ids) == 1:
-            return await actions.retry(self._store, ids, actor=who, reason=reason)
-        done = await failed.retry_matching(
-            self._store, Failures(ids=tuple(ids)), actor=who, reason=reason,
-            approvals_above=self._session.policy.approvals_above,
-        )  # fmt: skip
+            return await alone(
+                self._store, rule, who, 1,
+                lambda puts: actions.retry(self._store, ids, actor=who, reason=reason, puts=puts), single=True,
+            )  # fmt: skip
+        done = await failed.retry_matching(self._store, Failures(ids=tuple(ids)), actor=who, reason=reason, rule=rule)
         return Result(done.retried, [], done.skipped)
 
     async def forget(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
         who = self._session.may(Role.OPERATOR)
-        approvals.insist_on_one_alone(len(ids), self._session.policy.approvals_above)
-        return await actions.forget(self._store, ids, actor=who, reason=reason)
+        return await alone(
+            self._store, self._session.policy.alone, who, len(set(ids)),
+            lambda puts: actions.forget(self._store, ids, actor=who, reason=reason, puts=puts),
+            single=len(set(ids)) == 1,
+        )  # fmt: skip
 
     async def foretell(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRIED) -> BatchResult:
-        """What would become of each of these, as of now."""
+        """What would become of each of these, as of now, and whether a second operator would have to agree."""
         self._session.may(Role.VIEWER)
-        return await failed.foretell(self._store, Chosen(dict.fromkeys(ids)), possible)
+        told = await failed.foretell(self._store, Chosen(dict.fromkeys(ids)), possible)
+        if len(set(ids)) > 1:
+            told.needs_approval = await self._needed(len(set(ids)))
+        return told
 
-    async def bound(self, which: Failures, limit: int, *, dry_run: bool = False) -> Bound:
-        """What a replay would be about, from now on: what fails later is another matter."""
+    async def bound(self, which: Failures, limit: int) -> Bound:
+        """What a replay would be about, from now on: what fails later is another matter. It is judged by its bound,
+        also where that happens to be all there is."""
         self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
         end, total = await self._store.failed_end(meant)
-        if not dry_run:
-            approvals.insist_on_one_alone(
-                min(total, limit), self._session.policy.approvals_above,
-                everything=meant == EVERYTHING and limit >= total,
-            )  # fmt: skip
-        return Bound(meant, min(total, limit), end)
+        number = min(total, limit)
+        return Bound(meant, number, end, await self._needed(number))
 
     async def replay(
         self, bound: Bound, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
     ) -> Replayed:
-        """Retry here and now, piece by piece, the ones that failed first."""
+        """Retry here and now, piece by piece, the ones that failed first. All of them are counted with the first
+        piece: it is refused as a whole, or not at all."""
         who = self._session.may(Role.OPERATOR)
-        return await failed.replay(
-            self._store, bound.which, actor=who, reason=reason, limit=bound.number, upto=bound.upto, progress=progress
-        )
+        return await alone(
+            self._store, self._session.policy.alone, who, bound.number,
+            lambda puts: failed.replay(
+                self._store, bound.which, actor=who, reason=reason, limit=bound.number, upto=bound.upto,
+                progress=progress, puts=puts,
+            ),
+        )  # fmt: skip
+
+    async def _needed(self, number: int) -> str | None:
+        policy, who = self._session.policy, self._session.caller.name
+        return (await recent(self._store, policy.alone, who)).why_not(number)

@@ -6,12 +6,13 @@ import builtins
 from dataclasses import dataclass
 from uuid import UUID
 
-from redrive.errors import OperationUnknown
+from redrive.errors import InvalidInput, OperationUnknown
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import COLLECTION, Action, Canary, Operation
 from redrive.kernel.records import Record
 from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
+from redrive.ops.allowance import recent
 from redrive.ops.failed import EVERYTHING
 from redrive.ops.operator.session import Service
 from redrive.ops.why import drivers
@@ -56,22 +57,26 @@ class OperationService(Service):
         if plan is not None:
             found = await self._store.failed_ids(bound.which, limit=FIRST, upto=bound.upto)
             first = [one.id for one in found]
-        above = self._session.policy.approvals_above
-        return Foreseen(bound, plan, first, None if above is None else approvals.reason_for(bound, above))
+        seen = await recent(self._store, self._session.policy.alone, who)
+        return Foreseen(bound, plan, first, approvals.reason_for(bound, seen))
 
     async def begin(
         self, action: Action, which: Failures = EVERYTHING, *, reason: str | None = None, plan: str | None = None,
         rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
-        seen: Foreseen | None = None,
+        seen: Foreseen | None = None, fixed: str | None = None, idempotent: bool | None = None,
     ) -> Begun:  # fmt: skip
         """Begin one, or ask for it: dangerous and large ones wait for a second operator. ``seen``: what ``foresee``
-        returned, to do exactly that."""
+        returned, to do exactly that. Whoever retries or gives up everything says what was ``fixed`` and whether the
+        handlers are ``idempotent``; it is kept, and the second operator reads it."""
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
+        token = plan if seen is None else seen.plan
+        if action is not Action.PURGE and await self._is_everything(meant, token, seen):
+            _insist_on_answers(fixed, idempotent)
         begun = await operations.begin(
-            self._store, action, meant, actor=who, reason=reason, plan=plan if seen is None else seen.plan, rate=rate,
-            canary=canary, stop_on_return=stop_on_return, approvals_above=self._session.policy.approvals_above,
-            bound=None if seen is None else seen.bound,
+            self._store, action, meant, actor=who, reason=reason, plan=token, rate=rate, canary=canary,
+            stop_on_return=stop_on_return, rule=self._session.policy.alone, bound=None if seen is None else seen.bound,
+            fixed=fixed, idempotent=idempotent,
         )  # fmt: skip
         return Begun(*begun)
 
@@ -116,5 +121,22 @@ class OperationService(Service):
         self._session.may(Role.VIEWER)
         return bool(drivers(await self._store.overview()))
 
+    async def _is_everything(self, which: Failures, plan: str | None, seen: Foreseen | None) -> bool:
+        if seen is not None:
+            return seen.bound.which == EVERYTHING
+        return which == EVERYTHING if plan is None else (await plans.load(self._store, plan)).which == EVERYTHING
+
     def _role(self, action: Action) -> Role:
         return Role.ADMIN if action is Action.PURGE else Role.OPERATOR
+
+
+def _insist_on_answers(fixed: str | None, idempotent: bool | None) -> None:
+    """What the second operator has to know: a retry of what is still broken only makes more noise, and one of handlers
+    that may not run twice does harm."""
+    missing = [name for name, value in (("fixed", fixed), ("idempotent", idempotent)) if value is None]
+    if missing:
+        raise InvalidInput(
+            f"this is about everything that is failed: {' and '.join(missing)} must be answered",
+            hint='say what was fixed (--fixed "…", JSON fixed), and whether the handlers may run twice for one task'
+            " (--idempotent or --not-idempotent, JSON idempotent: true or false)",
+        )

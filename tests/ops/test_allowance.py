@@ -1,0 +1,192 @@
+"""What one operator may do alone: it cannot be split, by no route, at no moment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from redrive.errors import ApprovalNeeded, InvalidInput, RedriveError
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action, Status
+from redrive.ops.access import Role
+from redrive.ops.operator import Operator
+from redrive.ops.service import FailedTasks
+from redrive.testing.conformance.harness import Harness
+from tests.ops.making import OTHER, fail
+from tests.ops.test_operator import operator
+
+pytestmark = pytest.mark.anyio
+A = Failures(kind="A")
+SAID: dict[str, Any] = {"fixed": "the bucket exists", "idempotent": True}
+
+
+def ann(harness: Harness, name: str = "ann", above: int | None = 10) -> Operator:
+    return operator(harness, Role.OPERATOR, name, approvals_above=above)
+
+
+async def test_two_halves_are_a_whole(harness: Harness) -> None:
+    ids = await fail(harness, 12)
+    assert len((await ann(harness).failures.retry(ids[:6])).done) == 6
+    with pytest.raises(ApprovalNeeded, match="6 tasks and the 6 of ann within 60 minutes are more than 10"):
+        await ann(harness).failures.retry(ids[6:])
+    for route in (
+        lambda own: own.failures.forget(ids[6:]),
+        lambda own: own.failures.retry_matching(A),
+        lambda own: own.failures.retry_matching(Failures(ids=tuple(ids[6:]))),
+        lambda own: own.tasks.cancel(ids[6:]),
+    ):
+        with pytest.raises(ApprovalNeeded):
+            await route(ann(harness, " ANN "))
+    begun = await ann(harness, "Ann").operations.begin(Action.FORGET, A)
+    assert begun.operation.status is Status.WAITING and begun.approval is not None
+    assert len((await ann(harness, "bob").failures.retry(ids[6:9])).done) == 3, "others are others"
+    assert len((await ann(harness).failures.retry(ids[9:])).done) == 3, "up to the number it goes"
+
+
+async def test_it_is_judged_by_what_matches_not_by_its_limit(harness: Harness) -> None:
+    await fail(harness, 11)
+    told = await ann(harness).failures.retry_matching(A, limit=2, dry_run=True)
+    assert told.needs_approval == "11 tasks are more than 10" and len(told.would_retry) == 2
+    for which in (A, Failures()):
+        with pytest.raises(ApprovalNeeded, match="11 tasks are more than 10"):
+            await ann(harness).failures.retry_matching(which, limit=2)
+    assert len((await ann(harness, above=11).failures.retry_matching(limit=2)).retried) == 2, "a limit alone will do"
+    with pytest.raises(InvalidInput, match="say which tasks"):
+        await ann(harness).failures.retry_matching()
+
+
+async def test_after_a_while_it_is_forgotten(harness: Harness) -> None:
+    ids = await fail(harness, 16)
+    await ann(harness).failures.retry(ids[:8])
+    await harness.advance(30 * 60)
+    with pytest.raises(ApprovalNeeded):
+        await ann(harness).failures.retry(ids[8:])
+    await ann(harness).failures.retry(ids[8:9])
+    await harness.advance(32 * 60)
+    assert len((await ann(harness).failures.retry(ids[9:])).done) == 7
+    await fail(harness, 3, queue="other")
+    with pytest.raises(ApprovalNeeded, match="3 tasks and the 8 of ann"):
+        await ann(harness).failures.retry_matching(Failures(queue="other"))
+
+
+async def test_a_bounded_replay_is_judged_by_its_bound(harness: Harness) -> None:
+    await fail(harness, 14)
+    own = ann(harness)
+    bound = await own.failures.bound(Failures(), 10)
+    assert (bound.number, bound.approval) == (10, None)
+    assert (await own.failures.replay(bound)).retried == 10
+    rest = await own.failures.bound(Failures(), 100)
+    assert rest.number == 4 and rest.approval is not None and "the 10 of ann" in rest.approval
+    with pytest.raises(ApprovalNeeded):
+        await own.failures.replay(rest)
+    assert (await ann(harness, "bob").failures.replay(rest)).retried == 4, "also where that is all there is"
+    large = await own.failures.bound(Failures(), 100)
+    assert large.number == 0
+
+
+async def test_one_task_by_its_id_is_never_refused_but_counts(harness: Harness) -> None:
+    ids = await fail(harness, 5)
+    own = ann(harness, above=2)
+    for task_id in ids[:3]:
+        await own.tasks.retry(task_id)
+    await own.failures.forget([ids[3]])
+    with pytest.raises(ApprovalNeeded, match="1 task and the 4 of ann"):
+        await own.failures.retry_matching(A)
+    await own.tasks.cancel([ids[4]])
+
+
+async def test_only_what_moved_counts(harness: Harness) -> None:
+    ids = await fail(harness, 10)
+    own = ann(harness)
+    await own.failures.retry(ids[:4])
+    assert len((await own.failures.retry(ids[:4])).skipped) == 4
+    assert len((await own.failures.retry(ids[4:])).done) == 6
+
+
+async def test_of_two_at_once_one_is_refused(harness: Harness) -> None:
+    ids = await fail(harness, 12)
+    together = await asyncio.gather(
+        ann(harness).failures.retry(ids[:6]), ann(harness, "Ann").failures.forget(ids[6:]), return_exceptions=True
+    )
+    assert sorted(type(one).__name__ for one in together) == ["ApprovalNeeded", "Result"]
+    assert (await ann(harness).failures.list()).total == 6
+
+
+async def test_of_many_operations_at_once_the_rest_has_to_wait(harness: Harness) -> None:
+    for n in range(4):
+        await fail(harness, 4, scope=f"s{n}")
+    begun = await asyncio.gather(
+        *(ann(harness).operations.begin(Action.RETRY, Failures(scope=f"s{n}")) for n in range(4))
+    )
+    states = [one.operation.status for one in begun]
+    assert (states.count(Status.RUNNING), states.count(Status.WAITING)) == (2, 2)
+
+
+async def test_single_ones_at_once_all_count(harness: Harness) -> None:
+    ids = await fail(harness, 20)
+    await asyncio.gather(*(ann(harness).tasks.retry(task_id) for task_id in ids))
+    await fail(harness, 1, OTHER, kind="B", queue="other")
+    told = await ann(harness).failures.retry_matching(Failures(kind="B"), dry_run=True)
+    assert told.needs_approval is not None and "the 20 of ann" in told.needs_approval
+
+
+async def test_what_was_approved_does_not_count(harness: Harness) -> None:
+    await fail(harness, 11)
+    begun = await ann(harness).operations.begin(Action.RETRY, A)
+    assert begun.approval is not None
+    with pytest.raises(RedriveError, match="asked for it"):
+        await ann(harness, "ANN").approvals.approve(begun.approval.id)
+    await ann(harness, "bob").approvals.approve(begun.approval.id)
+    ids = await fail(harness, 10, kind="B")
+    assert len((await ann(harness).failures.retry(ids)).done) == 10
+
+
+async def test_whoever_retries_or_flushes_everything_says_what_was_mended(harness: Harness) -> None:
+    await fail(harness, 2)
+    own = ann(harness)
+    for action in (Action.RETRY, Action.FORGET):
+        for said in ({}, {"fixed": "it"}, {"idempotent": False}):
+            with pytest.raises(InvalidInput, match="must be answered"):
+                await own.operations.begin(action, **said)
+    plan = (await own.failures.preview()).plan
+    with pytest.raises(InvalidInput, match="must be answered"):
+        await own.operations.begin(Action.RETRY, plan=plan)
+    begun = await own.operations.begin(Action.RETRY, reason="back", **SAID)
+    assert begun.approval is not None
+    assert {name: begun.approval.body[name] for name in SAID} == SAID
+    assert (begun.operation.fixed, begun.operation.idempotent) == ("the bucket exists", True)
+    await ann(harness, "bob").approvals.approve(begun.approval.id)
+    for action in ("APPROVAL_REQUEST", "OPERATION_START"):
+        [row] = (await own.audit.query(AuditFilter(action=action))).rows
+        assert {name: row.after[name] for name in SAID} == SAID
+    off = ann(harness, above=None)
+    with pytest.raises(InvalidInput, match="must be answered"):
+        await off.operations.begin(Action.FORGET)
+    assert (await off.operations.begin(Action.FORGET, **SAID)).approval is None
+
+
+async def test_a_dry_run_says_what_would_be_needed(harness: Harness) -> None:
+    ids = await fail(harness, 12)
+    own = ann(harness)
+    assert (await own.operations.foresee(Action.RETRY, A)).approval == "12 tasks are more than 10"
+    assert (await own.failures.bound(Failures(), 12)).approval == "12 tasks are more than 10"
+    assert (await own.failures.bound(Failures(), 9)).approval is None
+    assert (await own.failures.foretell(ids)).needs_approval == "12 tasks are more than 10"
+    assert (await own.failures.foretell(ids[:1])).needs_approval is None
+    plan = (await own.failures.preview()).plan
+    assert (await own.failures.retry_matching(plan=plan, dry_run=True)).needs_approval == "everything is retried"
+
+
+async def test_the_application_is_no_operator(harness: Harness) -> None:
+    """What its own code retries is its own business: neither refused nor counted, but audited."""
+    ids = await fail(harness, 12)
+
+    async def store() -> Any:
+        return harness.store
+
+    assert len((await FailedTasks(store).retry_many(ids)).retried) == 12
+    rows = (await ann(harness).audit.query(AuditFilter(action="TASK_RETRY_BATCH_SUMMARY"))).rows
+    assert [row.actor for row in rows] == ["app"]
