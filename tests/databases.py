@@ -23,7 +23,8 @@ begin
   for v_table in
     select format('%I.%I', t.schemaname, t.tablename) from pg_tables t
     where t.schemaname = 'redrive' and t.tablename <> 'migration' and t.tablename !~ '^history_'
-    order by t.tablename <> 'entry'  -- its rows refer to others
+    -- rows of entries refer to others, and removing a dead letter leaves a row among the deltas
+    order by t.tablename <> 'entry', t.tablename <> 'dead_letter'
   loop
     execute 'delete from ' || v_table;
   end loop;

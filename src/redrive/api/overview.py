@@ -42,11 +42,11 @@ async def ops(
     # Dead letters are not known by type or id of their task: these filters narrow the list of failures alone.
     letters = await operator.failures.dead_letters(replace(which, failure_type=None, ids=None), limit=RECENT)
     log = await operator.audit.query(rows, page=auditPage, page_size=auditPageSize)
-    kinds = stats.by("kind")
+    kinds, dead = stats.by("kind"), stats.dead_letters()
     return await answer(
         totals=stats.totals(), queues=stats.by("queue"),
-        kinds={name: {**row, "deadLetter": row["failed"]} for name, row in kinds.items()},
-        dead_letters=stats.totals()["failed"],
+        kinds={name: {**row, "deadLetter": dead.get(name, 0)} for name, row in kinds.items()},
+        dead_letters=sum(dead.values()),
         recent_failures=shown.tasks((await operator.failures.list(which, limit=RECENT)).tasks, operator),
         recent_dead_letters=shown.letters(letters, operator), recent_audit_logs=shown.audits(log.rows),
         audit_page=log.page, audit_page_size=log.page_size, audit_more=log.more,

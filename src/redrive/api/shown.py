@@ -77,7 +77,7 @@ def queue(found: Queue) -> m.QueueOut:
 def kind(found: Kind) -> m.KindOut:
     limit = found.limit
     return m.KindOut(
-        name=found.name, paused=_hold(found.paused), totals=found.totals, dead_letters=found.totals["failed"],
+        name=found.name, paused=_hold(found.paused), totals=found.totals, dead_letters=found.dead_letters,
         concurrency=None if limit is None else limit.concurrency,
         rate_limit_ms=None if limit is None else limit.rate_ms,
         running=limit.running if limit is not None and limit.concurrency is not None else None,

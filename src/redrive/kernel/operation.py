@@ -95,6 +95,7 @@ class Operation:
     note: str | None = None
     archive: str | None = None  # of an erasure: where archived rows of the audit log are
     erased: Mapping[str, int] = field(default_factory=dict)  # and how many went, by place
+    letters: int = 0  # of a retry: the last dead letter by which also cancelled tasks are meant; 0: they are not
     fixed: str | None = None  # what was mended before it was begun
     idempotent: bool | None = None  # may the handlers run twice for one task?
     last_piece: int = 0
@@ -241,13 +242,17 @@ class Operation:
         return tuple(found)[:MOST_FINGERPRINTS]
 
     def _move(self, task: Meant) -> Transition:
-        retry = self.action is Action.RETRY
+        retry, given_up = self.action is Action.RETRY, self._given_up(task)
         return Transition(
             task.id, Event.REDRIVE if retry else Event.CANCEL, State.QUEUED if retry else State.CANCELLED,
             actor=self.actor, reason=self.reason, action=f"{self.action.audited}_ITEM", batch_id=self.id,
-            seen=None if self.action is Action.PURGE else task.failed_seq,
-            sources=WAITING if self.action is Action.PURGE else None,
+            seen=None if self.action is Action.PURGE or given_up else task.failed_seq,
+            sources=WAITING if self.action is Action.PURGE else (State.CANCELLED,) if given_up else None,
         )  # fmt: skip
+
+    def _given_up(self, task: Meant) -> bool:
+        """It is meant as a cancelled task: those have their places behind all that are failed."""
+        return self.action is Action.RETRY and bool(self.letters) and (task.failed_seq or 0) > self.upto
 
     def _with_canaries(self, moved: Sequence[UUID]) -> Canary | None:
         if self.canary is None or self.canary.full:

@@ -123,6 +123,15 @@ class Count:
 
 
 @dataclass(slots=True, frozen=True)
+class LetterCount:
+    """Dead letters: records of terminal failures, also of tasks that were retried since."""
+
+    queue: str
+    kind: str
+    n: int
+
+
+@dataclass(slots=True, frozen=True)
 class HoldRow:
     target: str
     name: str
@@ -280,6 +289,18 @@ class Store(Protocol):
     async def failed_end(self, which: Failures) -> tuple[int, int]:
         """Everything that is failed by now has at most this ``failed_seq``, and what fails later has more; and how many
         of those up to it match."""
+
+    async def cancelled(
+        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    ) -> list[Meant]:
+        """Tasks that were given up and whose last dead letter matches, in the order of these letters; ``failed_seq``,
+        ``after`` and ``upto`` are numbers of letters."""
+
+    async def cancelled_end(self, which: Failures) -> tuple[int, int]:
+        """The number of the last dead letter by now, and how many of those match."""
+
+    async def letter_counts(self) -> list[LetterCount]:
+        """How many dead letters there are, per queue and kind: kept, not counted."""
 
     async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
         """The latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one seen."""

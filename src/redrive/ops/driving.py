@@ -131,13 +131,24 @@ async def _next(store: Store, operation: Operation) -> list[Meant]:
     after, which = int(operation.cursor), operation.which
     listed = None if operation.plan is None else await _listed(store, operation.plan)
     if listed is None:
-        return await store.failed_ids(which, limit=operation.piece, after=after, upto=operation.upto)
+        found = await store.failed_ids(which, limit=operation.piece, after=after, upto=operation.upto)
+        return found or await _cancelled(store, operation, after)
     # Each task that the plan lists, also those that somebody else has dealt with: they are answered as skipped.
     ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > after][: operation.piece]
     ids = tuple(task_id for task_id, _ in ahead)
     still = {one.id: one for one in await store.failed_ids(Failures(ids=ids), limit=len(ids), upto=operation.upto)}
     return [Meant(task_id, seq, still[task_id].error_fingerprint if task_id in still else None)
             for task_id, seq in ahead]  # fmt: skip
+
+
+async def _cancelled(store: Store, operation: Operation, after: int) -> list[Meant]:
+    """What was given up, and is meant as well; it comes behind all that is failed."""
+    if not operation.letters or operation.action is not Action.RETRY:
+        return []
+    found = await store.cancelled(
+        operation.which, limit=operation.piece, after=max(after - operation.upto, 0), upto=operation.letters
+    )
+    return [Meant(one.id, operation.upto + (one.failed_seq or 0), one.error_fingerprint) for one in found]
 
 
 async def _listed(store: Store, token: str) -> dict[UUID, int] | None:

@@ -23,7 +23,7 @@ from redrive.kernel.task import State, Task, check_int, check_text
 from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import FREE, Rule, alone, recent, refuse
-from redrive.ops.pages import in_pieces
+from redrive.ops.pages import by_ids, in_pieces
 
 MOST_AT_ONCE = 500
 USUAL_LIMIT = 50
@@ -70,10 +70,11 @@ class BatchResult:
 @dataclass(slots=True)
 class Chosen:
     """The tasks that are meant, each with the failure that is (its ``failed_seq``; None: any), and those that were
-    named but are not what the other filters ask for. ``matched``: how many the request is about, whatever its limit;
-    ``everything``: it is about all there is."""
+    named but are not what the other filters ask for. ``cancelled``: those of them that are meant as given up.
+    ``matched``: how many the request is about, whatever its limit; ``everything``: it is about all there is."""
 
     meant: Mapping[UUID, int | None]
+    cancelled: frozenset[UUID] = frozenset()
     excluded: Mapping[UUID, str] = field(default_factory=dict)
     matched: int = 0
     everything: bool = False
@@ -137,21 +138,38 @@ async def preview(
         return await _page_of(store, await plans.load(store, plan), page, page_size, paged)
     if bind is not None:
         try:
-            return await _page_of(store, await plans.make(store, which, bind), page, page_size, paged)
+            made = await plans.make(store, which, bind, cancelled=True)
+            return await _page_of(store, made, page, page_size, paged)
         except StoreUnavailable:
             pass  # too busy for an exact moment: a preview is still worth having
-    total = await store.count_failed(which)
-    found = await _tasks(store, which, page_size, offset, None, paged) if total > offset else []
-    return Page(found, total, page, page_size)
+    failed, (letters, given_up) = await store.count_failed(which), await store.cancelled_end(which)
+    found = await _tasks(store, which, page_size, offset, None, paged) if failed > offset else []
+    found += await _given_up(store, which, page_size - len(found), max(offset - failed, 0), letters, paged)
+    return Page(found, failed + given_up, page, page_size)
+
+
+async def _given_up(
+    store: Store, which: Failures, limit: int, offset: int, letters: int, paged: bool
+) -> list[Task]:  # fmt: skip
+    """Cancelled tasks whose last dead letter matches; they come behind all that are failed."""
+    if not letters or limit <= 0:
+        return []
+    ids = [one.id for one in await store.cancelled(which, limit=limit, offset=offset, upto=letters)]
+    return await by_ids(store.get_many, ids, paged)
 
 
 async def _page_of(store: Store, plan: plans.Plan, page: int, page_size: int, paged: bool) -> Page:
     offset = (page - 1) * page_size
     if plan.listed is None:
         found = await _tasks(store, plan.which, page_size, offset, plan.upto, paged)
+        behind = max(offset - (plan.count - plan.cancelled), 0)
+        found += await _given_up(store, plan.which, page_size - len(found), behind, plan.letters, paged)
         return Page(found, plan.count, page, page_size, plan.token)
     ids = list(plan.listed)[offset : offset + page_size]
-    found = await _tasks(store, Failures(ids=tuple(ids)), page_size, 0, plan.upto, paged) if ids else []
+    failed = tuple(task_id for task_id in ids if not plan.given_up(plan.listed[task_id]))
+    found = await _tasks(store, Failures(ids=failed), page_size, 0, plan.upto, paged) if failed else []
+    others = await by_ids(store.get_many, [task_id for task_id in ids if task_id not in failed], paged)
+    found += [task for task in others if task.state is State.CANCELLED]
     return Page(found, plan.count, page, page_size, plan.token, ids)
 
 
@@ -202,7 +220,7 @@ async def retry_tasks(
     moves = [
         Transition(
             task_id, Event.REDRIVE, State.QUEUED, actor=actor, reason=reason, action=f"{name}_ITEM",
-            batch_id=batch_id, seen=seen,
+            batch_id=batch_id, seen=seen, sources=(State.CANCELLED,) if task_id in chosen.cancelled else None,
         )
         for task_id, seen in chosen.meant.items()
     ]  # fmt: skip
@@ -266,8 +284,13 @@ async def _chosen(store: Store, which: Failures, limit: int | None) -> Chosen:
     most = _limited(which, limit)
     if which.ids is not None:
         return await _named(store, which, list(dict.fromkeys(which.ids))[:most])
-    found = {one.id: one.failed_seq for one in await store.failed_ids(which, limit=most)}
-    return Chosen(found, matched=max(len(found), await store.count_failed(which)))
+    found: dict[UUID, int | None] = {one.id: one.failed_seq for one in await store.failed_ids(which, limit=most)}
+    letters, given_up = await store.cancelled_end(which)
+    rest = most - len(found)
+    behind = await store.cancelled(which, limit=rest, upto=letters) if rest and given_up else []
+    meant = found | dict.fromkeys((one.id for one in behind), None)
+    matched = max(len(found), await store.count_failed(which)) + max(len(behind), given_up)
+    return Chosen(meant, frozenset(one.id for one in behind), matched=matched)
 
 
 async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
@@ -283,7 +306,7 @@ async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
         task_id: found[task_id].failed_seq if found[task_id].state is State.FAILED else None
         for task_id in ids if task_id not in excluded
     }  # fmt: skip
-    return Chosen(meant, excluded, matched=len(ids), single=len(ids) == 1)
+    return Chosen(meant, excluded=excluded, matched=len(ids), single=len(ids) == 1)
 
 
 def _unfit(task: Task | None, which: Failures) -> str | None:
@@ -301,7 +324,9 @@ async def _planned(store: Store, token: str, which: Failures, limit: int | None)
             f"the plan's {plan.count} tasks are more than the {MOST_AT_ONCE} of one call",
             hint="retry them as a bulk operation with the same plan",
         )
-    return Chosen(plan.listed, matched=plan.count, everything=plan.which == EVERYTHING)
+    cancelled = frozenset(task_id for task_id, place in plan.listed.items() if plan.given_up(place))
+    meant = {task_id: None if task_id in cancelled else place for task_id, place in plan.listed.items()}
+    return Chosen(meant, cancelled, matched=plan.count, everything=plan.which == EVERYTHING)
 
 
 def _limited(which: Failures, limit: int | None) -> int:
@@ -322,7 +347,8 @@ async def foretell(store: Store, chosen: Chosen, possible: tuple[State, ...] = R
     found = await store.standings(chosen.meant)
     for task_id, seen in chosen.meant.items():
         task = found.get(task_id)
-        if task is not None and task.state in possible and seen in (None, task.failed_seq):
+        wanted = (State.CANCELLED,) if task_id in chosen.cancelled else possible
+        if task is not None and task.state in wanted and seen in (None, task.failed_seq):
             result.would_retry.append(task_id)
         else:
             means = " or ".join(possible)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,7 +10,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
 from redrive.kernel.payload import CUT, JsonText, readable
-from redrive.kernel.store import Count, GroupRow, Overview, Query, Store
+from redrive.kernel.store import Count, GroupRow, LetterCount, Overview, Query, Store
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.pages import in_pieces
 
@@ -21,6 +22,7 @@ class Stats:
     counts: list[Count]
     overview: Overview
     groups: list[GroupRow]
+    letters: list[LetterCount] = field(default_factory=list)
 
     def totals(self) -> dict[str, int]:
         """Tasks by state, over everything."""
@@ -28,6 +30,13 @@ class Stats:
         for count in self.counts:
             found[count.state.value] += count.n
         return found
+
+    def dead_letters(self) -> dict[str, int]:
+        """Records of terminal failures for each kind; they stay when the task is retried."""
+        found: Counter[str] = Counter()
+        for count in self.letters:
+            found[count.kind] += count.n
+        return dict(found)
 
     def by(self, name: str) -> dict[str, dict[str, int]]:
         """Tasks by state for each ``queue`` or ``kind``."""
@@ -69,7 +78,8 @@ async def _paged(store: Store, query: Query) -> list[Task]:
 
 
 async def stats(store: Store, groups: int = 10) -> Stats:
-    return Stats(await store.counts(), await store.overview(), await store.groups(groups))
+    found = await store.groups(groups) if groups else []
+    return Stats(await store.counts(), await store.overview(), found, await store.letter_counts())
 
 
 async def known_queues(store: Store, declared: Sequence[str] = ()) -> set[str]:

@@ -51,7 +51,9 @@ async def begin(
     if bound is None:
         operation = await _bounded(store, operation)
     else:
-        operation = replace(operation, which=bound.which, upto=bound.upto, total=bound.total, cursor=bound.cursor)
+        operation = replace(
+            operation, which=bound.which, upto=bound.upto, total=bound.total, cursor=bound.cursor, letters=bound.letters
+        )
     needed = approvals.reason_for(operation, await recent(store, rule, who))
     if needed is not None:
         return await approvals.ask(store, operation, needed)
@@ -172,7 +174,7 @@ async def _bounded(store: Store, operation: Operation) -> Operation:
         if operation.which != EVERYTHING:
             raise InvalidInput("a plan says which tasks are meant", hint="leave the filters out")
         plan = await plans.load(store, operation.plan)
-        return replace(operation, which=plan.which, upto=plan.upto, total=plan.count)
+        return replace(operation, which=plan.which, upto=plan.upto, total=plan.count, letters=plan.letters)
     upto, total = await store.failed_end(operation.which)
     return replace(operation, upto=upto, total=total)
 

@@ -7,7 +7,8 @@ long as it was asked to be, and says what it left out.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 from redrive.kernel.payload import CUT
 
@@ -21,6 +22,10 @@ _DOCUMENTS = ("payload", "result", "progress", "error_message", "error_stack", "
 Fetch = Callable[[int, int, Any], Awaitable[Sequence[T]]]
 
 
+class GetMany(Protocol[T]):
+    async def __call__(self, ids: Sequence[UUID], /, *, documents: int | None = None) -> dict[UUID, T]: ...
+
+
 async def in_pieces(limit: int, fetch: Fetch[T]) -> list[T]:
     """Up to ``limit`` rows, fetched piece by piece."""
     found: list[T] = []
@@ -32,6 +37,19 @@ async def in_pieces(limit: int, fetch: Fetch[T]) -> list[T]:
         left -= sum(map(weight, piece))
         if len(piece) < wanted:
             break
+    return found
+
+
+async def by_ids(get_many: GetMany[T], ids: Sequence[UUID], paged: bool) -> list[T]:
+    """Those that there are of these, ``paged`` piece by piece."""
+    if not paged:
+        return list((await get_many(ids)).values()) if ids else []
+    found: list[T] = []
+    left = BUDGET
+    for begin in range(0, len(ids), PIECE):
+        piece = await get_many(ids[begin : begin + PIECE], documents=IN_A_LIST if left > 0 else 0)
+        found += piece.values()
+        left -= sum(map(weight, piece.values()))
     return found
 
 

@@ -23,39 +23,52 @@ LISTED = 10_000  # so many tasks are listed in the plan itself; of larger ones o
 
 @dataclass(slots=True, frozen=True)
 class Plan:
-    """``upto`` is the boundary: what failed later is not part of it. ``listed``: its tasks and the failures meant."""
+    """``upto`` is the boundary: what failed later is not part of it. ``listed``: its tasks and the failures meant.
+    ``letters``: also ``cancelled`` tasks are meant, by dead letters up to this one; in the list they have their places
+    behind all that are failed."""
 
     token: str
     which: Failures
     upto: int
     count: int
     listed: dict[UUID, int] | None
+    letters: int = 0
+    cancelled: int = 0
+
+    def given_up(self, place: int) -> bool:
+        """This one is meant as a cancelled task."""
+        return place > self.upto
 
 
-async def make(store: Store, which: Failures, actor: str) -> Plan:
-    """Who looks again, and nothing has changed within the hour, gets the same plan again."""
+async def make(store: Store, which: Failures, actor: str, *, cancelled: bool = False) -> Plan:
+    """Who looks again, and nothing has changed within the hour, gets the same plan again. ``cancelled``: tasks that
+    were given up are part of it."""
     upto, count = await store.failed_end(which)
-    token = _token(which, actor, upto, count, await store.now())
+    letters, given_up = await store.cancelled_end(which) if cancelled else (0, 0)
+    count += given_up
+    token = _token(which, actor, upto, count, letters, await store.now())
     if await store.record(COLLECTION, token) is not None:
         return await load(store, token)
     listed = None
     if count <= LISTED:
         listed = {one.id: one.failed_seq or 0 for one in await store.failed_ids(which, limit=LISTED, upto=upto)}
+        behind = await store.cancelled(which, limit=LISTED, upto=letters) if letters else []
+        listed |= {one.id: upto + (one.failed_seq or 0) for one in behind}
         count = len(listed)  # some may have left since
     body = {
-        "which": facts(which), "upto": upto, "count": count, "actor": actor,
+        "which": facts(which), "upto": upto, "count": count, "actor": actor, "letters": letters, "cancelled": given_up,
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
     }  # fmt: skip
     try:
         await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=KEPT)]))
     except ChangedMeanwhile:
         return await load(store, token)  # the same question, asked twice at once
-    return Plan(token, which, upto, count, listed)
+    return Plan(token, which, upto, count, listed, letters, given_up)
 
 
-def _token(which: Failures, actor: str, upto: int, count: int, now: datetime) -> str:
+def _token(which: Failures, actor: str, upto: int, count: int, letters: int, now: datetime) -> str:
     """The name of a plan. It opens nothing by itself: whoever uses it has to be allowed to retry."""
-    what = json.dumps([facts(which), actor, upto, count, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
+    what = json.dumps([facts(which), actor, upto, count, letters, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
     return base64.urlsafe_b64encode(hashlib.sha256(what.encode()).digest()[:18]).decode()
 
 
@@ -67,5 +80,5 @@ async def load(store: Store, token: str) -> Plan:
     listed = body["listed"]
     return Plan(
         token, failures(body["which"]), body["upto"], body["count"],
-        None if listed is None else {UUID(task_id): seq for task_id, seq in listed},
+        None if listed is None else {UUID(task_id): seq for task_id, seq in listed}, body["letters"], body["cancelled"],
     )  # fmt: skip

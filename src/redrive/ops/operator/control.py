@@ -33,6 +33,7 @@ class Kind:
     paused: HoldRow | None
     limit: LimitRow | None
     totals: dict[str, int]
+    dead_letters: int = 0
 
 
 class ControlService(Service):
@@ -51,10 +52,9 @@ class ControlService(Service):
     async def kinds(self) -> list[Kind]:
         """Every kind, with its totals, limits and pause."""
         self._session.may(Role.VIEWER)
-        overview = await self._store.overview()
-        totals = Stats(await self._store.counts(), overview, []).by("kind")
+        stats = await inspect.stats(self._store, 0)
         known = await inspect.known_kinds(self._store, self._session.kinds)
-        return [_kind(name, overview, totals.get(name, _none())) for name in sorted(known)]
+        return [_kind(name, stats) for name in sorted(known)]
 
     async def workers(self) -> list[Worker]:
         """Workers that were seen within the last day."""
@@ -79,9 +79,7 @@ class ControlService(Service):
         who = self._session.may(Role.ADMIN)
         await self._session.check_kind(kind)
         await actions.set_limit(self._store, kind, concurrency=concurrency, rate_ms=rate_ms, actor=who)
-        overview = await self._store.overview()
-        totals = Stats(await self._store.counts(), overview, []).by("kind")
-        return _kind(kind, overview, totals.get(kind, _none()))
+        return _kind(kind, await inspect.stats(self._store, 0))
 
     async def pause(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
         """A ``queue``, ``kind`` or ``group``: nothing of it is claimed any more; what runs goes on. False when it was
@@ -108,6 +106,7 @@ def _hold(overview: Overview, target: str, name: str) -> HoldRow | None:
     return next((hold for hold in overview.holds if (hold.target, hold.name) == (target, name)), None)
 
 
-def _kind(name: str, overview: Overview, totals: dict[str, int]) -> Kind:
-    limit = next((limit for limit in overview.limits if limit.kind == name), None)
-    return Kind(name, _hold(overview, "kind", name), limit, totals)
+def _kind(name: str, stats: Stats) -> Kind:
+    limit = next((limit for limit in stats.overview.limits if limit.kind == name), None)
+    totals, letters = stats.by("kind").get(name, _none()), stats.dead_letters().get(name, 0)
+    return Kind(name, _hold(stats.overview, "kind", name), limit, totals, letters)

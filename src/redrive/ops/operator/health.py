@@ -26,9 +26,7 @@ class HealthService(Service):
     async def stats(self, groups: int = 0) -> Stats:
         """Exact totals, and what shapes them; with so many of the latest causes of failure."""
         self._session.may(Role.VIEWER)
-        if groups:
-            return await inspect.stats(self._store, groups)
-        return Stats(await self._store.counts(), await self._store.overview(), [])
+        return await inspect.stats(self._store, groups)
 
     async def examine(self, queue: str | None = None) -> list[Finding]:
         """What is wrong, the worst first, and what to do about it."""

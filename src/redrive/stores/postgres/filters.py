@@ -8,7 +8,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
 from redrive.kernel.store import Query
 from redrive.kernel.task import HISTORY, LIVE
-from redrive.stores.filters import Condition, by_totals, chosen, conditions, of_audit, of_query
+from redrive.stores.filters import Condition, by_totals, chosen, conditions, of_audit, of_cancelled, of_query
 
 
 class Where:
@@ -30,6 +30,19 @@ class Where:
 def failed(which: Failures, documents: int | None = None) -> Where:
     where = Where(conditions(which), documents)
     return where if which.ids is None else where.add(" and id = any ({})", list(which.ids))
+
+
+def cancelled(which: Failures, after: int = 0, upto: int | None = None) -> Where | None:
+    """None when nothing can match."""
+    wanted = of_cancelled(which)
+    if wanted is None:
+        return None
+    where = Where(wanted)
+    if which.ids is not None:
+        where.add(" and h.id = any ({})", list(which.ids))
+    if after:
+        where.add(" and d.seq > {}", after)
+    return where if upto is None else where.add(" and d.seq <= {}", upto)
 
 
 def count_failed(which: Failures) -> tuple[str, Where]:

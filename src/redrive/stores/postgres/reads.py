@@ -12,7 +12,7 @@ from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.records import Record
-from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Overview, Query
+from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, LetterCount, Overview, Query
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
 from redrive.stores.postgres import filters
@@ -144,6 +144,23 @@ class Reads:
             text = SQL[name] + where.sql
             count = await self.pool.run(lambda connection: connection.fetchval(text, *where.args))
         return end, count
+
+    async def cancelled(
+        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    ) -> list[Meant]:
+        where = filters.cancelled(which, after, upto)
+        if where is None:
+            return []
+        where.add(" order by d.seq limit {} offset {}", limit, offset)
+        return [Meant(*row) for row in await self._where("cancelled", where)]
+
+    async def cancelled_end(self, which: Failures) -> tuple[int, int]:
+        end: int = await self.pool.run(lambda connection: connection.fetchval(SQL["letters_end"]))
+        where = filters.cancelled(which, upto=end)
+        return end, 0 if where is None else (await self._where("count_cancelled", where))[0][0]
+
+    async def letter_counts(self) -> list[LetterCount]:
+        return [LetterCount(*row) for row in await self._rows("letter_counts")]
 
     async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
         async def look(connection: Any) -> list[Any]:

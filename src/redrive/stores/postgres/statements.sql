@@ -167,6 +167,22 @@ select * from redrive.audit where task_id = $1 order by id desc limit $2;
 -- letters: dead letters; filters and order follow
 select * from redrive.dead_letter where true
 
+-- letter_counts: how many dead letters there are, per queue and kind
+select queue, kind, dead_letters from redrive.v_counts where dead_letters <> 0 order by queue, kind;
+
+-- letters_end: the last dead letter
+select coalesce(max(seq), 0) from redrive.dead_letter;
+
+-- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
+select h.id, d.seq, d.error_fingerprint from redrive.history h cross join lateral (
+  select l.* from redrive.dead_letter l where l.task_id = h.id order by l.seq desc limit 1) d
+where h.state = 'cancelled'
+
+-- count_cancelled: how many of these; filters and bounds follow
+select count(*) from redrive.history h cross join lateral (
+  select l.* from redrive.dead_letter l where l.task_id = h.id order by l.seq desc limit 1) d
+where h.state = 'cancelled'
+
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
 select id, failed_seq, error_fingerprint from redrive.task where state = 'failed'
 

@@ -11,7 +11,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
 from redrive.kernel.store import Query
 from redrive.kernel.task import HISTORY, LIVE
-from redrive.stores.filters import by_totals, chosen, conditions, of_audit, of_query, where
+from redrive.stores.filters import by_totals, chosen, conditions, of_audit, of_cancelled, of_query, where
 from redrive.stores.sqlite.clock import to_micros
 
 Filter = tuple[str, list[Any]] | None
@@ -35,6 +35,22 @@ def failed(which: Failures) -> tuple[str, list[Any]]:
     if which.ids is not None:
         sql += " and id in (select value from json_each(?))"
         args.append(json.dumps([str(task_id) for task_id in which.ids]))
+    return sql, args
+
+
+def cancelled(which: Failures, after: int = 0, upto: int | None = None) -> Filter:
+    """None when nothing can match."""
+    wanted = of_cancelled(which)
+    if wanted is None:
+        return None
+    sql, args = where(wanted, _mark)
+    if which.ids is not None:
+        sql += " and h.id in (select value from json_each(?))"
+        args.append(json.dumps([str(task_id) for task_id in which.ids]))
+    for bound, sign in ((after or None, ">"), (upto, "<=")):
+        if bound is not None:
+            sql += f" and d.seq {sign} ?"
+            args.append(bound)
     return sql, args
 
 

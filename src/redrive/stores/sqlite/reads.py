@@ -13,7 +13,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.records import Record
-from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Overview, Query, ScheduleRow
+from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import filters, rows, tick
@@ -94,6 +94,32 @@ class Reads:
             return end["value"], count["n"]
 
         return await self.read(look)
+
+    async def cancelled(
+        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    ) -> list[Meant]:
+        wanted = filters.cancelled(which, after, upto)
+        if wanted is None:
+            return []
+        text = SQL["cancelled"] + wanted[0] + " order by d.seq limit ? offset ?"
+        found = await self.read(lambda session: _rows(session, text, [*wanted[1], limit, offset]))
+        return [Meant(UUID(row["id"]), row["seq"], row["error_fingerprint"]) for row in found]
+
+    async def cancelled_end(self, which: Failures) -> tuple[int, int]:
+        wanted = filters.cancelled(which)
+
+        def look(session: Session) -> tuple[int, int]:
+            [(end,)] = _rows(session, SQL["letters_end"])
+            if wanted is None:
+                return end, 0
+            [(count,)] = _rows(session, SQL["count_cancelled"] + wanted[0], wanted[1])
+            return end, count
+
+        return await self.read(look)
+
+    async def letter_counts(self) -> list[LetterCount]:
+        found = await self.read(lambda session: _rows(session, SQL["letter_counts"]))
+        return [LetterCount(*row) for row in found]
 
     async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
         place = [None, None] if before is None else [to_micros(before[0]), before[1]]

@@ -20,7 +20,7 @@ from redrive.testing.conformance.cancel import TestCancel  # noqa: E402
 from redrive.testing.conformance.claim import TestClaim, TestHandles  # noqa: E402
 from redrive.testing.conformance.cost import TestCost  # noqa: E402
 from redrive.testing.conformance.enqueue import TestEnqueue, TestIdempotency  # noqa: E402
-from redrive.testing.conformance.failed import TestFailed  # noqa: E402
+from redrive.testing.conformance.failed import TestFailed, TestGivenUp  # noqa: E402
 from redrive.testing.conformance.fence import TestFence  # noqa: E402
 from redrive.testing.conformance.holds import TestHolds, TestTaskHolds  # noqa: E402
 from redrive.testing.conformance.invariants import TestInvariants  # noqa: E402
@@ -49,6 +49,7 @@ __all__ = [
     "TestEnqueue",
     "TestFailed",
     "TestFence",
+    "TestGivenUp",
     "TestHandles",
     "TestHolds",
     "TestIdempotency",

@@ -206,3 +206,44 @@ class TestFailed:
         assert group is not None
         assert group.count == 3
         assert await harness.store.group("nobody") is None
+
+
+class TestGivenUp:
+    async def test_cancelled_tasks_are_found_by_their_last_dead_letter(self, harness: Harness) -> None:
+        first = await fail(harness, scope="s", trace_id="t", group="g")
+        second = await fail(harness, INVALID, "B")
+        third = await fail(harness, INVALID)
+        waiting = await harness.enqueue("A")
+        await harness.operate(Event.CANCEL, third, second, first, waiting)
+        kept = await fail(harness)
+        search = harness.store.cancelled
+
+        async def ids(which: Failures, **bounds: Any) -> list[UUID]:
+            return [one.id for one in await search(which, limit=100, **bounds)]
+
+        assert await ids(Failures()) == [first, second, third], "by their letters, and none without one"
+        places = [one.failed_seq or 0 for one in await search(Failures(), limit=100)]
+        assert await ids(Failures(), after=places[0]) == [second, third]
+        assert await ids(Failures(), upto=places[1]) == [first, second]
+        assert [one.id for one in await search(Failures(), limit=1, offset=1)] == [second]
+        for which, wanted in {
+            Failures(kind="B"): [second], Failures(error_code="TASK_PAYLOAD_INVALID"): [second, third],
+            Failures(scope="s", trace_id="t", group="g"): [first], Failures(queue="elsewhere"): [],
+            Failures(dead_reason="non_retryable", kind="A", error_code="TASK_PAYLOAD_INVALID"): [third],
+            Failures(ids=(first, kept)): [first], Failures(batch="b1"): [],
+        }.items():  # fmt: skip
+            assert await ids(which) == wanted, which
+            assert (await harness.store.cancelled_end(which))[1] == len(wanted)
+        await harness.operate(Event.REDRIVE, second)
+        assert await ids(Failures()) == [first, third]
+
+    async def test_a_retry_may_mean_cancelled_tasks_only(self, harness: Harness) -> None:
+        given_up, failed = await fail(harness), await fail(harness)
+        await harness.operate(Event.CANCEL, given_up)
+        moves = [
+            Transition(task_id, Event.REDRIVE, State.QUEUED, actor="ann", sources=(State.CANCELLED,))
+            for task_id in (given_up, failed)
+        ]
+        applied = await harness.store.apply(Commit(transitions=moves))
+        assert applied.lost == {failed}
+        assert (await harness.task(given_up)).state is State.QUEUED

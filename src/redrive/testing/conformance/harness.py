@@ -20,7 +20,7 @@ from redrive.kernel.failed import Failures
 from redrive.kernel.failure import failure
 from redrive.kernel.machine import Event, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
-from redrive.kernel.store import Beat, Cycle, Store, Tick, Want
+from redrive.kernel.store import Beat, Cycle, Query, Store, Tick, Want
 from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
 from redrive.testing.conformance.options import ClaimOptions, TaskOptions
 
@@ -219,6 +219,10 @@ class Harness(ABC):
         )
         kept = {astuple(count)[:-1]: count.n for count in await self.store.failed_counts()}
         assert kept == dict(real)
+        letters = Counter(
+            (letter.queue, letter.kind) for letter in await self.store.dead_letters(Query(limit=1_000_000))
+        )
+        assert {(count.queue, count.kind): count.n for count in await self.store.letter_counts()} == dict(letters)
 
 
 _TARGETS = {

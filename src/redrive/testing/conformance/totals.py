@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from redrive.kernel.failed import Failures
 from redrive.kernel.machine import Event
 from redrive.kernel.task import Claimed, State
-from redrive.testing.conformance.harness import LEASE, Harness
+from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness
 from redrive.testing.conformance.outcomes import SETTLED
 
 
@@ -68,3 +69,15 @@ class TestTotals:
                 await store.upkeep("fold")
             await harness.check_totals()
         assert sum((await harness.totals()).values()) == len(ids)
+
+    async def test_dead_letters_are_counted_and_stay_when_their_task_is_retried(self, harness: Harness) -> None:
+        for kind in ("A", "A", "B"):
+            await harness.enqueue(kind, queue=kind.lower())
+            await harness.settle((await harness.claim(1, queues=("a", "b")))[0], TERMINAL)
+        [task] = await harness.store.failed(Failures(kind="B"), limit=1)
+        await harness.operate(Event.REDRIVE, task.id)
+        await harness.settle((await harness.claim(1, queues=("b",)))[0], TERMINAL)
+        found = [(count.queue, count.kind, count.n) for count in await harness.store.letter_counts()]
+        assert found == [("a", "A", 2), ("b", "B", 2)]
+        await harness.store.upkeep("fold", {})
+        await harness.check_totals()

@@ -140,6 +140,8 @@ create index history_scope on redrive.history (scope, id) where scope is not nul
 create index history_trace on redrive.history (trace_id, id) where trace_id is not null;
 -- Found without looking at the tasks of other kinds, which pay nothing for it.
 create index history_expires on redrive.history (expires_at) where expires_at is not null;
+-- What was given up, and can be retried; completed tasks are not in it.
+create index history_cancelled on redrive.history (kind, id) where state = 'cancelled';
 -- Catches rows of days whose partition could not be made in time; nothing is refused for want of a partition.
 create table redrive.history_default partition of redrive.history default;
 
@@ -241,7 +243,8 @@ create table redrive.total_delta (
   paused     bigint not null default 0,
   failed     bigint not null default 0,
   completed  bigint not null default 0,
-  cancelled  bigint not null default 0
+  cancelled  bigint not null default 0,
+  dead_letters  bigint not null default 0          -- records of terminal failures, not tasks
 );
 create table redrive.total (
   queue      text not null,
@@ -253,6 +256,7 @@ create table redrive.total (
   failed     bigint not null default 0,
   completed  bigint not null default 0,
   cancelled  bigint not null default 0,
+  dead_letters  bigint not null default 0,
   primary key (queue, kind)
 );
 

@@ -454,16 +454,19 @@ begin
       from ok o where o.code is not null
     ) x where x.nth = 1
   ), tally as (
-    insert into redrive.total_delta (queue, kind, queued, delayed, running, paused, failed, completed, cancelled)
+    insert into redrive.total_delta (queue, kind, queued, delayed, running, paused, failed, completed, cancelled,
+      dead_letters)
     select x.queue, x.kind, sum(x.n) filter (where x.state = 'queued'), sum(x.n) filter (where x.state = 'delayed'),
       sum(x.n) filter (where x.state = 'running'), sum(x.n) filter (where x.state = 'paused'),
       sum(x.n) filter (where x.state = 'failed'), sum(x.n) filter (where x.state = 'completed'),
-      sum(x.n) filter (where x.state = 'cancelled')
+      sum(x.n) filter (where x.state = 'cancelled'), sum(x.letters)
     from (
-      select o.queue, o.kind, o.was as state, -1 as n from ok o
-      union all select o.queue, o.kind, o.final, 1 from ok o
+      select o.queue, o.kind, o.was as state, -1 as n, 0 as letters from ok o
+      union all
+      select o.queue, o.kind, o.final, 1, case when o.dead is not null and o.final not in ('completed', 'cancelled') then 1 else 0 end
+      from ok o
       -- one row for each state, so that no sum is null
-      union all select distinct o.queue, o.kind, s.state, 0 from ok o cross join unnest(enum_range(null::redrive.state)) s(state)
+      union all select distinct o.queue, o.kind, s.state, 0, 0 from ok o cross join unnest(enum_range(null::redrive.state)) s(state)
     ) x group by x.queue, x.kind
   ), failing as (
     insert into redrive.failed_delta (kind, queue, task_group, error_code, error_reason, failure_type, dead_reason,

@@ -8,6 +8,8 @@ drop function redrive.prune_keys(timestamptz, integer);
 drop function redrive.prune_from(text);
 drop function redrive.partitions(double precision);
 drop function redrive.fold(integer);
+drop trigger dead_letter_gone on redrive.dead_letter;
+drop function redrive.letters_gone();
 drop function redrive.post(text, text[], bigint[], text);
 drop function redrive.fire(text, timestamptz, timestamptz);
 drop function redrive.declare_schedules(text, jsonb);

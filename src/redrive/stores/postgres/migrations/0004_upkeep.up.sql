@@ -380,6 +380,17 @@ begin
 end $$;
 
 -- Fold appended deltas into totals, a piece at a time. Readers always see total + deltas, before and after.
+-- Dead letters that are removed, by whoever it is, leave the totals with it.
+create function redrive.letters_gone() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into redrive.total_delta (queue, kind, dead_letters)
+  select g.queue, g.kind, -count(*) from gone g group by g.queue, g.kind;
+  return null;
+end $$;
+create trigger dead_letter_gone after delete on redrive.dead_letter referencing old table as gone
+  for each statement execute function redrive.letters_gone();
+
 create function redrive.fold(p_limit integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -416,14 +427,16 @@ begin
   ), sums as (
     select g.queue, g.kind, sum(g.queued) as queued, sum(g.delayed) as delayed, sum(g.running) as running,
       sum(g.paused) as paused, sum(g.failed) as failed, sum(g.completed) as completed, sum(g.cancelled) as cancelled,
-      count(*) as n
+      sum(g.dead_letters) as dead_letters, count(*) as n
     from gone g group by g.queue, g.kind
   ), folded as (
-    insert into redrive.total as t (queue, kind, queued, delayed, running, paused, failed, completed, cancelled)
-    select s.queue, s.kind, s.queued, s.delayed, s.running, s.paused, s.failed, s.completed, s.cancelled from sums s
+    insert into redrive.total as t (queue, kind, queued, delayed, running, paused, failed, completed, cancelled, dead_letters)
+    select s.queue, s.kind, s.queued, s.delayed, s.running, s.paused, s.failed, s.completed, s.cancelled, s.dead_letters
+    from sums s
     on conflict (queue, kind) do update set queued = t.queued + excluded.queued, delayed = t.delayed + excluded.delayed,
       running = t.running + excluded.running, paused = t.paused + excluded.paused, failed = t.failed + excluded.failed,
-      completed = t.completed + excluded.completed, cancelled = t.cancelled + excluded.cancelled
+      completed = t.completed + excluded.completed, cancelled = t.cancelled + excluded.cancelled,
+      dead_letters = t.dead_letters + excluded.dead_letters
   )
   select coalesce(sum(s.n), 0) into v_totals from sums s;
   with gone as (

@@ -36,7 +36,8 @@ create view redrive.v_audit as
 create view redrive.v_counts as
   select x.queue, x.kind, sum(x.queued)::bigint as queued, sum(x.delayed)::bigint as delayed,
     sum(x.running)::bigint as running, sum(x.paused)::bigint as paused, sum(x.failed)::bigint as failed,
-    sum(x.completed)::bigint as completed, sum(x.cancelled)::bigint as cancelled
+    sum(x.completed)::bigint as completed, sum(x.cancelled)::bigint as cancelled,
+    sum(x.dead_letters)::bigint as dead_letters
   from (select * from redrive.total union all select * from redrive.total_delta) x
   group by x.queue, x.kind;
 

@@ -128,6 +128,8 @@ create index redrive_history_finished on redrive_history (finished_at);
 create index redrive_history_expires on redrive_history (expires_at) where expires_at is not null;
 create index redrive_history_scope on redrive_history (scope, id) where scope is not null;
 create index redrive_history_trace on redrive_history (trace_id, id) where trace_id is not null;
+-- What was given up, and can be retried; completed tasks are not in it.
+create index redrive_history_cancelled on redrive_history (kind, id) where state = 'cancelled';
 
 -- Every failed attempt.
 create table redrive_attempt (
@@ -216,8 +218,17 @@ create table redrive_total (
   failed     integer not null default 0,
   completed  integer not null default 0,
   cancelled  integer not null default 0,
+  dead_letters  integer not null default 0,        -- records of terminal failures, not tasks
   primary key (queue, kind)
 ) strict, without rowid;
+-- Whoever writes or removes dead letters changes their total with it.
+create trigger redrive_dead_letter_made after insert on redrive_dead_letter begin
+  insert into redrive_total (queue, kind, dead_letters) values (new.queue, new.kind, 1)
+  on conflict (queue, kind) do update set dead_letters = dead_letters + 1;
+end;
+create trigger redrive_dead_letter_gone after delete on redrive_dead_letter begin
+  update redrive_total set dead_letters = dead_letters - 1 where queue = old.queue and kind = old.kind;
+end;
 
 -- Tasks that are failed now, by everything they are filtered by; exact, as above.
 create table redrive_failed_total (

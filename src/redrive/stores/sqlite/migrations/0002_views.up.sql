@@ -42,7 +42,9 @@ create view redrive_v_audit as
 
 -- Exact totals. Completed and cancelled count everything ever finished, also what retention has removed.
 create view redrive_v_counts as
-  select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled from redrive_total x;
+  select x.queue, x.kind, x.queued, x.delayed, x.running, x.paused, x.failed, x.completed, x.cancelled,
+    x.dead_letters
+  from redrive_total x;
 
 -- Tasks that are failed now, by everything they are filtered by.
 create view redrive_v_failed_counts as

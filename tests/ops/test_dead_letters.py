@@ -1,0 +1,103 @@
+"""Dead letters: counted as records, and retried by filter whether their task is failed or was given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action, Status
+from redrive.kernel.outcome import Completed
+from redrive.kernel.task import State
+from redrive.ops import plans
+from redrive.ops.driving import step
+from redrive.testing.conformance.harness import Harness
+from tests.conformance.harness_sqlite import SqliteHarness
+from tests.ops.making import OTHER, fail, run
+from tests.ops.test_operator import operator
+
+pytestmark = pytest.mark.anyio
+A = Failures(kind="A")
+
+
+async def test_they_are_counted_as_records_and_leave_the_total_when_removed(harness: Harness) -> None:
+    own = operator(harness)
+    [task_id] = await fail(harness)
+    await own.tasks.retry(task_id)
+    await run(harness, OTHER)
+    await own.tasks.retry(task_id)
+    await run(harness)
+    await fail(harness, 2, kind="B")
+    stats = await own.health.stats()
+    assert stats.dead_letters() == {"A": 2, "B": 2} and stats.totals()["failed"] == 2
+    assert {kind.name: kind.dead_letters for kind in await own.control.kinds()}["A"] == 2
+    table = "redrive_dead_letter" if isinstance(harness, SqliteHarness) else "redrive.dead_letter"
+    await harness.sql(f"delete from {table} where kind = 'A'")
+    for _ in range(2):
+        assert (await own.health.stats()).dead_letters() == {"B": 2}
+        await harness.store.upkeep("fold", {})
+
+
+async def test_preview_and_retry_mean_failed_and_given_up_tasks(harness: Harness) -> None:
+    own = operator(harness)
+    ids = await fail(harness, 4)
+    others = await fail(harness, 1, OTHER, kind="B")
+    await own.failures.forget(ids[:2])
+    await own.tasks.cancel(await harness.enqueue_many(1, "A"))  # never failed: no letter, not meant
+    page = await own.failures.preview(A)
+    assert (page.total, page.ids) == (4, [*ids[2:], *ids[:2]])
+    unbound = await own.failures.preview(A, bind=False)
+    assert (unbound.total, unbound.ids) == (page.total, page.ids)
+    second = await own.failures.preview(A, page=2, page_size=3, bind=False)
+    assert second.ids == ids[1:2]
+    told = await own.failures.retry_matching(A, dry_run=True)
+    assert (told.matched, told.would_retry) == (4, page.ids)
+    done = await own.failures.retry_matching(A, limit=3)
+    assert done.retried == page.ids[:3]
+    after = await own.failures.retry_matching(plan=page.plan)
+    assert after.retried == page.ids[3:] and set(after.skipped) == set(page.ids[:3])
+    left = await own.failures.retry_matching(limit=10)
+    assert left.retried == others, "a limit alone means all there is"
+
+
+async def test_what_was_given_up_and_came_back_is_left_alone(harness: Harness) -> None:
+    own = operator(harness)
+    [task_id] = await fail(harness)
+    await own.failures.forget([task_id])
+    plan = (await own.failures.preview(A)).plan
+    await own.tasks.retry(task_id)
+    await run(harness, OTHER)
+    again = await own.failures.retry_matching(plan=plan)
+    assert (again.retried, list(again.skipped)) == ([], [task_id])
+
+
+@pytest.mark.parametrize("listed", [True, False])
+async def test_an_operation_does_what_its_plan_says(
+    harness: Harness, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not listed:
+        monkeypatch.setattr(plans, "LISTED", 2)
+    own = operator(harness)
+    ids = await fail(harness, 5)
+    await own.failures.forget(ids[3:])
+    page = await own.failures.preview(A, page_size=2)
+    assert page.total == 5
+    pages = [await own.failures.preview(A, page=n, page_size=2, plan=page.plan) for n in (1, 2, 3)]
+    assert [task_id for one in pages for task_id in one.ids] == ids
+    begun = await own.operations.begin(Action.RETRY, plan=page.plan)
+    while await step(harness.store, begun.operation.id, "w") is not None:
+        pass
+    ended = await own.operations.show(begun.operation.id)
+    assert (ended.status, ended.total, ended.done) == (Status.COMPLETED, 5, 5)
+    assert sorted(await run(harness, Completed())) == sorted(ids)
+
+
+async def test_operations_without_such_a_plan_are_about_failed_tasks(harness: Harness) -> None:
+    own = operator(harness)
+    ids = await fail(harness, 3)
+    await own.failures.forget(ids[:1])
+    seen = await own.operations.foresee(Action.RETRY, A, bind=True)
+    assert seen.number == 2
+    begun = await own.operations.begin(Action.RETRY, A, seen=seen)
+    while await step(harness.store, begun.operation.id, "w") is not None:
+        pass
+    assert (await own.tasks.get(ids[0])).state is State.CANCELLED
