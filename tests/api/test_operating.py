@@ -289,7 +289,7 @@ class TestExecutor:
             assert (task["payload"], task["attempt"]) == ({"to": "x"}, 1)
             path = f"/api/tasks/{task['id']}"
             beat = {"leaseToken": task["leaseToken"], "progress": 0.5}
-            assert (await client.post(f"{path}/heartbeat", json=beat)).status_code == 204
+            assert await post(client, f"{path}/heartbeat", beat) == {"cancelled": []}
             assert (await get(client, path))["task"]["progress"] == 0.5
             body = {
                 "leaseToken": task["leaseToken"],
@@ -320,6 +320,26 @@ class TestExecutor:
             body = {"leaseToken": task["leaseToken"], **report}
             done = await post(client, f"/api/tasks/{task['id']}/report", body)
             assert (done["state"], done["attemptCount"]) == (state, attempts)
+
+    async def test_a_cancel_is_heard_of_with_the_heartbeat(self, app: App) -> None:
+        async with served(app) as client:
+            task = await self.claimed(app, client)
+            path, token = f"/api/tasks/{task['id']}", {"leaseToken": task["leaseToken"]}
+            await post(client, f"{path}/cancel", {"reason": "ordered twice"})
+            assert await post(client, f"{path}/heartbeat", token) == {"cancelled": [task["id"]]}
+            done = await post(client, f"{path}/report", {**token, "outcome": "cancelled"})
+            assert done["state"] == "cancelled"
+
+    async def test_a_failure_is_kept_with_stack_reason_and_type(self, app: App) -> None:
+        async with served(app) as client:
+            task = await self.claimed(app, client)
+            told = {"errorReason": "http_5xx", "failureType": "model_error", "errorStack": "at render.js:7\n" * 2000}
+            body = {"leaseToken": task["leaseToken"], "outcome": "failed", "errorMessage": "the GPU is gone", **told}
+            await post(client, f"/api/tasks/{task['id']}/report", {**body, "failureType": "nonsense"}, 422)
+            await post(client, f"/api/tasks/{task['id']}/report", body)
+            [attempt] = (await get(client, f"/api/tasks/{task['id']}"))["attempts"]
+            assert (attempt["reason"], attempt["failureType"]) == ("http_5xx", "model_error")
+            assert attempt["stack"].startswith("at render.js:7") and len(attempt["stack"]) <= 16_000
 
     async def test_only_what_it_handles(self, app: App) -> None:
         async with served(app) as client:

@@ -94,7 +94,7 @@ def test_bad_input_is_refused_and_changes_nothing(redrive, arguments: list[str],
     assert (said.code, said.out, said.error["code"]) == (2, "", code)
     assert "Traceback" not in said.err
     assert redrive("enqueue", "ANY", "--json").code == 0
-    assert len(redrive("list", "--json").json["tasks"]) == 1
+    assert len(redrive("list", "--json").json["items"]) == 1
 
 
 def test_list_filters_and_pages(redrive) -> None:
@@ -103,7 +103,7 @@ def test_list_filters_and_pages(redrive) -> None:
     redrive("enqueue", "B", "--delay", 60, "--group", "g", "--trace-id", "t")
 
     def kinds(*filters: object) -> list[str]:
-        return [task["kind"] for task in redrive("list", "--json", *filters).json["tasks"]]
+        return [task["kind"] for task in redrive("list", "--json", *filters).json["items"]]
 
     assert kinds() == ["B", "A", "A", "A"]
     assert kinds("--state", "delayed,paused") == ["B"]
@@ -113,10 +113,10 @@ def test_list_filters_and_pages(redrive) -> None:
     assert kinds("--error-code", "X") == kinds("--reason", "timeout") == []
     assert redrive("list", "--fingerprint", "0123456789abcdef").code == 1
     first = redrive("list", "--json", "--limit", 3).json
-    rest = redrive("list", "--json", "--limit", 3, "--before", first["next_before"]).json
-    assert (len(first["tasks"]), len(rest["tasks"]), rest["next_before"]) == (3, 1, None)
+    rest = redrive("list", "--json", "--limit", 3, "--before", first["next"]).json
+    assert (len(first["items"]), len(rest["items"]), rest["next"]) == (3, 1, None)
     table = redrive("list").out
-    assert all(task["id"] in table for task in first["tasks"] + rest["tasks"])
+    assert all(task["id"] in table for task in first["items"] + rest["items"])
     assert redrive("list", "--state", "nonsense").code == 2
     assert "no tasks match" in redrive("list", "--kind", "C").out
 
@@ -133,7 +133,7 @@ def test_a_failure_from_work_to_retry(redrive) -> None:
     for part in (made["id"], "attempt 1 failed", "SHOT_RIGHTS_MISSING", "w-1", "dead letter", '"shot_id": "s-1"'):
         assert part in shown
     listed = redrive("list", "--fingerprint", found["task"]["error_fingerprint"], "--json").json
-    assert [task["id"] for task in listed["tasks"]] == [made["id"]]
+    assert [task["id"] for task in listed["items"]] == [made["id"]]
     retried = redrive("retry", made["id"], "--by", "ann", "--reason", "rights are cleared", "--json")
     assert (retried.code, retried.json["done"]) == (0, [made["id"]])
     again = redrive("retry", made["id"], "--json")

@@ -93,7 +93,7 @@ def test_the_url_option_wins_over_the_apps_own(redrive, here: Path) -> None:
     assert (here / "own.db").exists()
     redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--app", "own", "--url", "sqlite:///other.db")
     assert (here / "other.db").exists()
-    assert len(redrive("list", "--url", "sqlite:///own.db", "--json").json["tasks"]) == 1
+    assert len(redrive("list", "--url", "sqlite:///own.db", "--json").json["items"]) == 1
 
 
 def test_the_environments_url_wins_over_the_apps_own_in_every_command(

@@ -33,10 +33,10 @@ def test_up_serves_works_and_stops(start, redrive) -> None:
     health = httpx.get(f"{facts['http']}/healthz").json()
     assert (health["status"], health["worker_id"]) == ("ok", facts["worker_id"])
     up.log("task.failed")
-    failed = redrive("list", "--state", "failed", "--json").json["tasks"]
+    failed = redrive("list", "--state", "failed", "--json").json["items"]
     assert {task["kind"] for task in failed} <= {"SHOT_PUBLISH", "VIDEO_GEN"} and failed
     # The slow demo task is cancelled, so that stopping does not wait for it.
-    [render] = redrive("list", "--kind", "SHOT_RENDER", "--json").json["tasks"]
+    [render] = redrive("list", "--kind", "SHOT_RENDER", "--json").json["items"]
     redrive("cancel", render["id"])
     up.process.send_signal(signal.SIGTERM)
     up.log("worker.stopped")
@@ -105,7 +105,7 @@ def test_a_stop_says_what_runs_and_what_is_handed_back(start, redrive, crash_app
     ended = worker.log("worker.stopped")
     assert (ended["completed"], ended["requeued"]) == (0, 2)
     assert worker.ends() == 0
-    waiting = redrive("list", "--json").json["tasks"]
+    waiting = redrive("list", "--json").json["items"]
     assert [(task["state"], task["attempt_count"]) for task in waiting] == [("queued", 0)] * 2
 
 
@@ -117,7 +117,7 @@ def test_a_stop_also_names_handlers_that_go_on_after_their_transaction(start, re
     assert worker.log("worker.stopping")["kinds"] == {"TRAIL": 1}
     worker.log("worker.grace_over")
     assert worker.ends() == 0
-    assert [task["state"] for task in redrive("list", "--json").json["tasks"]] == ["completed"]
+    assert [task["state"] for task in redrive("list", "--json").json["items"]] == ["completed"]
 
 
 def test_a_stop_with_nothing_to_wait_for(start, redrive, crash_app: str) -> None:

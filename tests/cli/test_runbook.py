@@ -37,10 +37,10 @@ def test_failed_groups_and_statistics(redrive) -> None:
     assert "nothing has failed" in redrive("groups").out
     ids = make_failures(redrive, 3)
     listed = redrive("failed", "--kind", "VIDEO_GEN", "--json").json
-    assert listed["total"] == 3 and sorted(task["id"] for task in listed["tasks"]) == sorted(ids)
+    assert listed["total"] == 3 and sorted(task["id"] for task in listed["items"]) == sorted(ids)
     assert "3 of 3 (kind VIDEO_GEN)" in redrive("failed", "--kind", "VIDEO_GEN").out
     assert redrive("failed", "--stats", "--json").json["by_kind"] == {"VIDEO_GEN": 3}
-    [group] = redrive("groups", "--json").json
+    [group] = redrive("groups", "--json").json["items"]
     name = group["fingerprint"]
     assert redrive("groups", "note", name, "the farm is down", "--owner", "bob").code == 0
     assert redrive("groups", "mute", name, "8h").code == 0
@@ -55,7 +55,7 @@ def test_failed_groups_and_statistics(redrive) -> None:
             or "3" in redrive(*command, "--fingerprint", name[:6]).out
         ), command
     assert redrive("groups", "resolve", name, "--json").json["status"] == "resolved"
-    assert redrive("groups", "--status", "open", "--json").json == []
+    assert redrive("groups", "--status", "open", "--json").json["items"] == []
     assert redrive("groups", "show", "nonsense").code == 1
 
 
@@ -94,7 +94,7 @@ def test_replay(redrive) -> None:
     done = redrive("replay", "--limit", 2, "--yes", "--by", "ann", "--reason", "mended", "--json").json
     assert (done["matched"], done["retried"], done["skipped"]) == (2, 2, 0)
     assert redrive("failed", "--json").json["total"] == 1
-    tasks = redrive("list", "--state", "queued", "--kind", "VIDEO_GEN", "--json").json["tasks"]
+    tasks = redrive("list", "--state", "queued", "--kind", "VIDEO_GEN", "--json").json["items"]
     assert {(t["replay_count"], t["last_replayed_by"], t["last_replayed_reason"]) for t in tasks} == {
         (1, "ann", "mended")
     }
@@ -243,15 +243,37 @@ def test_doctor_shows_the_notes_of_those_who_know(redrive, here: Path) -> None:
     assert redrive("doctor").code == 1
 
 
+def test_smoke_says_what_it_skipped(start, redrive, here: Path) -> None:
+    (here / "plain.py").write_text(
+        "from redrive import App\napp = App('sqlite:///plain.db')\n@app.task('P')\nasync def p(ctx): ...\n"
+    )
+    facts = start("up", "--app", "plain:app", "--port", 0, "--json").document()
+    lenient = redrive("smoke", facts["http"], "--app", "plain:app")
+    last = lenient.out.splitlines()[-1]
+    assert (lenient.code, last) == (0, "6 checks: 4 ok, 2 skipped (unsupported kind and retry, business row)")
+    strict = redrive("smoke", facts["http"], "--app", "plain:app", "--strict", "--json")
+    assert (strict.code, strict.json["ok"], strict.json["skipped"]) == (1, 4, 2)
+    elsewhere = redrive("smoke", facts["http"], "--json")
+    assert {check["check"]: check["verdict"] for check in elsewhere.json["checks"]}["command line"] == "skipped"
+    redrive("migrate", "--url", "sqlite:///other.db")
+    wrong = redrive("smoke", facts["http"], "--url", "sqlite:///other.db")
+    assert wrong.code == 1 and "is it the instance's store?" in wrong.out
+
+
 @pytest.mark.timeout(180)
 def test_the_journey_through_real_processes(start, redrive) -> None:
     facts = start("up", "--app", APP, "--port", 0, "--json").document()
     start("work", "--app", APP, "--concurrency", 5)
     http = httpx.Client(base_url=facts["http"], timeout=30)
-    smoke = redrive("smoke", facts["http"], "--json").json["checks"]
-    assert {check["verdict"] for check in smoke} == {"ok"}, smoke
+    smoke = redrive("smoke", facts["http"], "--strict", "--json")
+    assert (smoke.code, smoke.json["skipped"]) == (0, 0), smoke.json
+    assert "command line" in {check["check"] for check in smoke.json["checks"]}
     drill = redrive("drill", "--by", "ann", "--api", facts["http"], "--out", "drill.md", "--json").json
-    assert drill["passed"], drill
+    assert drill["passed"] and drill["conclusion"] == "passed", drill
+    assert {"the API shows it", "the command line shows it"} < {step["name"] for step in drill["steps"]}
+    alone = redrive("drill", "--by", "ann", "--json").json  # nobody listens at the usual address
+    assert alone["conclusion"] == "passed, but skipped: the API shows it", alone
+    assert redrive("drill", "--by", "ann", "--api", "http://127.0.0.1:1").code == 1
     assert "conclusion: passed" in Path("drill.md").read_text() and "passed" in redrive("drill", "--history").out
     ids = [http.post("/api/tasks", json={"kind": "VIDEO_GEN", "scope": "e7"}).json()["id"] for _ in range(7)]
     path = "/api/tasks/dead-letters"

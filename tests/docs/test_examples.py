@@ -58,6 +58,6 @@ def test_the_postgresql_section_of_the_quickstart_works_as_written(empty_postgre
             env={**kept, "REDRIVE_URL": empty_postgres_url}, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-    [task] = json.loads(done.stdout)["tasks"]
+    [task] = json.loads(done.stdout)["items"]
     assert (task["kind"], task["state"]) == ("BUILD_REPORT", "completed")
     assert not list(tmp_path.glob("*.db"))

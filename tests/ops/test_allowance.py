@@ -93,7 +93,7 @@ async def test_one_task_by_its_id_is_never_refused_but_counts(harness: Harness) 
     for task_id in ids[:3]:
         await own.tasks.retry(task_id)
     await own.failures.forget([ids[3]])
-    with pytest.raises(ApprovalNeeded, match="1 task and the 4 of ann"):
+    with pytest.raises(ApprovalNeeded, match="2 tasks and the 4 of ann"):
         await own.failures.retry_matching(A)
     await own.tasks.cancel([ids[4]])
 

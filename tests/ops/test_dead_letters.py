@@ -34,7 +34,7 @@ async def test_they_are_counted_as_records_and_leave_the_total_when_removed(harn
     await harness.sql(f"delete from {table} where kind = 'A'")
     for _ in range(2):
         assert (await own.health.stats()).dead_letters() == {"B": 2}
-        await harness.store.upkeep("fold", {})
+        await harness.store.upkeep("fold")
 
 
 async def test_preview_and_retry_mean_failed_and_given_up_tasks(harness: Harness) -> None:

@@ -15,6 +15,7 @@ from redrive.api import models as m
 from redrive.api.access import TheOperator
 from redrive.api.encode import respond
 from redrive.api.problems import PROBLEMS
+from redrive.kernel.failure import FailureType
 from redrive.ops import executor, views
 
 router = APIRouter(prefix="/api/tasks", tags=["executors"], responses=PROBLEMS)
@@ -47,15 +48,25 @@ class HeartbeatIn(m.In):
     progress: Any = None
 
 
+class HeartbeatOut(m.Out):
+    cancelled: list[UUID] = Field(
+        description="Tasks that somebody wants cancelled, of those asked about: stop, and report them as cancelled."
+    )
+
+
 class ReportIn(m.In):
     """``completed`` with a result, ``failed`` (tried again while attempts remain, unless ``errorCode`` says that it is
-    not worth it), ``cancelled``, or ``released``: given back without using up the attempt."""
+    not worth it), ``cancelled``, or ``released``: given back without using up the attempt. Of a failure
+    ``errorReason`` (such as ``http_5xx``), ``failureType`` and ``errorStack`` are kept, as of our own workers."""
 
     lease_token: m.Id
     outcome: Literal["completed", "failed", "cancelled", "released"]
     result: Any = None
     error_code: str | None = None
     error_message: str | None = None
+    error_reason: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    failure_type: Annotated[FailureType, Field(strict=False)] | None = None
+    error_stack: str | None = None
     retry_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] | None = None
     execution_ms: Annotated[float, Field(ge=0, le=1e12)] | None = None
 
@@ -67,17 +78,21 @@ async def claim(body: ClaimIn, operator: TheOperator) -> Response:
     return await respond(views.claimed(task) for task in found)
 
 
-@router.post("/{task_id}/heartbeat", status_code=204)
-async def heartbeat(task_id: UUID, body: HeartbeatIn, operator: TheOperator) -> None:
-    """Keep the lease; 409 when it is lost, and the work is to be stopped."""
-    await operator.executors.heartbeat(task_id, body.lease_token, body.lease_seconds, body.progress)
+@router.post("/{task_id}/heartbeat")
+async def heartbeat(task_id: UUID, body: HeartbeatIn, operator: TheOperator) -> HeartbeatOut:
+    """Keep the lease, and hear whether the task is still wanted; 409 when the lease is lost, and the work is to be
+    stopped."""
+    return HeartbeatOut(
+        cancelled=await operator.executors.heartbeat(task_id, body.lease_token, body.lease_seconds, body.progress)
+    )
 
 
 @router.post("/{task_id}/report", response_model=m.TaskOut)
 async def report(task_id: UUID, body: ReportIn, operator: TheOperator) -> Response:
     """The outcome of an attempt. 409 when the lease is not, or no longer, the caller's."""
     said = executor.outcome(
-        body.outcome, body.result, body.error_code, body.error_message, body.retry_after_seconds
+        body.outcome, body.result, body.error_code, body.error_message, body.retry_after_seconds,
+        reason=body.error_reason, type=body.failure_type, stack=body.error_stack,
     )  # fmt: skip
     task = await operator.executors.report(task_id, body.lease_token, said, body.execution_ms)
     return await respond(views.task(task, operator.sight))

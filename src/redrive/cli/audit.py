@@ -48,15 +48,16 @@ def list_audit(
     scope: Scope = None, trace: Trace = None, task: Task = None,
     page: Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page.")] = 1,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="Rows of a page.")] = 50,
+    before: Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from a next.")] = None,
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """What operators did, newest first."""
     if context.invoked_subcommand is not None:
         return
     which = _which(action, by_actor, batch, kind, scope, trace, task)
-    found = operate(url, app, lambda own: own.audit.query(which, page=page, page_size=limit))
+    found = operate(url, app, lambda own: own.audit.query(which, page=page, page_size=limit, before=before))
     if json:
-        output.emit({"page": page, "more": found.more, "items": [values_of(row) for row in found.rows]})
+        output.emit_list([values_of(row) for row in found.rows], found.next_before, page=page, more=found.more)
         return
     if not found.rows:
         output.say("no such audit rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -115,7 +116,8 @@ def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask:
     say_approval(seen.approval)
     if seen.plan is not None:
         command = "forget" if name in ("forget", "flush") else "retry"
-        output.say(f"exactly this, within a day: redrive {command} --plan {seen.plan}{_options(how)}")
+        command = output.suggest(f"redrive {command} --plan {seen.plan}")
+        output.say(f"exactly this, within a day: {command}{_options(how)}")
 
 
 def say_approval(why: str | None) -> None:
@@ -129,7 +131,10 @@ def _options(how: dict[str, Any]) -> str:
     given = [f" --rate {how['rate']:g}"] if how.get("rate") else []
     given += [f" --canary {canary.first}" + (f" --percent {canary.percent:g}" if canary.percent < 100 else "")
               ] if canary is not None else []  # fmt: skip
-    return "".join([*given, *([" --stop-on-return"] if how.get("stop_on_return") else [])])
+    given += [" --stop-on-return"] if how.get("stop_on_return") else []
+    given += [f" --fixed {shlex.quote(how['fixed'])}"] if how.get("fixed") else []
+    twice = how.get("idempotent")
+    return "".join([*given, *([] if twice is None else [" --idempotent" if twice else " --not-idempotent"])])
 
 
 def _set_of(action: Action, which: Failures, plan: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -27,6 +27,7 @@ approvals_cli = typer.Typer(
     help="What waits for a second operator: list, approve, reject.", invoke_without_command=True
 )
 Id = Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")]
+Before = Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from the next of a list.")]
 LOOK_EVERY = 0.5
 STUCK_AFTER = 3.0
 T = TypeVar("T")
@@ -39,10 +40,10 @@ def told(operation: Operation, approval: Record | None, json: bool, name: str) -
         output.emit({"operation": _document(operation), "approval": None if approval is None else _approval(approval)})
     elif approval is None:
         output.say(f"operation {operation.id} has begun: {name} of {counted(operation.total)}",
-                   f"watch it with: redrive operations watch {operation.id}")  # fmt: skip
+                   output.suggest(f"watch it with: redrive operations watch {operation.id}"))  # fmt: skip
     else:
         output.say(f"operation {operation.id} waits for a second operator, because {approval.body['needed']}",
-                   f"somebody else says: redrive approvals approve {approval.id} --by NAME")  # fmt: skip
+                   output.suggest(f"somebody else: redrive approvals approve {approval.id} --by NAME"))  # fmt: skip
 
 
 def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
@@ -50,7 +51,8 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
     try:
         found, again = operate(url, app, lambda own: _followed(own, operation_id))
     except KeyboardInterrupt:
-        typer.echo(f"operation {operation_id} goes on: redrive operations watch {operation_id}", err=True)
+        watching = output.suggest(f"redrive operations watch {operation_id}")
+        typer.echo(f"operation {operation_id} goes on: {watching}", err=True)
         raise
     if json:
         output.emit({**_document(found), "failed_again": again})
@@ -58,7 +60,7 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
         note = f": {_note(found)}" if _note(found) else ""
         output.say(f"operation {found.id} is {found.status}: {found.done} of {found.total} done{note}")
         if again:
-            output.say(f"{again} of them failed again by now: redrive failed")
+            output.say(output.suggest(f"{again} of them failed again by now: redrive failed"))
     if found.status is not Status.COMPLETED or (found.total and not found.done):
         raise typer.Exit(1)
 
@@ -71,7 +73,7 @@ async def _followed(own: Operator, operation_id: str) -> tuple[Operation, int]:
         task = shown.add_task(found.action, total=found.total)
         while found.status not in FINAL:
             if (why := await held_up.look(own, found)) is not None:
-                shown.console.print(output.clean(why), markup=False, highlight=False, soft_wrap=True)
+                shown.console.print(output.clean(output.suggest(why)), markup=False, highlight=False, soft_wrap=True)
             state = found.status.value if not found.testing else "canaries run"
             shown.update(task, completed=found.done + found.skipped, description=f"{found.action}: {state}")
             await asyncio.sleep(LOOK_EVERY)
@@ -118,15 +120,15 @@ class _HeldUp:
 def list_operations(
     context: typer.Context,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
-    url: Url = None, app: AppName = None, json: Json = False,
+    before: Before = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Bulk operations, newest first."""
     if context.invoked_subcommand is not None:
         return
-    found = operate(url, app, lambda own: own.operations.list(limit=limit))
+    found = operate(url, app, lambda own: own.operations.list(limit=limit, before=before))
     listed = [(Operation.of(record), record) for record in found]
     if json:
-        output.emit([_document(operation) for operation, _ in listed])
+        output.emit_list([_document(operation) for operation, _ in listed], _following(found, limit))
         return
     if not listed:
         output.say("there are no operations")
@@ -165,7 +167,8 @@ def _changing(cli: typer.Typer, name: str, change: Change[T], say: Callable[[T, 
 @approvals_cli.callback()
 def list_approvals(
     context: typer.Context, pending: Annotated[bool, typer.Option("--pending", help="Only what waits.")] = False,
-    url: Url = None, app: AppName = None, json: Json = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 50,
+    before: Before = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """What was asked for, and what became of it."""
     if context.invoked_subcommand is not None:
@@ -173,11 +176,11 @@ def list_approvals(
     states = (approvals.PENDING,) if pending else ()
 
     async def look(own: Operator) -> tuple[list[Record], datetime]:
-        return await own.approvals.list(states=states), await own.health.now()
+        return await own.approvals.list(states=states, limit=limit, before=before), await own.health.now()
 
     found, now = operate(url, app, look)
     if json:
-        output.emit([_approval(record) for record in found])
+        output.emit_list([_approval(record) for record in found], _following(found, limit))
         return
     if not found:
         output.say("nothing waits for approval" if pending else "nothing was asked for")
@@ -191,6 +194,10 @@ def list_approvals(
     )  # fmt: skip
 
 
+def _following(found: Sequence[Record], limit: int) -> int | None:
+    return found[-1].seq if len(found) == limit else None
+
+
 def _decided(record: Record, json: bool) -> None:
     if json:
         output.emit(_approval(record))
@@ -198,7 +205,7 @@ def _decided(record: Record, json: bool) -> None:
     operation = record.body["operation"]
     if record.state == approvals.APPROVED:
         output.say(f"approved: {record.body['action']} of {counted(record.body['total'])} begins",
-                   f"watch it with: redrive operations watch {operation}")  # fmt: skip
+                   output.suggest(f"watch it with: redrive operations watch {operation}"))  # fmt: skip
     else:
         output.say(f"{record.state}: operation {operation} is cancelled; nothing was done")
 
@@ -234,7 +241,7 @@ def _said(fixed: str | None, idempotent: bool | None) -> list[str]:
 def _note(operation: Operation) -> str:
     """How it ended; also that others were quicker with some."""
     if operation.note or operation.status is not Status.COMPLETED:
-        return operation.note or ""
+        return output.suggest(operation.note or "")
     skipped = [f"{operation.skipped} skipped"] if operation.skipped else []
     return ", ".join([*skipped, *([f"{operation.gone} dealt with by others before"] if operation.gone else [])])
 

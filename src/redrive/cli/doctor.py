@@ -39,7 +39,7 @@ def doctor(
         for finding in found:
             output.say(Text.assemble((f"{finding.level.value:<9}", _STYLE[finding.level]), output.clean(finding.text)))
             if finding.fix:
-                output.say(f"         → {finding.fix}")
+                output.say(f"         → {output.suggest(finding.fix)}")
         for name, note in notes.items() if queue is not None or level in _EXIT else ():
             _say_triage(name, note)
     raise typer.Exit(_EXIT.get(level, 0))

@@ -32,6 +32,7 @@ def failed(
     which: Failures,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 50,
     offset: Annotated[int, typer.Option("--offset", metavar="N", min=0, help="After so many.")] = 0,
+    before: Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from a next.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Totals by kind, group, code, type, cause.")] = False,
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
@@ -43,12 +44,13 @@ def failed(
         return
 
     async def look(own: Operator) -> FailedList:
-        return await own.failures.list(await own.failures.known(which), limit=limit, offset=offset)
+        return await own.failures.list(await own.failures.known(which), limit=limit, offset=offset, before=before)
 
     listed = operate(url, app, look)
     found, total = listed.tasks, listed.total
     if json:
-        output.emit({"total": total, "tasks": [inspect.as_dict(task) for task in found]})
+        following = found[-1].failed_seq if len(found) == limit else None
+        output.emit_list([inspect.as_dict(task) for task in found], following, total=total)
         return
     if not found:
         output.say(f"nothing is failed ({worded(which)})" if total == 0 else f"{total} are failed; none after {offset}")
@@ -62,7 +64,7 @@ def failed(
     output.say(
         "",
         f"{len(found)} of {total} ({worded(which)})",
-        "redrive show ID tells the story of one; redrive retry ID runs it again",
+        output.suggest("redrive show ID tells the story of one; redrive retry ID runs it again"),
     )
 
 

@@ -35,14 +35,15 @@ def list_groups(
     context: typer.Context,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
     status: Status = None,
+    before: Annotated[str | None, typer.Option("--before", metavar="P", help="Go on from the next of a list.")] = None,
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Failures by cause, the latest first."""
     if context.invoked_subcommand is not None:
         return
-    found = operate(url, app, lambda own: own.groups.list(limit=limit, status=status))
+    found = operate(url, app, lambda own: own.groups.list(limit=limit, status=status, before=before))
     if json:
-        output.emit([_document(group) for group in found])
+        output.emit_list([_document(group) for group in found], found[-1].place if len(found) == limit else None)
         return
     if not found:
         output.say("nothing has failed" if status is None else f"no group is {status}")
@@ -139,7 +140,7 @@ def _say(group: Group, json: bool) -> None:
                f" first {output.relative(row.first_seen)}, last {output.relative(row.last_seen)}",
                f"kinds: {', '.join(f'{kind} ({n})' for kind, n in group.kinds.items())}",
                f"reason: {row.reason}, type: {row.failure_type}",
-               f"sample: redrive show {row.sample_task}")  # fmt: skip
+               output.suggest(f"sample: redrive show {row.sample_task}"))  # fmt: skip
     if any(group.trend):
         output.say(f"last 24 hours: |{bars(group.trend)}| at most {max(group.trend)} an hour")
     for name in ("note", "owner", *(["resolved_by"] if group.status == "resolved" else [])):
@@ -148,7 +149,7 @@ def _say(group: Group, json: bool) -> None:
     if group.status == "muted":
         output.say(f"muted until {output.when(group.muted_until)}")
     if group.failed:
-        output.say(f"once it is mended: redrive groups retry {row.fingerprint} --canary 10 --wait")
+        output.say(output.suggest(f"once it is mended: redrive groups retry {row.fingerprint} --canary 10 --wait"))
 
 
 def _document(group: Group) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from redrive.errors import RedriveError, StoreUnavailable
+from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
 
 PATIENCE = 10.0
 
@@ -35,7 +35,7 @@ _opener = build_opener(_NoRedirects)
 class Client:
     def __init__(self, base: str, token: str | None = None) -> None:
         if not base.startswith(("http://", "https://")):
-            raise RedriveError(f"{base!r} is no address of an instance", hint="for example http://127.0.0.1:8321")
+            raise InvalidInput(f"{base!r} is no address of an instance", hint="for example http://127.0.0.1:8321")
         self.base = base.rstrip("/")
         self._token = token
 

@@ -37,7 +37,7 @@ def limits(
 
     found = operate(url, app, work, by=by)
     if json:
-        output.emit([asdict(row) for row in found])
+        output.emit_list([asdict(row) for row in found])
         return
     limited = [row for row in found if row.concurrency or row.rate_ms]
     if not limited:

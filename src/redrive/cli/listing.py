@@ -54,7 +54,7 @@ def list_tasks(
 
     page, holds = operate(url, app, look)
     if json:
-        output.emit({"tasks": [inspect.as_dict(task) for task in page.tasks], "next_before": page.next_before})
+        output.emit_list([inspect.as_dict(task) for task in page.tasks], page.next_before)
         return
     if not page.tasks:
         output.say("no tasks match" if _filtered(query) else "no tasks yet")

@@ -143,6 +143,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """One command; answers its exit code."""
     as_json = "--json" in arguments
+    output.repeat(arguments)
     try:
         code = typer.main.get_command(cli).main(list(arguments), prog_name="redrive", standalone_mode=False)
         sys.stdout.flush()

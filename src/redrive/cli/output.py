@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
@@ -60,6 +61,11 @@ def progress(value: Any) -> str:
 def emit(document: Any) -> None:
     """The one JSON document of ``--json``. ASCII only: no character in it can reach a terminal as a command."""
     sys.stdout.write(json.dumps(document, indent=2, default=_jsonable) + "\n")
+
+
+def emit_list(items: Sequence[Any], following: Any = None, **more: Any) -> None:
+    """The JSON document of every list: ``next`` is what the option ``--before`` continues with, null at the end."""
+    emit({"items": list(items), "next": following, **more})
 
 
 def _jsonable(value: Any) -> Any:
@@ -175,13 +181,52 @@ def _short(span: timedelta) -> str:
     return f"{seconds}s"
 
 
+_GROUPS = "groups|operations|approvals|audit|tokens"
+_WITHIN = (
+    "show|note|mute|resolve|reopen|retry|watch|pause|resume|cancel|approve|reject|export|prune|verify|search|"
+    "create|revoke"
+)
+_ALONE = (
+    "up|work|migrate|erase|list|show|failed|stats|doctor|smoke|enqueue|retry|replay|cancel|forget|flush|purge|pause|resume|"
+    "limits|drill"
+)
+_SUGGESTED = re.compile(rf"\bredrive (?:(?:{_GROUPS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
+_repeated = ""
+
+
+def repeat(arguments: Sequence[str]) -> None:
+    """From now on commands that are suggested are about the same store and application as this one."""
+    global _repeated
+    given = {name: _given(arguments, name) for name in ("--url", "--app")}
+    shown = {"--url": shown_url(given["--url"] or ""), "--app": given["--app"]}
+    _repeated = "".join(f" {name} {shlex.quote(shown[name] or '')}" for name in given if given[name])
+
+
+def _given(arguments: Sequence[str], name: str) -> str | None:
+    found = None
+    for nth, argument in enumerate(arguments):
+        if argument == name and nth + 1 < len(arguments):
+            found = arguments[nth + 1]
+        elif argument.startswith(f"{name}="):
+            found = argument.partition("=")[2]
+    return found
+
+
+def suggest(text: str) -> str:
+    """Our own words, with commands that can be typed as they are here."""
+    if not _repeated:
+        return text
+    plain_text = text.replace(" --app module:app", "") if " --app " in _repeated else text
+    return _SUGGESTED.sub(lambda found: found.group(0) + _repeated, plain_text)
+
+
 def report(error: RedriveError, as_json: bool = False) -> None:
     """An error, on stderr, for whoever reads it."""
     message = _LOGIN.sub(lambda found: shown_scheme(found[0]), error.message)
     if as_json:
-        body = {"code": error.code, "message": message, "hint": error.hint}
+        body = {"code": error.code, "message": message, "hint": error.hint and suggest(error.hint)}
         sys.stderr.write(json.dumps({"error": body}, separators=(",", ":")) + "\n")
         return
     sys.stderr.write(f"error: {clean(message, lines=True)}\n")
     if error.hint:
-        sys.stderr.write(f"→ {clean(error.hint, lines=True)}\n")
+        sys.stderr.write(f"→ {clean(suggest(error.hint), lines=True)}\n")

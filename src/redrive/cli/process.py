@@ -121,7 +121,8 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
             f"  app     {loaded.spec}: {', '.join(kinds)}"
             if loaded.spec
             else "  app     none; only the built-in kinds run",
-            f"  worker  {worker.id}: {worker.options.concurrency} at once from {', '.join(worker.options.queues)}",
+            f"  worker  {worker.id}: {worker.options.concurrency} slots (--concurrency N for others), from"
+            f" {', '.join(worker.options.queues)}",
             "",
             "Try, in another terminal:",
             *(f"  {line}" for line in _hints(loaded, kinds)),

@@ -38,12 +38,16 @@ from redrive.ops.operator import Operator
 from redrive.ops.wording import counted
 
 MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Task ids, one or more.", show_default=False)]
+IdsOrAll = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Task ids, one or more; all is the same as --all.", show_default=False),
+]
 All = Annotated[bool, typer.Option("--all", help="Everything that is failed (needs approval).")]
 
 
 @filtered
 def retry(
-    which: Failures, ids: MaybeIds = None, everything: All = False, plan: Plan = None, rate: Rate = None,
+    which: Failures, ids: IdsOrAll = None, everything: All = False, plan: Plan = None, rate: Rate = None,
     canary: First = None, percent: Percent = None, stop_on_return: StopOnReturn = False, fixed: Fixed = None,
     idempotent: Idempotent = None, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False,
     reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
@@ -51,6 +55,8 @@ def retry(
     """Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match."""
     how = pace(rate, canary, percent, stop_on_return)
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
+    if ids == ["all"]:
+        ids, everything = None, True
     if _one_way(ids, which, everything, plan) == "ids":
         _refuse_pace(any(how.values()) or wait)
         _by_id(ids or [], "retried", failed.RETRIED, ask)

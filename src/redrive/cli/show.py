@@ -61,7 +61,7 @@ def _print_task(task: Task, reasons: list[Reason]) -> None:
     output.say(head)
     output.say(f"queue {task.queue}, priority {task.priority}, attempt {task.attempt_count} of {task.max_attempts}")
     for reason in reasons:
-        output.say(f"why: {reason.full}" + (f"; {reason.fix}" if reason.fix else ""))
+        output.say(f"why: {reason.full}" + (f"; {output.suggest(reason.fix)}" if reason.fix else ""))
     for name in _FIELDS:
         value = getattr(task, name)
         if value not in (None, 0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
 from uuid import uuid4
@@ -11,11 +12,13 @@ from uuid import uuid4
 import typer
 
 from redrive.cli import output
+from redrive.cli.command import CommandFailed, run_command
 from redrive.cli.http import Client, Refused
-from redrive.cli.options import Json
+from redrive.cli.options import AppName, Json, Url
 from redrive.errors import RedriveError
 
 Check = Callable[["Smoke"], str]
+UNAVAILABLE = 3  # the exit code of a command that cannot reach its store
 FINAL = ("completed", "failed", "cancelled")
 
 
@@ -28,9 +31,10 @@ class Skipped(Exception):
 
 
 class Smoke:
-    def __init__(self, client: Client, patience: float) -> None:
+    def __init__(self, client: Client, patience: float, url: str | None = None, app: str | None = None) -> None:
         self.client = client
         self.patience = patience
+        self.url, self.app = url, app
         self.scope = f"smoke-{uuid4().hex[:12]}"
 
     def run(self, kind: str, payload: Any = None, **options: Any) -> dict[str, Any]:
@@ -42,6 +46,10 @@ class Smoke:
                 raise Skipped(f"the application has no {kind}") from None
             raise
         return self.client.wait(made["id"], FINAL, self.patience)
+
+    def command(self, *arguments: str) -> Any:
+        """The command line as a process of its own, on the store that it finds here."""
+        return run_command(*arguments, url=self.url, app=self.app)
 
     def insist(self, found: dict[str, Any], **wanted: Any) -> None:
         task = found["task"]
@@ -88,6 +96,34 @@ def attempts(smoke: Smoke) -> str:
     return "failed twice, and ended as max_attempts_exceeded"
 
 
+def command_line(smoke: Smoke) -> str:
+    """What an operator would type: find the failure, read its story, retry it."""
+    task_id = smoke.run("SYSTEM_FAIL_ALWAYS", maxAttempts=1)["task"]["id"]
+    try:
+        told = smoke.command("show", task_id)
+    except CommandFailed as error:
+        if error.exit_code == UNAVAILABLE:
+            raise Skipped(f"no store from here: {error.message}; say which: --url or --app") from None
+        raise Failed(f"{error.message}; is it the instance's store? --url or --app says which") from None
+    if told["task"]["state"] != "failed" or not told["dead_letters"]:
+        raise Failed(f"redrive show says {told['task']['state']}, with {len(told['dead_letters'])} dead letters")
+    try:
+        listed = [task["id"] for task in smoke.command("failed", "--scope", smoke.scope)["items"]]
+        if task_id not in listed:
+            raise Failed(f"redrive failed does not list it among {len(listed)}")
+        smoke.command("retry", task_id, "--by", "smoke", "--reason", "smoke")
+    except CommandFailed as error:
+        raise Failed(error.message) from None
+    ends = time.monotonic() + smoke.patience
+    while (found := smoke.client.get(f"/api/tasks/{task_id}"))["task"]["state"] != "failed" or len(
+        found["deadLetters"]
+    ) < 2:
+        if time.monotonic() > ends:
+            raise Failed("the retry of the command line was not consumed")
+        time.sleep(0.1)
+    return "show, failed and retry see what the API sees, and a worker consumed the retry"
+
+
 def tidy(smoke: Smoke) -> str:
     """Nobody should have to wonder in the morning about failures that were made on purpose."""
     left = smoke.client.get(f"/api/tasks/failed?scope={smoke.scope}&limit=100")["tasks"]
@@ -98,7 +134,7 @@ def tidy(smoke: Smoke) -> str:
 
 CHECKS: dict[str, Check] = {
     "health check": health, "unsupported kind and retry": unsupported, "business row": business,
-    "attempts run out": attempts, "tidy up": tidy,
+    "attempts run out": attempts, "command line": command_line, "tidy up": tidy,
 }  # fmt: skip
 
 
@@ -106,10 +142,12 @@ def smoke(
     instance: Annotated[str, typer.Argument(metavar="HTTP-URL", help="The instance.")] = "http://127.0.0.1:8321",
     token: Annotated[str | None, typer.Option("--token", metavar="T", help="Else REDRIVE_TOKEN, else none.")] = None,
     patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="For each task.")] = 30.0,
-    json: Json = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A skipped check fails the command, too.")] = False,
+    url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
-    """Check a running instance from end to end. Its tasks are marked by their scope; failed ones are given up."""
-    own = Smoke(Client(instance, token or os.environ.get("REDRIVE_TOKEN")), patience)
+    """Check a running instance from end to end, through its API and through this command line, which finds the store by
+    --url or --app. Its tasks are marked by their scope; failed ones are given up."""
+    own = Smoke(Client(instance, token or os.environ.get("REDRIVE_TOKEN")), patience, url, app)
     results: list[dict[str, str]] = []
     for name, check in CHECKS.items():
         try:
@@ -121,7 +159,17 @@ def smoke(
         results.append({"check": name, "verdict": verdict, "detail": detail})
         if not json:
             output.say(f"{verdict:<8} {name}: {detail}")
+    found = Counter(result["verdict"] for result in results)
     if json:
-        output.emit({"scope": own.scope, "checks": results})
-    if any(result["verdict"] == "failed" for result in results):
+        output.emit({"scope": own.scope, "checks": results, "ok": found["ok"], "skipped": found["skipped"],
+                     "failed": found["failed"]})  # fmt: skip
+    else:
+        output.say(_summary(found, [result["check"] for result in results if result["verdict"] == "skipped"]))
+    if found["failed"] or (strict and found["skipped"]):
         raise typer.Exit(1)
+
+
+def _summary(found: Counter[str], skipped: list[str]) -> str:
+    """The last line: whoever reads nothing else must not take skipped for passed."""
+    told = [f"{found[verdict]} {verdict}" for verdict in ("ok", "failed", "skipped") if found[verdict]]
+    return f"{found.total()} checks: {', '.join(told)}" + (f" ({', '.join(skipped)})" if skipped else "")

@@ -14,7 +14,8 @@ from redrive.cli.session import operate
 from redrive.kernel.store import WorkerRow
 from redrive.kernel.task import State
 from redrive.ops.inspect import Stats
-from redrive.ops.why import ALIVE
+from redrive.ops.why import is_alive
+from redrive.ops.wording import counted
 
 _STATES = [state.value for state in State]
 HEARD_WITHIN = timedelta(seconds=10)
@@ -45,7 +46,9 @@ def _document(found: Stats) -> dict[str, Any]:
     return {
         "now": overview.now, "totals": found.totals(), "queues": found.by("queue"), "kinds": found.by("kind"),
         "counts": [asdict(count) for count in found.counts], "holds": [asdict(row) for row in overview.holds],
-        "limits": [asdict(row) for row in overview.limits], "workers": [asdict(row) for row in overview.workers],
+        "limits": [asdict(row) for row in overview.limits],
+        "workers": [asdict(row) for row in overview.workers if not _gone(row, overview.now)],
+        "workers_gone": sum(_gone(row, overview.now) for row in overview.workers),
         "failure_groups": [asdict(row) for row in found.groups],
         "schedules": [asdict(row) for row in overview.schedules],
     }  # fmt: skip
@@ -100,18 +103,26 @@ def _limits(found: Stats) -> None:
 
 def _workers(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
-        [row.id, ",".join(row.queues), f"{'-' if _ended(row, now) else row.running}/{row.concurrency}",
+        [row.id, ",".join(row.queues), f"{row.running}/{row.concurrency}",
          output.ago(row.started_at, now), output.ago(row.seen_at, now),
          _standing(row, now)]
-        for row in found.overview.workers
+        for row in found.overview.workers if not _gone(row, now)
     ]  # fmt: skip
     _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
+    gone = [row for row in found.overview.workers if _gone(row, now)]
+    if gone:
+        silent = sum(not row.stopping for row in gone)
+        fell = output.suggest(f"; {silent} without a word: redrive doctor") if silent else ""
+        output.say("", f"{counted(len(gone), 'worker')} of the last day gone{fell}")
+
+
+def _gone(row: WorkerRow, now: datetime) -> bool:
+    """It has stopped, or nothing is heard of it any more."""
+    return _ended(row, now) if row.stopping else not is_alive(row, now)
 
 
 def _standing(row: WorkerRow, now: datetime) -> str:
-    if row.stopping:
-        return "stopped" if _ended(row, now) else "stopping"
-    return "silent" if now - row.seen_at > ALIVE else ""
+    return "stopping" if row.stopping else ""
 
 
 def _ended(row: WorkerRow, now: datetime) -> bool:

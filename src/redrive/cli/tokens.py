@@ -22,7 +22,7 @@ def list_tokens(context: typer.Context, url: Url = None, app: AppName = None, js
         return
     found = operate(url, app, lambda own: own.tokens.list())
     if json:
-        output.emit([_document(record) for record in found])
+        output.emit_list([_document(record) for record in found])
         return
     if not found:
         output.say("there are no tokens: the API serves this machine only, and lets everybody in")

@@ -42,7 +42,8 @@ def up(
     port: Port = None, host: Host = None, concurrency: Concurrency = None, demo: Demo = False, proxy: Proxy = None,
     url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
-    """Everything in one process: brings the store up to date, runs a worker, serves HTTP."""
+    """Everything in one process: brings the store up to date, runs a worker with 10 slots (more if the settings say so,
+    any number with --concurrency), serves HTTP."""
     loaded = load(url, app)
     settings = loaded.app.settings
     configure(choose_style(settings.log_format))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -24,12 +26,20 @@ COLLECTION = "drill"
 KIND = "SYSTEM_DRILL"
 
 
+class Skipped(Exception):
+    """A step that could not be taken here, and why; that says nothing about the system."""
+
+
+Look = Callable[[UUID, str], Awaitable[str]]
+
+
 @dataclass(slots=True)
 class Step:
     name: str
     ok: bool
     detail: str
     seconds: float
+    skipped: bool = False
 
 
 @dataclass(slots=True)
@@ -46,14 +56,18 @@ class Drill:
     @property
     def conclusion(self) -> str:
         wrong = [step.name for step in self.steps if not step.ok]
-        return "passed" if self.passed else f"failed at: {', '.join(wrong) or 'the beginning'}"
+        if not self.passed:
+            return f"failed at: {', '.join(wrong) or 'the beginning'}"
+        skipped = [step.name for step in self.steps if step.skipped]
+        return f"passed, but skipped: {', '.join(skipped)}" if skipped else "passed"
 
 
 async def run(
     store: Store, enqueue: Callable[[str, str], Awaitable[Task]], *, actor: str, patience: float = 30.0,
-    seen_from_outside: Callable[[UUID], Awaitable[str]] | None = None,
+    looks: Mapping[str, Look] = MappingProxyType({}),
 ) -> Drill:  # fmt: skip
-    """``enqueue(drill id, scope)`` makes the test task; ``seen_from_outside`` looks for it through the HTTP API."""
+    """``enqueue(drill id, scope)`` makes the test task; ``looks`` find it, by id and scope, through the faces that an
+    operator uses."""
     drill = Drill(str(new_id()), check_actor(actor))
     scope = f"drill:{drill.id}"
 
@@ -70,10 +84,6 @@ async def run(
         if [task.id for task in found] != [drill.task_id]:
             raise RedriveError("the failed task is not in the list of failures")
         return "found in the list of failures by its scope"
-
-    async def outside() -> str:
-        assert seen_from_outside is not None and drill.task_id is not None
-        return await seen_from_outside(drill.task_id)
 
     async def retried() -> str:
         result = await actions.retry(store, [_id(drill)], actor=drill.operator, reason=f"drill {drill.id}")
@@ -97,8 +107,7 @@ async def run(
         "it fails": failure,
         "it is listed": listed,
     }
-    if seen_from_outside is not None:
-        steps["the API shows it"] = outside
+    steps |= {name: partial(_look, look, drill, scope) for name, look in looks.items()}
     steps |= {"retry it": retried, "it completes": effect, "the audit log has it": audited}
     for name, step in steps.items():
         if not await _take(drill, name, step):
@@ -112,12 +121,19 @@ async def run(
 
 async def _take(drill: Drill, name: str, step: Callable[[], Awaitable[str]]) -> bool:
     began = time.monotonic()
+    ok, skipped = True, False
     try:
-        detail, ok = await step(), True
+        detail = await step()
+    except Skipped as why:
+        detail, skipped = str(why), True
     except RedriveError as error:
         detail, ok = error.message, False
-    drill.steps.append(Step(name, ok, detail, round(time.monotonic() - began, 3)))
+    drill.steps.append(Step(name, ok, detail, round(time.monotonic() - began, 3), skipped))
     return ok
+
+
+async def _look(look: Look, drill: Drill, scope: str) -> str:
+    return await look(_id(drill), scope)
 
 
 async def _until(store: Store, drill: Drill, state: State, patience: float) -> Task:
@@ -143,7 +159,7 @@ async def _write_down(store: Store, drill: Drill) -> None:
     body: dict[str, Any] = {
         "operator": drill.operator, "task_id": None if drill.task_id is None else str(drill.task_id),
         "conclusion": drill.conclusion,
-        "steps": [{"name": s.name, "ok": s.ok, "detail": s.detail, "seconds": s.seconds} for s in drill.steps],
+        "steps": [asdict(step) for step in drill.steps],
     }  # fmt: skip
     row = Audit(
         drill.operator, "DRILL", drill.conclusion, drill.task_id, drill.id, None, {"passed": drill.passed},

@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from redrive.errors import ErrorCode, LeaseLost, PayloadInvalid, RedriveError
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.failure import Origin
+from redrive.kernel.failure import MAX_STACK, Failure, FailureType, Origin, clean, failure
 from redrive.kernel.machine import Held, Policy, declared, settle
-from redrive.kernel.outcome import Cancel, Completed, Fail, Outcome, Released, Retry
+from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, Outcome, Released, Retry
 from redrive.kernel.payload import decode, encode
 from redrive.kernel.store import Beat, Store, Want
 from redrive.kernel.summary import Payload
-from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task, check_name, check_text
 from redrive.ops.why import OUTSIDE
 from redrive.version import __version__
 
@@ -38,10 +39,13 @@ async def _show(store: Store, worker_id: str, queues: tuple[str, ...], count: in
         await store.tick(Beat(name, OUTSIDE, 0, queues, count, 0, __version__, {}, False))
 
 
-async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, progress: str | None) -> None:
+async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, progress: str | None) -> list[UUID]:
+    """Keep the lease; returns the task if somebody wants it cancelled."""
     lost = await store.renew([(task_id, token)], lease, {} if progress is None else {task_id: progress})
     if lost:
         raise LeaseLost(f"the lease of task {task_id} is lost", hint="stop working on it: somebody else may be at it")
+    task = await store.get(task_id)
+    return [task_id] if task is not None and task.cancel_requested_at is not None else []
 
 
 def stored(value: Any, what: str, limit: int = MAX_PAYLOAD_BYTES) -> str:
@@ -55,8 +59,9 @@ def stored(value: Any, what: str, limit: int = MAX_PAYLOAD_BYTES) -> str:
 
 
 def outcome(
-    name: str, result: Any = None, code: str | None = None, message: str | None = None, after: float | None = None
-) -> Outcome:
+    name: str, result: Any = None, code: str | None = None, message: str | None = None, after: float | None = None, *,
+    reason: str | None = None, type: FailureType | None = None, stack: str | None = None,
+) -> Outcome:  # fmt: skip
     """What an executor reports, as the state machine knows it."""
     match name:
         case "completed":
@@ -65,9 +70,23 @@ def outcome(
             return Cancel(message or "the executor cancelled it")
         case "released":
             return Released(message or "the executor gave it back")
+    if reason is not None or type is not None or stack is not None:
+        return Failed(_failure(code or ErrorCode.EXECUTION_FAILED.value, message, after, reason, type, stack))
     if code in (None, ErrorCode.EXECUTION_FAILED.value):
         return Retry(message or "the executor reported a failure", after=after)
     return Fail(code, message or code)
+
+
+def _failure(
+    code: str, message: str | None, after: float | None, reason: str | None, type: FailureType | None, stack: str | None
+) -> Failure:
+    """As our own workers would have written it down."""
+    kept = None if stack is None else clean(stack[:MAX_STACK])[:MAX_STACK]
+    found = failure(
+        check_name(code, "errorCode"), check_text(reason, "errorReason") or "reported",
+        message or "the executor reported a failure", stack=kept,
+    )  # fmt: skip
+    return replace(found, retry_after=after, type=found.type if type is None else type)
 
 
 async def report(

@@ -45,11 +45,12 @@ class ExecutorService(Service):
 
         return await within_budget(count, claim)
 
-    async def heartbeat(self, task_id: UUID, token: UUID, lease: float, progress: Any = None) -> None:
-        """Keep the lease; LeaseLost says that the work is to be stopped."""
+    async def heartbeat(self, task_id: UUID, token: UUID, lease: float, progress: Any = None) -> list[UUID]:
+        """Keep the lease; LeaseLost says that the work is to be stopped. Returns the task if somebody wants it
+        cancelled."""
         self._session.may(Role.OPERATOR)
         text = None if progress is None else executor.stored(progress, "progress", MAX_PROGRESS_BYTES)
-        await executor.heartbeat(self._store, task_id, token, lease, text)
+        return await executor.heartbeat(self._store, task_id, token, lease, text)
 
     async def report(self, task_id: UUID, token: UUID, said: Outcome, ms: float | None = None) -> Task:
         """The outcome of an attempt, fenced by its token."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from uuid import UUID
+from types import MappingProxyType
 
 from redrive.kernel.diagnosis import Finding
 from redrive.kernel.records import Record
@@ -40,13 +40,12 @@ class HealthService(Service):
 
     async def drill(
         self, enqueue: Callable[[str, str], Awaitable[Task]], *, patience: float = 30.0,
-        seen_from_outside: Callable[[UUID], Awaitable[str]] | None = None,
+        looks: Mapping[str, drill.Look] = MappingProxyType({}),
     ) -> drill.Drill:  # fmt: skip
-        """Make a failure in a marked test task, find it, retry it, verify it, and write down how it went."""
+        """Make a failure in a marked test task, find it, also by ``looks`` through the faces, retry it, verify it, and
+        write down how it went."""
         who = self._session.may(Role.OPERATOR)
-        return await drill.run(
-            self._store, enqueue, actor=who, patience=patience, seen_from_outside=seen_from_outside
-        )  # fmt: skip
+        return await drill.run(self._store, enqueue, actor=who, patience=patience, looks=looks)
 
     async def drills(self) -> list[Record]:
         """Earlier drills, newest first."""

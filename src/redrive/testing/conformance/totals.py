@@ -79,5 +79,5 @@ class TestTotals:
         await harness.settle((await harness.claim(1, queues=("b",)))[0], TERMINAL)
         found = [(count.queue, count.kind, count.n) for count in await harness.store.letter_counts()]
         assert found == [("a", "A", 2), ("b", "B", 2)]
-        await harness.store.upkeep("fold", {})
+        await harness.store.upkeep("fold")
         await harness.check_totals()

@@ -1,0 +1,148 @@
+"""What holds for every command: one JSON shape for lists, exit codes as documented, suggestions that can be typed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from redrive.cli import output
+from redrive.cli.main import cli, run
+
+ID = "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
+NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
+LISTS = ["list", "failed", "groups", "operations", "approvals", "audit", "tokens", "limits", "drill --history"]
+# What each command needs to get as far as its store.
+ARGUMENTS = {
+    "enqueue": ["A"], "show": [ID], "retry": [ID], "cancel": [ID], "forget": [ID], "pause": [ID], "resume": [ID],
+    "replay": ["--yes"], "flush": ["--yes"], "purge": ["--queue", "default", "--yes"], "limits": [], "migrate": [],
+    "groups show": ["abcd1234"], "groups note": ["abcd1234", "text"], "groups mute": ["abcd1234", "1h"],
+    "groups resolve": ["abcd1234"], "groups reopen": ["abcd1234"], "groups retry": ["abcd1234", "--yes"],
+    "operations show": ["x"], "operations watch": ["x"], "operations pause": ["x"], "operations resume": ["x"],
+    "operations cancel": ["x"], "approvals approve": ["x"], "approvals reject": ["x"], "audit export": [],
+    "audit prune": ["--older-than-days", "1", "--yes"], "tokens create": ["ann"], "tokens revoke": ["x"],
+}  # fmt: skip
+# These answer without a store, or look for an instance, or wait for their store.
+STORELESS = {"version", "up", "work", "smoke", "audit search"}
+UNKNOWN = ["show", "operations show", "operations watch", "operations pause", "operations resume", "operations cancel",
+           "approvals approve", "approvals reject", "tokens revoke", "groups show", "groups note", "groups mute",
+           "groups resolve", "groups reopen", "groups retry", "cancel", "retry", "forget", "pause",
+           "resume"]  # fmt: skip
+
+
+def commands() -> Iterator[str]:
+    """Every command, as it is typed."""
+    root: Any = typer.main.get_command(cli)
+    for name, command in root.commands.items():
+        inner = getattr(command, "commands", None)
+        yield name
+        if inner:
+            yield from (f"{name} {part}" for part in inner)
+
+
+ALL = sorted(commands())
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_help_is_no_failure_and_nonsense_is(redrive: Any, command: str) -> None:
+    assert redrive(*command.split(), "--help").code == 0
+    refused = redrive(*command.split(), "--no-such-option", "--json")
+    assert (refused.code, refused.error["code"]) == (2, "USAGE")
+
+
+@pytest.mark.parametrize("command", [name for name in ALL if name not in STORELESS])
+def test_a_store_that_cannot_be_reached_is_3(redrive: Any, command: str) -> None:
+    said = redrive(*command.split(), *ARGUMENTS.get(command, []), "--url", NOWHERE, *_json(command))
+    assert said.code == 3, said.err
+    if command not in ("enqueue", "tokens create", "migrate"):  # these make a file
+        missing = redrive(*command.split(), *ARGUMENTS.get(command, []), "--url", "sqlite:///nowhere/x.db")
+        assert missing.code == 3, missing.err
+
+
+@pytest.mark.parametrize("command", UNKNOWN)
+def test_what_there_is_not_is_1(redrive: Any, command: str) -> None:
+    assert redrive("migrate").code == 0
+    said = redrive(*command.split(), *ARGUMENTS[command], "--json")
+    assert said.code == 1, said.err
+
+
+@pytest.mark.parametrize("command", ["show", "retry", "cancel", "forget", "pause", "resume"])
+def test_a_wrong_value_is_2(redrive: Any, command: str) -> None:
+    redrive("migrate")
+    assert redrive(command, "no-id").code == 2
+    assert redrive("failed", "--kind", "NO_SUCH_KIND").code == 2
+    assert redrive("smoke", "no-address").code == 2
+    assert redrive("list", "--url", "nonsense").code in (1, 2)
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_every_list_has_one_shape(redrive: Any, command: str) -> None:
+    redrive("migrate")
+    empty = redrive(*command.split(), "--json").json
+    assert (empty["items"], empty["next"]) == ([], None)
+
+
+def test_lists_go_on_where_they_were(redrive: Any) -> None:
+    for _ in range(3):
+        redrive("enqueue", "SYSTEM_FAIL_ALWAYS", "--max-attempts", 1)
+    redrive("work", "--stop-when-empty")
+    for n in range(3):
+        redrive("retry", "--kind", "SYSTEM_FAIL_ALWAYS", "--yes", "--by", f"p{n}")
+        redrive("flush", "--yes", "--by", f"p{n}", "--fixed", "it", "--idempotent")
+    for command in ("list", "failed", "operations", "approvals", "audit"):
+        seen, following = [], None
+        while True:
+            more = [] if following is None else ["--before", following]
+            page = redrive(command, "--limit", 2, "--json", *more).json
+            seen += [item["id"] for item in page["items"]]
+            following = page["next"]
+            if following is None:
+                break
+        whole = redrive(command, "--limit", 100, "--json").json
+        assert seen == [item["id"] for item in whole["items"]] and len(seen) > 2, command
+
+
+def test_retry_all_is_retry_everything(redrive: Any) -> None:
+    redrive("enqueue", "SYSTEM_FAIL_ALWAYS", "--max-attempts", 1)
+    redrive("work", "--stop-when-empty")
+    told = [redrive("retry", what, "--dry-run", "--json").json for what in ("all", "--all")]
+    assert told[0] == told[1] and told[0]["needs_approval"] == "everything is retried"
+    assert redrive("retry", "all", ID).code == 2
+    asked = redrive("retry", "all", "--yes", "--fixed", "it", "--idempotent", "--json").json
+    assert asked["operation"]["status"] == "waiting"
+    assert redrive("approvals", "approve", asked["approval"]["id"], "--by", "bob").code == 0
+
+
+def test_suggested_commands_are_about_the_same_store_and_application(redrive: Any, here: Any) -> None:
+    (here / "my shop.db").touch()
+    url = "sqlite:///my shop.db"
+    app = "redrive.examples.shots:app"
+    redrive("migrate", "--url", url)
+    redrive("enqueue", "VIDEO_GEN", '{"shot_id": "s"}', "--url", url, "--app", app)
+    redrive("work", "--stop-when-empty", "--url", url, "--app", app)
+    given = f"--url {shlex.quote(url)} --app {app}"
+    listed = redrive("failed", "--url", url, "--app", app)
+    assert f"redrive show {given} ID" in listed.out
+    [task] = redrive("failed", "--url", url, "--json").json["items"]
+    assert f"redrive retry --url {shlex.quote(url)} {task['id']}" in redrive("show", task["id"], "--url", url).out
+    told = redrive("retry", "--kind", "VIDEO_GEN", "--dry-run", f"--url={url}", "--app", app).out
+    [line] = [line for line in told.splitlines() if "exactly this" in line]
+    assert run([*shlex.split(line.partition("redrive ")[2]), "--yes"]) == 0
+    unknown = redrive("operations", "show", "x", "--url", url)
+    assert f"redrive operations --url {shlex.quote(url)} lists them" in unknown.err
+    doctor = redrive("doctor", "--url", url, "--app", app).out
+    assert f"redrive work {given}" in doctor and "module:app" not in doctor
+
+
+def test_a_suggestion_shows_no_password() -> None:
+    output.repeat(["list", "--url", "postgresql://u:secret@h/d"])
+    assert output.suggest("redrive show ID") == "redrive show --url 'postgresql://u:…@h/d' ID"
+    output.repeat(["list"])
+    assert output.suggest("redrive show ID") == "redrive show ID"
+
+
+def _json(command: str) -> list[str]:
+    return [] if command == "audit export" else ["--json"]
