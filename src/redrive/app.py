@@ -47,7 +47,7 @@ from redrive.ops.service import FailedTasks
 from redrive.ops.why import Reason
 from redrive.ops.why import why as explain
 from redrive.settings import Options, Settings, load_settings
-from redrive.stores import is_sqlite, make_store
+from redrive.stores import is_sqlite, make_store, shown_url
 from redrive.stores.loops import LoopStores
 from redrive.sync import Portal, SyncApp
 from redrive.worker.maintenance import Errand
@@ -374,6 +374,24 @@ class App:
         return Schedule(**{**values, "next_at": next_after(schedule.cron, schedule.timezone, datetime.now(UTC))})
 
     # -- the store -------------------------------------------------------------------------------------------------
+
+    @property
+    def shown_url(self) -> str:
+        """Where the store is, without its password."""
+        return shown_url(self.url)
+
+    def use(self, url: str) -> None:
+        """Another store than the one written in the code, before anything was done; one that cannot work is refused."""
+        make_store(url)
+        self.url = url
+
+    async def migrate(self) -> list[str]:
+        """Bring the store's schema up to date; returns the steps that were taken."""
+        store = make_store(self.url)
+        try:
+            return await store.migrations.up()
+        finally:
+            await store.close()
 
     async def store(self) -> Store:
         """The store of the running event loop, opened. Network stores belong to a loop; SQLite serves them all."""

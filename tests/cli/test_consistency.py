@@ -23,6 +23,7 @@ ARGUMENTS = {
     "groups resolve": ["abcd1234"], "groups reopen": ["abcd1234"], "groups retry": ["abcd1234", "--yes"],
     "operations show": ["x"], "operations watch": ["x"], "operations pause": ["x"], "operations resume": ["x"],
     "operations cancel": ["x"], "approvals approve": ["x"], "approvals reject": ["x"], "audit export": [],
+    "erase": ["--task", ID, "--yes"],
     "audit prune": ["--older-than-days", "1", "--yes"], "tokens create": ["ann"], "tokens revoke": ["x"],
 }  # fmt: skip
 # These answer without a store, or look for an instance, or wait for their store.

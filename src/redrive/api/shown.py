@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from redrive.api import models as m
+from redrive.kernel.reads import HoldRow, WorkerRow
 from redrive.kernel.records import Record
-from redrive.kernel.store import HoldRow, WorkerRow
 from redrive.kernel.task import AuditRow, DeadLetter, Task
 from redrive.ops import views
 from redrive.ops.failed import BatchResult

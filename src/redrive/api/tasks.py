@@ -15,7 +15,7 @@ from redrive.api.encode import answer, respond
 from redrive.api.filters import Text, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
-from redrive.kernel.store import Query as TaskQuery
+from redrive.kernel.reads import Query as TaskQuery
 from redrive.kernel.task import check_text
 from redrive.ops import actions, inspect
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
-from redrive.app import App
 from redrive.cli import output
 from redrive.cli.begin import Wait
 from redrive.cli.bulk import follow, told
 from redrive.cli.confirm import DryRun, Yes, confirm
-from redrive.cli.options import AppName, By, Json, Reason, Url, actor
-from redrive.cli.session import with_store
-from redrive.kernel.store import Store
+from redrive.cli.options import AppName, By, Json, Reason, Url
+from redrive.cli.session import operate
 from redrive.ops import erase as service
 from redrive.ops import inspect
-from redrive.ops.access import Caller, Role
 from redrive.ops.operator.erasures import ErasureForeseen
-from redrive.ops.operator.operations import Begun
 
 WORDS = {
     "running": "tasks that run now", "live": "tasks that wait or are failed (they are given up)",
@@ -42,28 +37,18 @@ def erase(
     if (scope is None) == (task is None):
         raise typer.BadParameter("say whose data: --scope TEXT, or --task ID")
     task_id = None if task is None else inspect.parse_id(task)
-    seen = with_store(url, app, lambda own, _: _foresee(own, scope, task_id, by))
+    seen = operate(url, app, lambda own: own.erasures.foresee(scope, task_id), by=by)
     if dry_run or not seen.places:
         _foretell(seen, dry_run, json)
         return
     if not json:
         output.say(*_lines(seen))
     confirm("erase all of this for good?", yes)
-
-    async def begin(own: App, _: Store) -> Begun:
-        operator = await own.operator(Caller(actor(by), Role.ADMIN))
-        return await operator.erasures.begin(scope, task_id, reason=reason)
-
-    begun = with_store(url, app, begin)
+    begun = operate(url, app, lambda own: own.erasures.begin(scope, task_id, reason=reason), by=by)
     if not (wait and json):  # stdout is one document
         told(begun.operation, begun.approval, json, "erase")
     if wait:
         follow(begun.operation.id, url, app, json)
-
-
-async def _foresee(own: App, scope: str | None, task_id: UUID | None, by: str | None) -> ErasureForeseen:
-    operator = await own.operator(Caller(actor(by), Role.ADMIN))
-    return await operator.erasures.foresee(scope, task_id)
 
 
 def _foretell(seen: ErasureForeseen, dry_run: bool, json: bool) -> None:

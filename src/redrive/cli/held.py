@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redrive.kernel.store import HoldRow
+from redrive.kernel.reads import HoldRow
 from redrive.kernel.task import State, Task
 
 _WAITING = (State.QUEUED, State.DELAYED)

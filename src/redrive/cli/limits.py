@@ -10,7 +10,7 @@ import typer
 from redrive.cli import output
 from redrive.cli.options import AppName, By, Json, Url
 from redrive.cli.session import operate
-from redrive.kernel.store import LimitRow
+from redrive.kernel.reads import LimitRow
 from redrive.ops.operator import Operator
 
 Kind = Annotated[str | None, typer.Argument(metavar="KIND", help="The kind to show or change; else all.")]

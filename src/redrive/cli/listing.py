@@ -10,7 +10,7 @@ from redrive.cli import output
 from redrive.cli.held import holding, worded
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import operate
-from redrive.kernel.store import HoldRow, Query
+from redrive.kernel.reads import HoldRow, Query
 from redrive.kernel.task import Task
 from redrive.ops import inspect
 from redrive.ops.operator import Operator

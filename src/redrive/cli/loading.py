@@ -14,7 +14,6 @@ from types import ModuleType
 from redrive.app import DEFAULT_NAME, App
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import load_settings
-from redrive.stores import make_store
 
 LINES = 6
 _REDRIVE = Path(__file__).parents[1]
@@ -42,8 +41,7 @@ def load(url: str | None, spec: str | None) -> Loaded:
     loaded = _import(wanted)
     chosen = url or os.environ.get("REDRIVE_URL")
     if chosen:
-        make_store(chosen)  # refuses what cannot work, before anything else happens
-        loaded.app.url = chosen
+        loaded.app.use(chosen)
     if loaded.app.name == DEFAULT_NAME and loaded.spec is not None:
         loaded.app.owner = loaded.spec
     return loaded

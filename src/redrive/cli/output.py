@@ -17,6 +17,7 @@ from rich.text import Text
 
 from redrive.errors import RedriveError
 from redrive.ops.inspect import plain
+from redrive.stores import shown_url
 from redrive.stores.shown import shown_scheme
 
 # Sequences that a terminal obeys: CSI, OSC and other strings up to their end, two-byte escapes; 8-bit forms too.

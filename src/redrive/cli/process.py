@@ -21,9 +21,7 @@ from redrive.cli.session import missing_file
 from redrive.cli.signals import stopping
 from redrive.cli.work import leave_unknown_kinds, run_worker
 from redrive.errors import ConfigError, RedriveError
-from redrive.ops.access import any_token
 from redrive.settings import DEFAULT_URL, Options
-from redrive.stores import make_store, shown_url
 from redrive.version import __version__
 from redrive.worker.worker import Worker
 
@@ -40,13 +38,12 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
     app = loaded.app
     if not is_loopback(host) and missing_file(app.url):
         refuse_open(host)  # a new file has no tokens, and should not be left behind
-    migrated = await _migrate(app.url)
+    migrated = await app.migrate()
     try:
-        store = await app.store()
-        if not is_loopback(host) and not await any_token(store):
+        if not is_loopback(host) and not await app.has_tokens():
             refuse_open(host)
-        await leave_unknown_kinds(loaded, store, options.queues)
-        worker = app.worker(store, options)
+        await leave_unknown_kinds(loaded, options.queues)
+        worker = app.worker(await app.store(), options)
         api = _make_api(app, worker, host)
         # Before it says that it is up: whoever reads that may stop it the next moment.
         with stopping(Ending(worker, api.state.triggered.halt)):
@@ -56,14 +53,6 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
             await _serve(loaded, worker, api, listening)
     finally:
         await app.close()
-
-
-async def _migrate(url: str) -> list[str]:
-    store = make_store(url)
-    try:
-        return await store.migrations.up()
-    finally:
-        await store.close()
 
 
 def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
@@ -80,7 +69,7 @@ async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: worker.stop())
     try:
-        await run_worker(worker, shown_url(loaded.app.url))
+        await run_worker(worker, loaded.app.shown_url)
     finally:
         await api.state.triggered.stop()
         server.should_exit = True
@@ -108,7 +97,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
     app, http = loaded.app, address(listening)
     if json:
         output.emit({
-            "http": http, "store": shown_url(app.url), "app": loaded.spec, "worker_id": worker.id,
+            "http": http, "store": app.shown_url, "app": loaded.spec, "worker_id": worker.id,
             "queues": list(worker.options.queues), "concurrency": worker.options.concurrency, "pid": os.getpid(),
             "migrated": migrated,
         })  # fmt: skip
@@ -117,7 +106,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
         output.say(
             f"redrive {__version__} is up",
             f"  http    {http}/healthz",
-            f"  store   {shown_url(app.url)}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
+            f"  store   {app.shown_url}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
             f"  app     {loaded.spec}: {', '.join(kinds)}"
             if loaded.spec
             else "  app     none; only the built-in kinds run",
@@ -136,7 +125,7 @@ def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
     """Commands that work as they are printed."""
     command = "./dev redrive" if os.environ.get("REDRIVE_DEV") == "1" else "redrive"
     url = loaded.app.url
-    secret = shown_url(url) != url
+    secret = loaded.app.shown_url != url
     where = "" if url == DEFAULT_URL or secret else f" --url {shlex.quote(url)}"
     which = f" --app {loaded.spec}" if loaded.spec else ""
     first = ["export REDRIVE_URL=…  # as here; it has a password, so it is not shown"] if secret else []

@@ -11,7 +11,7 @@ import typer
 from redrive.cli import output
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import operate
-from redrive.kernel.store import WorkerRow
+from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
 from redrive.ops.inspect import Stats
 from redrive.ops.why import is_alive

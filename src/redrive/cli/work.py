@@ -22,17 +22,16 @@ from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import refuse_memory
 from redrive.cli.signals import stopping
 from redrive.errors import ConfigError, InvalidInput, StoreUnavailable
-from redrive.kernel.store import Store
 from redrive.kernel.task import State, check_name, check_text
 from redrive.observe.logs import choose_style, configure
-from redrive.ops.inspect import known_queues
+from redrive.ops.access import Caller, Role
 from redrive.settings import Options, similar_name, unknown_names
-from redrive.stores import shown_url
 from redrive.worker.memory import freeze_what_is_loaded
 from redrive.worker.supervisor import SUPERVISED, Supervisor
 from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.cli")
+LOOKING = Caller("redrive work", Role.VIEWER)
 WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
@@ -122,7 +121,8 @@ async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
     own = sorted(app.registry.queues())
     if all(name in own for name in queues):
         return
-    known = await known_queues(await app.store(), own)
+    operator = await app.operator(LOOKING)
+    known = {queue.name for queue in await operator.control.queues()}
     for name in queues:
         if name not in known:
             logger.warning(
@@ -135,11 +135,11 @@ def update_settings(app: App, **values: Any) -> None:
     app.settings = app.settings.model_copy(update=values)
 
 
-async def leave_unknown_kinds(loaded: Loaded, store: Store, queues: Sequence[str]) -> None:
+async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
     """A worker without an application: refused where it could only harm, and otherwise harmless."""
     if loaded.module is not None:
         return
-    counts = await store.counts()
+    counts = (await (await loaded.app.operator(LOOKING)).health.stats()).counts
     kinds = {count.kind for count in counts if count.state in WAITING and count.n and count.queue in queues}
     foreign = sorted(kind for kind in kinds if not kind.startswith("SYSTEM_"))
     if foreign:
@@ -159,13 +159,13 @@ async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
     store = app.bound_store()
     try:
         if loaded.module is None:
-            await leave_unknown_kinds(loaded, await app.store(), options.queues)
+            await leave_unknown_kinds(loaded, options.queues)
         if SUPERVISED not in os.environ:
             with suppress(StoreUnavailable):  # the worker waits for its store
                 await warn_of_unknown_queues(app, options.queues)
         worker = app.worker(store, options)
         with stopping(Ending(worker)):
-            await run_worker(worker, shown_url(app.url))
+            await run_worker(worker, app.shown_url)
         summary = {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
         return 0, summary | {"running": len(worker.runs)}
     finally:
@@ -194,7 +194,7 @@ async def run_worker(worker: Worker, where: str) -> None:
 async def _supervise(loaded: Loaded, options: Options, processes: int, url: str | None) -> tuple[int, dict[str, Any]]:
     app = loaded.app
     with suppress(StoreUnavailable):  # children wait for their store; a wrong schema is better said once, here
-        await leave_unknown_kinds(loaded, await app.store(), options.queues)
+        await leave_unknown_kinds(loaded, options.queues)
         await warn_of_unknown_queues(app, options.queues)
     await app.close()
     if url:

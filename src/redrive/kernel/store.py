@@ -14,9 +14,44 @@ from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.machine import ExpiredLease, Transition
+from redrive.kernel.reads import (
+    Count,
+    GroupRow,
+    HoldRow,
+    LetterCount,
+    LimitRow,
+    Overview,
+    Query,
+    ScheduleRow,
+    WorkerRow,
+)
 from redrive.kernel.records import Record
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.task import AuditRow, Claimed, DeadLetter, State, Task, Timeline
+from redrive.kernel.task import AuditRow, Claimed, DeadLetter, Task, Timeline
+
+# What reads ask for and return is part of the port, for those who have a store.
+__all__ = [
+    "MOST_ENTRIES",
+    "Beat",
+    "Capabilities",
+    "Count",
+    "Cycle",
+    "GroupRow",
+    "HoldRow",
+    "LetterCount",
+    "LimitRow",
+    "Migrations",
+    "Overview",
+    "Query",
+    "ScheduleRow",
+    "SchemaStatus",
+    "Store",
+    "Tick",
+    "Transaction",
+    "Wake",
+    "Want",
+    "WorkerRow",
+]
 
 MOST_ENTRIES = 500  # of a task's timeline: a task may have a million attempts
 
@@ -91,121 +126,6 @@ class Wake:
     queue: str | None = None
     due_in: float | None = None
     cancel: bool = False
-
-
-@dataclass(slots=True, frozen=True)
-class Query:
-    """Filters over tasks; None means any. Newest first; ``before`` continues after the last id of a page."""
-
-    states: tuple[State, ...] = ()
-    kind: str | None = None
-    queue: str | None = None
-    group: str | None = None
-    scope: str | None = None
-    trace_id: str | None = None
-    error_code: str | None = None
-    error_reason: str | None = None
-    fingerprint: str | None = None
-    limit: int = 50
-    before: UUID | None = None
-    dead_reason: str | None = None  # of dead letters only
-    brief: bool = False  # without payload, result, progress, memo and stack
-    # None: documents as values. Else as ``JsonText``, for pages: longer ones than so many bytes are ``CUT``, no memo.
-    documents: int | None = None
-
-
-@dataclass(slots=True, frozen=True)
-class Count:
-    queue: str
-    kind: str
-    state: State
-    n: int
-
-
-@dataclass(slots=True, frozen=True)
-class LetterCount:
-    """Dead letters: records of terminal failures, also of tasks that were retried since."""
-
-    queue: str
-    kind: str
-    n: int
-
-
-@dataclass(slots=True, frozen=True)
-class HoldRow:
-    target: str
-    name: str
-    actor: str
-    reason: str | None
-    at: datetime
-
-
-@dataclass(slots=True, frozen=True)
-class LimitRow:
-    kind: str
-    concurrency: int | None
-    rate_ms: int | None
-    running: int
-    actor: str | None
-    next_at: datetime | None = None  # when the rate lets the next one start
-
-
-@dataclass(slots=True, frozen=True)
-class WorkerRow:
-    id: str
-    host: str
-    pid: int
-    queues: tuple[str, ...]
-    concurrency: int
-    running: int
-    version: str
-    started_at: datetime
-    seen_at: datetime
-    stopping: bool
-
-
-@dataclass(slots=True, frozen=True)
-class ScheduleRow:
-    name: str
-    owner: str
-    kind: str
-    cron: str
-    timezone: str
-    missed: str
-    queue: str
-    payload: str | None
-    priority: int
-    max_attempts: int
-    next_at: datetime
-    last_at: datetime | None
-
-
-@dataclass(slots=True, frozen=True)
-class GroupRow:
-    """Failures with one cause. Message, summary and kind are those of the sample task's failure."""
-
-    fingerprint: str
-    count: int
-    code: str
-    reason: str
-    failure_type: str
-    message: str
-    kind: str
-    first_seen: datetime
-    last_seen: datetime
-    sample_task: UUID
-    summary: Any = None
-
-
-@dataclass(slots=True)
-class Overview:
-    """The small tables, whole."""
-
-    now: datetime
-    holds: list[HoldRow]
-    limits: list[LimitRow]
-    workers: list[WorkerRow]
-    schedules: list[ScheduleRow]
 
 
 class Transaction(Protocol):

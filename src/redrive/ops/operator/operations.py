@@ -71,7 +71,7 @@ class OperationService(Service):
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
         token = plan if seen is None else seen.plan
-        if action is not Action.PURGE and await self._is_everything(meant, token, seen):
+        if action in (Action.RETRY, Action.FORGET) and await self._is_everything(meant, token, seen):
             _insist_on_answers(fixed, idempotent)
         begun = await operations.begin(
             self._store, action, meant, actor=who, reason=reason, plan=token, rate=rate, canary=canary,
