@@ -116,5 +116,5 @@ def refuse(why: str) -> NoReturn:
     """For what is done at once, and cannot wait for somebody to agree."""
     raise ApprovalNeeded(
         f"a second operator has to agree, because {why}",
-        hint="begin it as an operation, which can be approved: redrive retry or forget, or POST /api/operations",
+        hint="begin it as an operation, which can be approved: redrive retry with a filter, or POST /api/operations",
     )
