@@ -89,14 +89,25 @@ def _failure(
     return replace(found, retry_after=after, type=found.type if type is None else type)
 
 
+def _of_task(told: Failure, kind: str, payload: Payload) -> Failure:
+    """Told apart by kind, and what may be shown of it by what the task was given."""
+    own = failure(
+        told.code, told.reason, told.message, type=told.type, where=kind, stack=told.stack, payload=payload
+    )  # fmt: skip
+    return replace(own, retry_after=told.retry_after)
+
+
 async def report(
     store: Store, task: Task, token: UUID, said: Outcome, *, policy: Policy | None, backoff: Backoff,
     ms: float | None = None,
 ) -> None:  # fmt: skip
     """Fenced by the token, like everything that ends an attempt. Reporting the same twice is fine."""
     held = Held(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms)
+    given = Payload(encode(task.payload, "payload"))
     if isinstance(said, Fail | Retry):
-        said = declared(said, Origin(place=task.kind, payload=Payload(encode(task.payload, "payload"))))
+        said = declared(said, Origin(place=task.kind, payload=given))
+    elif isinstance(said, Failed):
+        said = Failed(_of_task(said.failure, task.kind, given))
     transition = settle(held, said, policy or Policy(backoff=backoff), random.random())  # noqa: S311 - jitter
     cycle = await store.cycle([transition], None, again=True)
     if cycle.lost:
