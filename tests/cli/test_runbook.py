@@ -169,6 +169,10 @@ def test_what_was_looked_at_is_what_is_done(redrive) -> None:
     assert redrive("retry", "--scope", "e1", "--yes", "--json").json["operation"]["plan"], "asked about, and bound"
     everything = redrive("flush", "--dry-run")
     assert "would flush 2 tasks (all failures)" in everything.out and "redrive forget --plan" in everything.out
+    plan = everything.out.partition("--plan ")[2].split()[0]
+    assert redrive("forget", "--plan", plan, "--yes").code == 2, "a plan of everything is everything"
+    asked = redrive("forget", "--plan", plan, "--yes", "--fixed", "it", "--idempotent", "--json").json
+    assert asked["operation"]["status"] == "waiting"
     assert "a second operator has to agree, because all failures are given up" in everything.out
 
 

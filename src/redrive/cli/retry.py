@@ -66,7 +66,8 @@ def retry(
 
 @filtered
 def forget(
-    which: Failures, ids: MaybeIds = None, plan: Plan = None, rate: Rate = None, wait: Wait = False,
+    which: Failures, ids: MaybeIds = None, plan: Plan = None, rate: Rate = None, fixed: Fixed = None,
+    idempotent: Idempotent = None, wait: Wait = False,
     dry_run: DryRun = False, yes: Yes = False, reason: Reason = None, by: By = None, url: Url = None,
     app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
@@ -76,7 +77,8 @@ def forget(
         _refuse_pace(rate is not None or wait)
         _by_id(ids or [], "forgotten", (State.FAILED,), ask)
         return
-    begin_bulk(Action.FORGET, which, {"rate": rate, "plan": plan}, ask)
+    how = {"rate": rate, "plan": plan, "fixed": fixed, "idempotent": idempotent}
+    begin_bulk(Action.FORGET, which, how, ask)
 
 
 def flush(
