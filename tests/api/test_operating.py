@@ -91,7 +91,7 @@ async def test_the_dead_letter_journey(app: App) -> None:
         ops = await get(
             client, "/api/tasks/ops", auditAction="TASK_RETRY_BATCH_ITEM", auditActor="ann", auditPageSize=1
         )
-        assert ops["totals"]["failed"] == 3 and ops["kinds"]["SEND"]["deadLetter"] == 3
+        assert ops["totals"]["failed"] == 3 and ops["kinds"]["SEND"]["deadLetter"] == ops["deadLetters"] == 5
         assert len(ops["recentAuditLogs"]) == 1 and ops["auditMore"] is True
         rows = await get(client, "/api/tasks/audit-logs", batchId=done["batchId"])
         assert sorted(row["action"] for row in rows["items"]) == ["TASK_RETRY_BATCH_ITEM"] * 2 + [
