@@ -46,6 +46,11 @@ class TestWords:
         assert safe_message("connection to db.example.com refused: password hunter for Penelope") == (
             f"connection to {LEFT_OUT} refused: {LEFT_OUT} for {LEFT_OUT}")  # fmt: skip
 
+    def test_names_of_exceptions_and_brackets_are_no_data(self) -> None:
+        found = caught(open, "/nowhere/Penelope", payload={}).summary
+        assert found["message"] == f"FileNotFoundError: Errno {LEFT_OUT} No such file or directory: {LEFT_OUT}"
+        assert found["errno"] == 2
+
     def test_a_large_payload_is_not_taken_apart(self) -> None:
         payload = {"key": ["filler"] * 20_000, "zorkmids": "é"}
         found = caught(charge, "x", 1, payload=payload).summary["message"]

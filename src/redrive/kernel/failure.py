@@ -124,17 +124,17 @@ def _made(
         code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
         retry_after(error, origin.now) if error is not None and retryable else None,
         summary_of(
-            safe_message(message, words_of(_literals(errors, origin)), origin.payload),
+            safe_message(message, _written(errors, names, origin), origin.payload),
             exception=names[0] if names else None, chain=names, frames=places, marks=marks, payload=origin.payload,
         ),
         former(facts),
     )  # fmt: skip
 
 
-def _literals(errors: list[BaseException], origin: Origin) -> list[str]:
-    if errors:
-        return frames.literals(frames.codes(errors))
-    return [] if origin.code is None else frames.literals([origin.code])
+def _written(errors: list[BaseException], names: list[str], origin: Origin) -> set[str]:
+    """Words of code: of the functions that it came through, or of the handler, and the names of the exceptions."""
+    codes = frames.codes(errors) if errors else [code for code in (origin.code,) if code is not None]
+    return words_of(frames.literals(codes)) | {name.lower() for name in names}
 
 
 def _type(found: Classification, message: str) -> FailureType:

@@ -27,9 +27,12 @@ _STANDARD = tuple(
 
 
 def type_name(error: BaseException) -> str:
-    """``httpx.ConnectError``; built-in exceptions without their module."""
+    """``httpx.ConnectError``; built-in exceptions without their module, ours by the name they are exported under."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    module = "redrive" if kind.__module__.startswith("redrive.") else kind.__module__
+    return f"{module}.{kind.__qualname__}"
 
 
 def walk(trace: TracebackType | None) -> Iterator[FrameType]:

@@ -19,7 +19,7 @@ MAX_MESSAGE = 1_000
 MAX_PAYLOAD_PARSED = 64_000
 LEFT_OUT = "…"
 
-_PIECE = re.compile(r"<\*>|[^\W\d_]+(?:['’-][^\W\d_]+)*|[.,:;()]|\S")
+_PIECE = re.compile(r"<\*>|[^\W\d_]+(?:['’-][^\W\d_]+)*|\S")
 _WORD = re.compile(r"[^\W\d_]+")
 _SQLSTATE = re.compile(r"[0-9A-Z]{5}")
 _SHORT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,60}")
@@ -85,7 +85,7 @@ def safe_message(text: str, written: Collection[str] = (), payload: Payload = NO
     said: list[str] = []
     words = 0
     for piece in _PIECE.findall(template(text)):
-        if piece in ".,:;()":
+        if len(piece) == 1 and not piece.isalnum():
             if said and said[-1] != LEFT_OUT and piece in ".,:;":
                 said[-1] += piece
             continue
