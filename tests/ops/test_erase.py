@@ -17,7 +17,7 @@ from redrive.kernel.machine import Event
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
-from redrive.ops import actions, approvals, audit, audit_chain, audit_verify, driving, erase, groups, plans
+from redrive.ops import actions, approvals, audit, audit_chain, audit_verify, driving, erase, failed, groups, plans
 from redrive.ops.audit_archive import Archive
 from redrive.ops.erase_subject import emptied
 from redrive.testing.conformance.harness import Harness, failing
@@ -180,7 +180,10 @@ async def test_nothing_is_left_anywhere(harness: Harness) -> None:
 async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
     made = await a_life(harness)
     await carried_out(harness, await begun(harness))
-    await actions.retry(harness.store, [made["failed"], made["given up"]], actor="bob")
+    result = await actions.retry(harness.store, [made["failed"], made["given up"]], actor="bob")
+    assert set(result.skipped.values()) == {"it is erased: what it carried is gone"}
+    bulk = await failed.retry_matching(harness.store, Failures(ids=(made["failed"],)), actor="bob")
+    assert bulk.skipped == {made["failed"]: "it is erased, not failed or cancelled"}
     assert await harness.state(made["failed"]) is State.CANCELLED
     assert (await harness.task(made["failed"])).erased_at is not None
 

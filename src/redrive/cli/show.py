@@ -21,6 +21,7 @@ _FIELDS = (
     "group", "scope", "trace_id", "idempotency_key", "timeout", "worker_id", "lease_expires_at", "paused_by",
     "cancel_requested_at", "next_attempt_at", "progress", "memo", "error_code", "error_reason", "failure_type",
     "error_message", "error_fingerprint", "replay_count", "last_replayed_by", "last_replayed_reason", "execution_ms",
+    "erased_at",
 )  # fmt: skip
 _EPOCH = datetime.fromtimestamp(0, UTC)
 Event = tuple[datetime, str, str]

@@ -54,6 +54,7 @@ class Standing:
     failed_seq: int | None = None
     error_code: str | None = None
     error_fingerprint: str | None = None
+    erased: bool = False
 
 
 @dataclass(slots=True, frozen=True)

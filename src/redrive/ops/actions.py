@@ -138,10 +138,11 @@ async def _move(
 async def _why_not(store: Store, task_ids: Collection[UUID], event: Event) -> dict[UUID, str]:
     found = await store.standings(task_ids) if task_ids else {}
     wanted = " or ".join(state.value for state in TABLE[event].sources)
-    return {
-        task_id: f"it is {found[task_id].state.value}, not {wanted}" if task_id in found else "not found"
-        for task_id in task_ids
+    states = {
+        task_id: "erased: what it carried is gone" if one.erased else f"{one.state.value}, not {wanted}"
+        for task_id, one in found.items()
     }
+    return {task_id: f"it is {states[task_id]}" if task_id in states else "not found" for task_id in task_ids}
 
 
 def check_actor(actor: str) -> str:

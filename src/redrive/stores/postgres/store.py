@@ -405,7 +405,8 @@ async def _put(connection: Connection, put: Put, applied: Applied) -> None:
 async def _conclude(connection: Connection, batch: Batch, commit: Commit, applied: Applied) -> None:
     """Say of each task that was left alone why, and add the batch up."""
     lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
-    states = {row["id"]: row["state"] for row in await connection.fetch(SQL["standings"], lost)} if lost else {}
+    found = await connection.fetch(SQL["standings"], lost) if lost else []
+    states = {row["id"]: "erased" if row["erased"] else row["state"] for row in found}
     applied.skipped = {task_id: states.get(task_id) for task_id in lost}
     audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
     await connection.execute(SQL["audit"], arguments.audits(audits))

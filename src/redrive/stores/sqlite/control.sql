@@ -68,7 +68,8 @@ select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]') from json
 
 -- states: where these tasks are
 select id, state from redrive_task where id in (select value from json_each(?))
-union all select id, state from redrive_history where id in (select value from json_each(?))
+union all select id, case when erased_at is null then state else 'erased' end from redrive_history
+where id in (select value from json_each(?))
 
 -- put_new: a document that must not exist yet
 insert into redrive_record (state, updated_at, expires_at, body, collection, id, created_at, version)
