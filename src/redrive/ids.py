@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from uuid import UUID, SafeUUID
 CORRECTION = 10_000 * 4096  # ten seconds, in ticks of a 4096th of a millisecond
 VERSION_7 = 0x7000_8000_0000_0000_0000
 _lock = threading.Lock()
+_ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _last = 0
 # Seeded by the system, untouched by an application's random.seed(), and anew in a forked process. Ids are no secrets:
 # asking the system for each would cost more than everything else in here.
@@ -46,6 +48,11 @@ def new_id() -> UUID:
 def from_text(text: str) -> UUID:
     """An id as a store wrote it."""
     return _uuid(int(text.replace("-", ""), 16))
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is an id as stores write it."""
+    return _ID.fullmatch(text) is not None
 
 
 def _uuid(bits: int) -> UUID:

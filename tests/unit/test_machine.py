@@ -36,6 +36,7 @@ EXPECTED = {
     Event.PAUSE: ({Q, D}, {P}, False, Attempts.KEEP),
     Event.RESUME: ({P}, {Q, D}, False, Attempts.KEEP),
     Event.REDRIVE: ({F, X}, {Q}, False, Attempts.RESET),
+    Event.REJECT: ({Q, D, P, R}, {F}, False, Attempts.KEEP),
 }
 
 SETTLED: list[tuple[Held, Outcome, Event, State, DeadReason | None]] = [

@@ -15,6 +15,7 @@ from redrive.worker.worker import Worker
 logger = logging.getLogger("redrive.api")
 STORE_TIMEOUT = 2.0
 FRESH_AT_LEAST = 15.0
+ANSWERED_WITHIN = 10.0
 
 
 def alive(worker: Worker | None) -> dict[str, Any]:
@@ -39,7 +40,7 @@ async def unready(app: App, worker: Worker | None) -> list[str]:
     """Why this process should get no work right now; empty when it is ready."""
     reasons = [await _store_problem(app)]
     if worker is not None:
-        reasons += [_stopping(worker), _stale(app, worker)]
+        reasons += [_stopping(worker), _stale(app, worker), _unanswered(worker)]
     return [reason for reason in reasons if reason is not None]
 
 
@@ -59,6 +60,15 @@ async def _store_problem(app: App) -> str | None:
 
 def _stopping(worker: Worker) -> str | None:
     return "the worker is stopping" if worker.stopping else None
+
+
+def _unanswered(worker: Worker) -> str | None:
+    """A beat may come through while claims and settles do not: somebody may hold a lock that only they need."""
+    since = worker.health.unanswered_since
+    age = time.time() - since
+    if not since or age <= ANSWERED_WITHIN:
+        return None
+    return f"the worker's claims and settles go without an answer, for {age:.0f} s now"
 
 
 def _stale(app: App, worker: Worker) -> str | None:

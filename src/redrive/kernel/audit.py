@@ -54,9 +54,14 @@ class Batch:
         return [*rows, Audit(self.actor, f"{self.action}_SUMMARY", self.reason, None, self.id, None, facts)]
 
 
+UNUSABLE = "its row cannot be worked with"  # in place of a state
+
+
 def skip_reason(state: str | None, means: str = "failed or cancelled") -> str:
     if state is None:
         return "not found"
+    if state == UNUSABLE:
+        return state
     return (
         f"it is {state}, but no longer by the failure that was meant"
         if state in means

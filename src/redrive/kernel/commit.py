@@ -156,6 +156,7 @@ class Applied:
     enqueued: list[Enqueued] = field(default_factory=list)
     lost: set[UUID] = field(default_factory=set)
     skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a batch: the states of those that were lost
+    refused: dict[UUID, str] = field(default_factory=dict)  # rows that stood in the way, and what the store said
     fired: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
     pruned: set[int] = field(default_factory=set)

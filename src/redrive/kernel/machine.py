@@ -45,6 +45,7 @@ class Event(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     REDRIVE = "redrive"
+    REJECT = "reject"
 
 
 class Attempts(StrEnum):
@@ -100,6 +101,8 @@ TABLE: dict[Event, Rule] = {
         "the hold is lifted; a future run-at is still kept"),
     Event.REDRIVE: Rule((_S.FAILED, _S.CANCELLED), (_S.QUEUED,), False, Attempts.RESET,
         "an operator retries it; attempts and error are cleared, replay_count grows"),
+    Event.REJECT: Rule((_S.QUEUED, _S.DELAYED, _S.PAUSED, _S.RUNNING), (_S.FAILED,), False, Attempts.KEEP,
+        "its row cannot be worked with (from before a limit, or damaged); it is failed by itself, with a dead letter"),
 }  # fmt: skip
 
 
@@ -172,6 +175,12 @@ class ExpiredLease(Held):
     trace_id: str | None = None
     timeout: float | None = None  # the task's own limit
     seconds: float = 0.0  # how long ago the attempt began
+
+
+def reject(task_id: UUID, why: str) -> Transition:
+    """The end of a task whose row cannot be worked with; ``why`` is what the store says about it."""
+    cause = failure(ErrorCode.ROW_INVALID, "invalid_row", f"the row of this task cannot be worked with: {why}")
+    return Transition(task_id, Event.REJECT, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
 
 
 def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Transition:

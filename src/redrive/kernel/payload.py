@@ -115,6 +115,15 @@ def decode(text: str | bytes | None) -> Any:
     return None if text is None else from_json(text)
 
 
+def decode_shallow(text: str | bytes | None) -> Any:
+    """The same, or a ValueError for what is nested deeper than a payload may be."""
+    value = decode(text)
+    whole = text.decode() if isinstance(text, bytes) else text or ""
+    if whole.count("[") + whole.count("{") > MAX_PAYLOAD_DEPTH and depth_of(whole) > MAX_PAYLOAD_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_PAYLOAD_DEPTH} levels deep")
+    return value
+
+
 def readable(text: str | bytes | None) -> Any:
     """For looking at what is stored: a value that cannot be read (too deeply nested, say, and put there by other means)
     is said to be so, instead of making everything around it unreadable."""

@@ -13,6 +13,8 @@ class Health:
     worker_id: str = ""
     started_at: float = 0.0
     last_contact: float = 0.0
+    # Since when the hot loop's calls of the store go without an answer; 0 while they are answered.
+    unanswered_since: float = 0.0
     store_error: str | None = None
     running: int = 0
     stopping: bool = False

@@ -11,10 +11,11 @@ from uuid import UUID
 
 from redrive.errors import ErrorCode, LeaseLost, PayloadInvalid, RedriveError
 from redrive.kernel.backoff import Backoff
+from redrive.kernel.commit import Commit
 from redrive.kernel.failure import MAX_STACK, Failure, FailureType, Origin, clean, failure
 from redrive.kernel.machine import Held, Policy, declared, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, Outcome, Released, Retry
-from redrive.kernel.payload import decode, encode
+from redrive.kernel.payload import decode, decode_shallow, encode
 from redrive.kernel.store import Beat, Store, Want
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task, check_name, check_text
@@ -26,9 +27,25 @@ async def claim(
     store: Store, worker_id: str, queues: Sequence[str], count: int, lease: float, kinds: Sequence[str] | None = None
 ) -> list[Claimed]:
     want = Want(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
-    claimed = (await store.cycle([], want)).claimed
+    claimed = await _readable(store, (await store.cycle([], want)).claimed)
     await _show(store, worker_id, tuple(queues), count)
     return claimed
+
+
+async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
+    """Without the tasks whose payload cannot be handed out; those are failed, as a worker of ours would."""
+    good: list[Claimed] = []
+    for task in claimed:
+        try:
+            decode_shallow(task.payload)
+        except ValueError as error:
+            held = Held(task.id, task.token, task.attempt, task.max_attempts, worker_id=None)
+            said = Fail(ErrorCode.PAYLOAD_INVALID.value, f"the payload cannot be read: {error}"[:1000])
+            with contextlib.suppress(RedriveError):  # else its lease runs out
+                await store.apply(Commit(transitions=[settle(held, said, Policy(), 0.0)]))
+        else:
+            good.append(task)
+    return good
 
 
 async def _show(store: Store, worker_id: str, queues: tuple[str, ...], count: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Fail
 from redrive.kernel.store import Cycle, Want
@@ -60,16 +61,20 @@ class Settling:
         cycle = self._worker.store.cycle([t for _, t in batch], want, again=_again(batch))
         call = Call(self._worker.loop.create_task(cycle), batch, want, time.monotonic())
         self._under_way.append(call)
+        health = self._worker.health
+        health.unanswered_since = health.unanswered_since or time.time()
         return call
 
     async def answer(self, call: Call) -> Cycle:
         """Wait for it. A cancellation of this coroutine does not cut the call off: ``hand_back`` sees to it, as long
         as nobody has taken the answer."""
         try:
-            return await asyncio.shield(call.task)
+            cycle = await asyncio.shield(call.task)
         except Exception:
             self.taken(call)
             raise
+        self._worker.health.unanswered_since = 0.0
+        return cycle
 
     def taken(self, call: Call) -> bool:
         """The answer is in good hands. False when somebody else has taken it."""
@@ -131,7 +136,10 @@ class Settling:
             except RedriveError as refusal:
                 verdict = Fail("TASK_OUTCOME_REFUSED", f"the store refused the outcome: {refusal.message}"[:1000])
                 if transition.failure is not None and transition.failure.code == verdict.code:
-                    raise
+                    # Not the outcome, then, but the row: it is failed by itself, whatever is in it.
+                    applied = await self._worker.store.apply(Commit(transitions=[transition]))
+                    self.landed([(run, transition)], applied.lost)
+                    continue
                 self.add(run, self._worker.attempts.decide(run, verdict))
             else:
                 self.landed([(run, transition)], cycle.lost)

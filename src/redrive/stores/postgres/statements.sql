@@ -18,6 +18,12 @@ select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $
 -- move: transitions decided by the state machine
 select redrive.move($1);
 
+-- suspects: rows that claims and ticks of these queues cannot work with
+select id, why from redrive.suspects($1, $2);
+
+-- mend: make a row one that can be moved
+select redrive.mend($1);
+
 -- complete: completions
 select redrive.complete($1, $2, $3, $4, $5);
 
@@ -262,6 +268,10 @@ select redrive.recount();
 
 -- promote: what is due in any queue
 select redrive.promote_everywhere($1);
+
+-- due_queues: where something is due; asked when a promotion was refused
+select distinct t.queue::text as queue from redrive.task t
+where t.state = 'delayed' and t.next_attempt_at <= clock_timestamp();
 
 -- partitions: day partitions of history
 select redrive.partitions($1);

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from redrive.errors import ChangedMeanwhile, LeaseLost, StoreUnavailable
-from redrive.kernel.audit import Batch
+from redrive.errors import ChangedMeanwhile, LeaseLost, RedriveError, StoreUnavailable
+from redrive.kernel.audit import UNUSABLE, Batch
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.erase import Erase
@@ -24,6 +24,7 @@ from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.postgres import arguments
+from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows, settle_in_parts
 from redrive.stores.postgres.batcher import Batcher
 from redrive.stores.postgres.diagnose import diagnose, vitals
 from redrive.stores.postgres.enqueue import NotMade, enqueue, enqueue_in_parts
@@ -121,7 +122,13 @@ class PostgresStore(Reads):
         return await self._apply_once(commit)
 
     async def _apply_once(self, commit: Commit) -> Applied:
-        applied: Applied = await self.pool.run(lambda connection: _apply(connection, commit), atomic=True)
+        try:
+            applied: Applied = await self.pool.run(lambda connection: _apply(connection, commit), atomic=True)
+        except RedriveError as error:
+            if not commit.transitions or not about_a_row(error):
+                raise
+            where = self.pool.where
+            applied = await self.pool.run(lambda connection: _apply(connection, commit, where), atomic=True)
         return applied
 
     async def _enqueue_patiently(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
@@ -157,6 +164,19 @@ class PostgresStore(Reads):
     async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
         if self._unanswered:
             await self._return_unanswered()
+        if want is None:
+            return await self._cycle(settlements, None, again)
+        tries = 0
+
+        async def call() -> Cycle:
+            nonlocal tries
+            tries += 1
+            # What is wrong with a row may show on its way to us, after the commit.
+            return await self._cycle(settlements, want, again or tries > 1)
+
+        return await past_bad_rows(self.pool, want.queues, call)
+
+    async def _cycle(self, settlements: Sequence[Transition], want: Want | None, again: bool) -> Cycle:
         token = uuid4()
         args = _settlement_args(settlements, again)
         keep = _keep(args, settlements)
@@ -224,10 +244,11 @@ class PostgresStore(Reads):
         checked_to, next_full_check = self._checked.get(beat.queues, (None, 0.0))
         full = now >= next_full_check
         since = None if full else checked_to
-        found = await self._fetch(
-            "tick", beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running,
-            beat.version, beat.stopping, list(beat.duties), list(beat.duties.values()), since, PROMOTE_LIMIT,
-        )  # fmt: skip
+        args = [
+            beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running, beat.version,
+            beat.stopping, list(beat.duties), list(beat.duties.values()), since, PROMOTE_LIMIT,
+        ]  # fmt: skip
+        found = await past_bad_rows(self.pool, beat.queues, lambda: self._fetch("tick", *args))
         row = found[0]
         if full and row["checked_to"] is not None:
             next_full_check = now + max(FULL_CHECK_EVERY, 20 * (time.monotonic() - now))
@@ -260,12 +281,21 @@ class PostgresStore(Reads):
             case "fold":
                 return int(await self._value(duty, FOLD_LIMIT))
             case "promote":
-                return int(await self._value(duty, PROMOTE_LIMIT))
+                return await self._promote_everywhere()
             case "partitions":
                 return int(await self._value(duty, keep.history_days))
             case "prune":
                 return await self._prune(keep)
         return 0
+
+    async def _promote_everywhere(self) -> int:
+        try:
+            return int(await self._value("promote", PROMOTE_LIMIT))
+        except RedriveError as error:
+            if not about_a_row(error):
+                raise
+        queues = [row["queue"] for row in await self._fetch("due_queues")]
+        return int(await past_bad_rows(self.pool, queues, lambda: self._value("promote", PROMOTE_LIMIT)))
 
     async def _prune(self, keep: Retention) -> int:
         """Piece after piece: what has to be kept is looked at, too, and must not end the round."""
@@ -345,14 +375,18 @@ async def _settle(connection: Connection, settlements: Sequence[Transition]) -> 
     return moved
 
 
-async def _apply(connection: Connection, commit: Commit) -> Applied:
-    """Everything of a Commit, in the caller's transaction."""
+async def _apply(connection: Connection, commit: Commit, careful: str | None = None) -> Applied:
+    """Everything of a Commit, in the caller's transaction. ``careful``: one of its rows was refused before, by the
+    database of this name."""
     applied = Applied()
     if commit.enqueues:
         applied.enqueued = await enqueue(connection, commit.enqueues, commit.again)
         commit.check_conflicts(applied.enqueued)
     if commit.transitions:
-        moved = await _settle(connection, commit.transitions)
+        if careful is None:
+            moved = await _settle(connection, commit.transitions)
+        else:
+            moved = await settle_in_parts(connection, commit.transitions, _settle, applied.refused, careful)
         applied.lost = {t.task_id for t in commit.transitions} - moved
     if commit.batch is not None:
         await _conclude(connection, commit.batch, commit, applied)
@@ -407,7 +441,7 @@ async def _conclude(connection: Connection, batch: Batch, commit: Commit, applie
     lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
     found = await connection.fetch(SQL["standings"], lost) if lost else []
     states = {row["id"]: "erased" if row["erased"] else row["state"] for row in found}
-    applied.skipped = {task_id: states.get(task_id) for task_id in lost}
+    applied.skipped = {task_id: UNUSABLE if task_id in applied.refused else states.get(task_id) for task_id in lost}
     audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
     await connection.execute(SQL["audit"], arguments.audits(audits))
 

@@ -40,12 +40,18 @@ def connect(location: Location) -> sqlite3.Connection:
     connection = sqlite3.connect(
         location.path, timeout=0, isolation_level=None, cached_statements=512, check_same_thread=False
     )
+    # Text that is not valid UTF-8 (a file that others write to may hold some) must not make all around it unreadable.
+    connection.text_factory = _text
     try:
         patiently(lambda: _prepare(connection, location))
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
 
 
 def patiently(work: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:

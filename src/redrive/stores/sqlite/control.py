@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from redrive.errors import ChangedMeanwhile
-from redrive.kernel.audit import Audit, Batch
+from redrive.kernel.audit import UNUSABLE, Audit, Batch
 from redrive.kernel.commit import (
     Applied,
     CancelRequest,
@@ -22,6 +22,7 @@ from redrive.kernel.commit import (
 )
 from redrive.kernel.records import Put
 from redrive.stores.sql import statements
+from redrive.stores.sqlite.bad_rows import settle_in_parts
 from redrive.stores.sqlite.clock import micros, to_micros
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.erase import erase
@@ -34,14 +35,17 @@ from redrive.stores.sqlite.tick import resume_groups
 SQL = statements("redrive.stores.sqlite", "control.sql")
 
 
-def apply(session: Session, commit: Commit) -> Applied:
-    """Everything of a Commit, in the caller's transaction."""
+def apply(session: Session, commit: Commit, *, careful: bool = False) -> Applied:
+    """Everything of a Commit, in the caller's transaction. ``careful``: one of its rows was refused before."""
     applied = Applied()
     if commit.enqueues:
         applied.enqueued = enqueue(session, commit.enqueues, again=commit.again)
         commit.check_conflicts(applied.enqueued)
     if commit.transitions:
-        applied.lost = settle(session, commit.transitions)
+        if careful:
+            applied.lost = settle_in_parts(session, commit.transitions, applied.refused)
+        else:
+            applied.lost = settle(session, commit.transitions)
     if commit.batch is not None:
         _conclude(session, commit.batch, commit, applied)
     for control in commit.controls:
@@ -93,7 +97,9 @@ def _conclude(session: Session, batch: Batch, commit: Commit, applied: Applied) 
     lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
     ids = dumps([str(task_id) for task_id in lost])
     states = dict(session.rows(SQL["states"], ids, ids)) if lost else {}
-    applied.skipped = {task_id: states.get(str(task_id)) for task_id in lost}
+    applied.skipped = {
+        task_id: UNUSABLE if task_id in applied.refused else states.get(str(task_id)) for task_id in lost
+    }
     audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
     add_audits(session, [_audit(audit) for audit in audits])
 

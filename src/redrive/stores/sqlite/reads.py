@@ -9,14 +9,14 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
-from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.records import Record
 from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.sql import statements
-from redrive.stores.sqlite import filters, rows, tick
+from redrive.stores.sqlite import filters, rows
 from redrive.stores.sqlite.clock import to_datetime, to_micros
 from redrive.stores.sqlite.session import Session, dumps
 
@@ -74,7 +74,9 @@ class Reads:
         sql, args = _bounded(which, after, upto)
         text = SQL["failed_ids"] + sql + " order by failed_seq limit ?"
         found = await self.read(lambda session: _rows(session, text, [*args, limit]))
-        return [Meant(UUID(row["id"]), row["failed_seq"], row["error_fingerprint"]) for row in found]
+        # What cannot be named cannot be meant.
+        meant = [row for row in found if is_id(row["id"])]
+        return [Meant(UUID(row["id"]), row["failed_seq"], row["error_fingerprint"]) for row in meant]
 
     async def count_failed(self, which: Failures) -> int:
         name, sql, args = filters.count_failed(which)
@@ -199,9 +201,6 @@ class Reads:
 
     async def overview(self) -> Overview:
         return await self.read(_overview)
-
-    async def expired(self, limit: int) -> list[ExpiredLease]:
-        return await self.read(lambda session: tick.expired(session, limit))
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
         def look(session: Session) -> tuple[datetime, list[ScheduleRow]]:

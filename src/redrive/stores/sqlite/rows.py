@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from redrive.ids import from_text, is_id
 from redrive.kernel.failed import FailedCount
 from redrive.kernel.records import Record
 from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
@@ -19,12 +22,13 @@ _TIMES = frozenset({
     "failed_at", "last_replayed_at", "finished_at", "at", "dead_at", "first_seen", "last_seen", "next_at", "last_at",
     "started_at", "seen_at", "updated_at", "erased_at",
 })  # fmt: skip
+FIRST, LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 _IDS = frozenset({"task_id", "sample_task", "lease_token"})
 
 
 def task(row: sqlite3.Row, as_text: bool = False) -> Task:
     values = _typed(row)
-    values["id"] = UUID(values["id"])
+    values["id"] = _id(values["id"])
     values["state_name"] = values["state"]
     return common.task(values, as_text)
 
@@ -35,7 +39,7 @@ def attempt(row: sqlite3.Row) -> Attempt:
 
 def dead_letter(row: sqlite3.Row, as_text: bool = False) -> DeadLetter:
     values = _typed(row)
-    values["id"] = UUID(values["id"])
+    values["id"] = _id(values["id"])
     return common.dead_letter(values, as_text)
 
 
@@ -80,8 +84,22 @@ def _typed(row: sqlite3.Row) -> dict[str, Any]:
         value = row[name]
         if value is not None:
             if name in _TIMES:
-                value = to_datetime(value)
+                value = _time(value)
             elif name in _IDS:
-                value = UUID(value)
+                value = _id(value)
         values[name] = value
     return values
+
+
+def _time(value: int) -> datetime:
+    """A time that the calendar does not have is shown as the last one that it safely has."""
+    try:
+        return to_datetime(value)
+    except OverflowError:
+        return LAST if value > 0 else FIRST
+
+
+def _id(text: str) -> UUID:
+    """Something that is no id (others may write to the file) is shown as one that is made of it: one such row must not
+    make a whole list unreadable."""
+    return from_text(text) if is_id(text) else UUID(bytes=sha256(text.encode()).digest()[:16])

@@ -12,11 +12,12 @@ from uuid import UUID
 from redrive.errors import LeaseLost
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
-from redrive.kernel.machine import Transition
+from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.store import Beat, Capabilities, Cycle, Tick, Wake, Want
 from redrive.stores.schema import index_names
 from redrive.stores.sqlite import control, tick
+from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
 from redrive.stores.sqlite.claim import claim
 from redrive.stores.sqlite.desk import Desk
 from redrive.stores.sqlite.diagnose import diagnose, vitals
@@ -89,20 +90,41 @@ class SqliteStore(Reads):
     async def apply(self, commit: Commit) -> Applied:
         if commit.only_enqueues and not commit.again:
             return Applied(enqueued=await self._writer.enqueue(list(commit.enqueues)))
-        return await self._writer.run(lambda session: control.apply(session, commit))
+        try:
+            return await self._writer.run(lambda session: control.apply(session, commit))
+        except Exception as error:
+            if not commit.transitions or not about_a_row(error):
+                raise
+        return await self._writer.run(lambda session: control.apply(session, commit, careful=True))
 
     async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
         def work(session: Session) -> Cycle:
             lost = settle(session, settlements, again=again) if settlements else set()
             return Cycle(claim(session, want) if want is not None and want.count > 0 else [], lost)
 
+        return await (self._writer.run(work) if want is None else self._past_bad_rows(work, want.queues))
+
+    async def _past_bad_rows(self, work: Callable[[Session], T], queues: Sequence[str]) -> T:
+        """The answer of a claim or a tick; if it is refused, once more without the rows that it cannot work with."""
+        try:
+            return await self._writer.run(work)
+        except Exception as error:
+            if not about_a_row(error) or not await self._writer.run(lambda session: set_aside(session, queues)):
+                raise
         return await self._writer.run(work)
+
+    async def expired(self, limit: int) -> list[ExpiredLease]:
+        try:
+            return await self.read(lambda session: tick.expired(session, limit))
+        except ValueError:
+            await self._writer.run(set_aside_expired)
+        return await self.read(lambda session: tick.expired(session, limit))
 
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         return await self._writer.run(lambda session: renew(session, leases, lease, progress))
 
     async def tick(self, beat: Beat) -> Tick:
-        return await self._writer.run(lambda session: tick.tick(session, beat))
+        return await self._past_bad_rows(lambda session: tick.tick(session, beat), beat.queues)
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:

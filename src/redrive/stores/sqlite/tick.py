@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from redrive.ids import from_text, is_id
 from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.store import Beat, Tick
 from redrive.stores.sql import statements
@@ -21,7 +22,7 @@ def tick(session: Session, beat: Beat) -> Tick:
     _beat(session, beat)
     duties = _duties(session, beat)
     promoted, back = _promote(session), resume_groups(session)
-    cancels = [UUID(row[0]) for row in session.rows(SQL["cancels"], beat.worker_id)]
+    cancels = [from_text(row[0]) for row in session.rows(SQL["cancels"], beat.worker_id) if is_id(row[0])]
     ((due,),) = session.rows(SQL["next_due"], session.now, session.now)
     next_due = None if due is None else (due - session.now) / 1_000_000
     return Tick(duties, cancels, 0.0 if back >= PROMOTE_LIMIT else next_due, promoted + back)
@@ -88,6 +89,9 @@ def resume_groups(session: Session) -> int:
 def expired(session: Session, limit: int) -> list[ExpiredLease]:
     """Leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by tokens."""
     rows = session.rows(SQL["expired"], session.now, limit)
+    for id_, token, *_ in rows:
+        if not (is_id(id_) and is_id(token)):
+            raise ValueError(f"{id_[:60]!r} or {token[:60]!r} is not an id as redrive writes it")
     return [
         ExpiredLease(
             UUID(id_), UUID(token), attempt, most, worker, None, kind, queue, trace, ms and ms / 1000,

@@ -431,8 +431,10 @@ begin
     from gone g group by g.queue, g.kind
   ), folded as (
     insert into redrive.total as t (queue, kind, queued, delayed, running, paused, failed, completed, cancelled, dead_letters)
-    select s.queue, s.kind, s.queued, s.delayed, s.running, s.paused, s.failed, s.completed, s.cancelled, s.dead_letters
-    from sums s
+    -- Names are short, unless a row came past all checks: it must not keep the others from being counted.
+    select redrive.cut(s.queue, 120), redrive.cut(s.kind, 120), sum(s.queued), sum(s.delayed), sum(s.running),
+      sum(s.paused), sum(s.failed), sum(s.completed), sum(s.cancelled), sum(s.dead_letters)
+    from sums s group by 1, 2
     on conflict (queue, kind) do update set queued = t.queued + excluded.queued, delayed = t.delayed + excluded.delayed,
       running = t.running + excluded.running, paused = t.paused + excluded.paused, failed = t.failed + excluded.failed,
       completed = t.completed + excluded.completed, cancelled = t.cancelled + excluded.cancelled,

@@ -1,0 +1,91 @@
+"""Rows that cannot be worked with: found when a statement over many was refused, and failed each by itself.
+
+Nothing here runs while all is well. A claim or a tick is refused as a whole; then the rows that it met are tried one by
+one, on the server, and what does not pass is mended and moved to ``failed``. Of transitions the culprit is found by
+halves, inside of the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+from redrive.errors import InvalidInput, RedriveError, SchemaError, StoreError, StoreUnavailable, StoreUnusable
+from redrive.kernel.machine import Transition, reject
+from redrive.stores.postgres import arguments
+from redrive.stores.postgres.errors import IdTaken, translate
+from redrive.stores.postgres.pool import Connection, Pool
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+LOOKED_AT = 3000  # of each lane; more than a claim looks at
+logger = logging.getLogger("redrive.store")
+T = TypeVar("T")
+Settle = Callable[[Connection, Sequence[Transition]], Awaitable[set[UUID]]]
+
+
+def about_a_row(error: BaseException) -> bool:
+    """Whether the database refused a statement for what is in a row, as far as its error tells."""
+    if isinstance(error, StoreUnavailable | StoreUnusable | SchemaError | IdTaken):
+        return False
+    return isinstance(error, StoreError | InvalidInput)
+
+
+async def past_bad_rows(pool: Pool, queues: Sequence[str], call: Callable[[], Awaitable[T]]) -> T:
+    """The answer of a claim or a tick; if it is refused, once more without the rows that it cannot work with."""
+    try:
+        return await call()
+    except RedriveError as error:
+        if not about_a_row(error) or not await _set_aside(pool, queues):
+            raise
+    return await call()
+
+
+async def _set_aside(pool: Pool, queues: Sequence[str]) -> int:
+    async def find(connection: Connection) -> list[tuple[UUID, str]]:
+        found = await connection.fetch(SQL["suspects"], list(queues), LOOKED_AT)
+        return [(row["id"], row["why"]) for row in found]
+
+    suspects = await pool.run(find, atomic=True)
+    for task_id, why in suspects:
+        await pool.run(partial(fail_row, task_id=task_id, why=why), atomic=True)
+    return len(suspects)
+
+
+async def fail_row(connection: Connection, task_id: UUID, why: str) -> bool:
+    """Fail one live task, whatever is in its row."""
+    await connection.fetchval(SQL["mend"], task_id)
+    moved = await connection.fetchval(SQL["move"], arguments.moves([reject(task_id, why)]))
+    logger.error(
+        "task %s was set aside: its row cannot be worked with: %s", task_id, why,
+        extra={"event": "task.set_aside", "task_id": str(task_id), "reason": why},
+    )  # fmt: skip
+    return bool(moved)
+
+
+async def settle_in_parts(
+    connection: Connection, transitions: Sequence[Transition], settle: Settle, refused: dict[UUID, str], where: str
+) -> set[UUID]:
+    """Apply what can be applied; answers the ids that moved. A task that its holder or recovery would move and whose
+    row stands in the way is failed; what an operator wanted of such a row is refused, and the row is left as it is."""
+    try:
+        async with connection.transaction():
+            return await settle(connection, transitions)
+    except Exception as raised:
+        error = translate(raised, where)
+        if not about_a_row(error):
+            raise
+    if len(transitions) > 1:
+        half = len(transitions) // 2
+        first = await settle_in_parts(connection, transitions[:half], settle, refused, where)
+        return first | await settle_in_parts(connection, transitions[half:], settle, refused, where)
+    (transition,) = transitions
+    refused[transition.task_id] = error.message
+    if not transition.rule.fenced:
+        return set()
+    async with connection.transaction():
+        await fail_row(connection, transition.task_id, error.message)
+    return {transition.task_id}
