@@ -79,6 +79,14 @@ class SqliteHarness(Harness):
                     " 'non_retryable', 'stocked', ?) on conflict do update set n = n + excluded.n",
                     (kind, queue, count),
                 )
+                for dimension, value in (
+                    ("total", ""), ("kind", kind), ("queue", queue), ("group", ""), ("code", "STOCKED"),
+                    ("type", "unknown"), ("reason", "non_retryable"), ("cause", "stocked"),
+                ):  # fmt: skip
+                    connection.execute(
+                        "insert into redrive_failed_sum values (?, ?, ?) on conflict do update set n = n + excluded.n",
+                        (dimension, value, count),
+                    )
             connection.execute(
                 f"insert into redrive_total (queue, kind, {state}) values (?, ?, ?)"
                 f" on conflict (queue, kind) do update set {state} = {state} + excluded.{state}",

@@ -34,6 +34,7 @@ TABLES = {
     "total": "a row for each queue and kind, which are names in code",
     "total_delta": "folded within seconds",
     "failed_total": "rows of what nobody is any more go at once",
+    "failed_sum": "rows of what nobody is any more go at once",
     "failed_delta": "folded within seconds",
     "idempotency_key": "REDRIVE_KEY_DAYS",
     "kind": "a row for each kind, which are names in code",

@@ -222,10 +222,20 @@ class Store(Protocol):
     async def letter_counts(self) -> list[LetterCount]:
         """How many dead letters there are, per queue and kind: kept, not counted."""
 
-    async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
-        """The latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one seen."""
+    async def failed_sums(self, limit: int) -> dict[str, dict[str, int]]:
+        """Tasks that are failed now, by ``total``, ``kind``, ``queue``, ``group``, ``code``, ``type``, ``reason`` (why
+        they are dead) and ``cause``: the largest of each, whatever the number of causes."""
+
+    async def groups(
+        self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
+    ) -> list[GroupRow]:
+        """The latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one seen. ``failing``: only
+        those by which tasks are failed now, or (False) none is; what changed this moment may come along."""
 
     async def group(self, fingerprint: str) -> GroupRow | None: ...
+    async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
+        """Those that there are, in any order."""
+
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         """Failures per hour of these groups, oldest first; hours without one are left out."""
 

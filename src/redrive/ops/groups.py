@@ -20,6 +20,8 @@ STATES = ("open", "reopened", "muted", "quiet", "resolved")
 SHORTEST = 4  # characters by which a fingerprint may be named
 LOOKED_AT = 500
 TREND = 24  # hours
+_SAID = ("muted", "resolved", "reopened")
+SPOKEN_OF, NOTED = "spoken-of", "noted"  # states of records: whether they bear on the status
 
 
 @dataclass(slots=True)
@@ -63,12 +65,27 @@ async def list_groups(
     if status is None:
         return await _dressed(store, await store.groups(limit, before=at))
     check_states([status], STATES)
+    if status in _SAID:
+        return await _said_so(store, status, limit, at)
     found: list[Group] = []
-    # What people said, and what is failed now, decide about the status: as many are looked at as it takes.
-    while len(found) < limit and (rows := await store.groups(LOOKED_AT, before=at)):
+    # The store knows which are failing; what people said about a few of them decides about the rest.
+    failing = status == "open"
+    while len(found) < limit and (rows := await store.groups(LOOKED_AT, before=at, failing=failing)):
         at = (rows[-1].last_seen, rows[-1].fingerprint)
         found += [group for group in await _dressed(store, rows) if group.status == status]
     return found[:limit]
+
+
+async def _said_so(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Group]:
+    """Groups that are muted, resolved or back again: those that somebody has said so about, which are few."""
+    found: list[Group] = []
+    after: int | None = None
+    while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=LOOKED_AT, before=after):
+        after = records[-1].seq
+        rows = await store.groups_of([record.id for record in records])
+        found += [group for group in await _dressed(store, rows) if group.status == status]
+    found.sort(key=lambda group: (group.row.last_seen, group.row.fingerprint), reverse=True)
+    return [group for group in found if before is None or (group.row.last_seen, group.row.fingerprint) < before][:limit]
 
 
 async def show(store: Store, fingerprint: str) -> Group:
@@ -106,7 +123,8 @@ async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | 
         target=f"group:{fingerprint}",
     )  # fmt: skip
     version = 0 if record is None else record.version
-    await store.apply(Commit(puts=[Put(COLLECTION, fingerprint, body, version)], audits=[row]))
+    state = SPOKEN_OF if "muted_until" in body or "resolved_at" in body else NOTED
+    await store.apply(Commit(puts=[Put(COLLECTION, fingerprint, body, version, state=state)], audits=[row]))
     return await show(store, fingerprint)
 
 

@@ -54,6 +54,33 @@ def of_cancelled(which: Failures) -> list[Condition] | None:
     return [(column, value) for name, column in _LETTERS.items() if (value := getattr(which, name)) is not None]
 
 
+# What is summed up by itself.
+_SUMMED = {"kind": "kind", "queue": "queue", "task_group": "group", "error_code": "code", "failure_type": "type",
+           "dead_reason": "reason", "fingerprint": "cause"}  # fmt: skip
+
+
+DIMENSIONS = ("total", *_SUMMED.values())
+
+
+def by_one(wanted: list[Condition]) -> list[Condition] | None:
+    """Dimension and value of a sum that answers these conditions; None when more than one of them is asked for."""
+    if not wanted:
+        return [("dimension", "total"), ("value", "")]
+    if len(wanted) > 1 or wanted[0][0] not in _SUMMED:
+        return None
+    return [("dimension", _SUMMED[wanted[0][0]]), ("value", wanted[0][1])]
+
+
+def largest(rows: Iterable[Any], limit: int) -> dict[str, dict[str, int]]:
+    """Sums by dimension and value, the largest first."""
+    found: dict[str, dict[str, int]] = {}
+    for row in sorted(rows, key=lambda row: (-row["n"], row["value"])):
+        of = found.setdefault(row["dimension"], {})
+        if row["n"] and len(of) < limit:
+            of[row["value"]] = row["n"]
+    return found
+
+
 _SHARED = {"kind": "kind", "queue": "queue", "group": "task_group", "scope": "scope", "trace_id": "trace_id"}
 _ERRORS = {"error_code": "error_code", "error_reason": "error_reason", "fingerprint": "error_fingerprint"}
 

@@ -8,7 +8,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
 from redrive.kernel.store import Query
 from redrive.kernel.task import HISTORY, LIVE
-from redrive.stores.filters import Condition, by_totals, chosen, conditions, of_audit, of_cancelled, of_query
+from redrive.stores.filters import Condition, by_one, by_totals, chosen, conditions, of_audit, of_cancelled, of_query
 
 
 class Where:
@@ -48,7 +48,10 @@ def cancelled(which: Failures, after: int = 0, upto: int | None = None) -> Where
 def count_failed(which: Failures) -> tuple[str, Where]:
     """The statement to use, and what to append to it."""
     wanted = by_totals(which)
-    return ("count_failed", failed(which)) if wanted is None else ("sum_failed", Where(wanted))
+    if wanted is None:
+        return "count_failed", failed(which)
+    alone = by_one(wanted)
+    return ("sum_failed", Where(wanted)) if alone is None else ("sum_by", Where(alone))
 
 
 def audit(which: AuditFilter, documents: int | None = None) -> Where:

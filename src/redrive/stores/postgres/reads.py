@@ -15,6 +15,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, LetterCount, Overview, Query
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
+from redrive.stores.filters import largest
 from redrive.stores.postgres import filters
 from redrive.stores.postgres.pool import Pool
 from redrive.stores.sql import statements
@@ -162,9 +163,16 @@ class Reads:
     async def letter_counts(self) -> list[LetterCount]:
         return [LetterCount(*row) for row in await self._rows("letter_counts")]
 
-    async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
+    async def failed_sums(self, limit: int) -> dict[str, dict[str, int]]:
+        return largest(await self._rows("failed_sums", limit), limit)
+
+    async def groups(
+        self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
+    ) -> list[GroupRow]:
+        name = "groups" if failing is None else "groups_failing" if failing else "groups_quiet"
+
         async def look(connection: Any) -> list[Any]:
-            names = await connection.fetch(SQL["groups"], limit, *(before or (None, None)))
+            names = await connection.fetch(SQL[name], limit, *(before or (None, None)))
             found: list[Any] = await connection.fetch(SQL["groups_of"], [row["fingerprint"] for row in names])
             return found
 
@@ -175,8 +183,10 @@ class Reads:
         return [rows.group(row) for row in sorted(found, key=place, reverse=True)[:limit]]
 
     async def group(self, fingerprint: str) -> GroupRow | None:
-        found = await self._rows("groups_of", [fingerprint])
-        return rows.group(found[0]) if found else None
+        return next(iter(await self.groups_of([fingerprint])), None)
+
+    async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
+        return [rows.group(row) for row in await self._rows("groups_of", list(fingerprints))]
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         found: dict[str, list[tuple[datetime, int]]] = {fingerprint: [] for fingerprint in fingerprints}

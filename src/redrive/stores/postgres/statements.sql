@@ -205,6 +205,29 @@ select count(*) from redrive.task where state = 'failed'
 -- sum_failed: the same by totals; filters follow
 select coalesce(sum(n), 0)::bigint from redrive.v_failed_counts where true
 
+-- sum_by: the same by one of them alone; dimension and value follow
+select coalesce(sum(x.n), 0)::bigint from (
+  select m.dimension, m.value, m.n from redrive.failed_sum m
+  union all select v.dimension, v.value, d.n from redrive.failed_delta d cross join lateral (values ('total', ''), ('kind', d.kind), ('queue', d.queue), ('group', d.task_group),
+      ('code', d.error_code), ('type', d.failure_type), ('reason', d.dead_reason), ('cause', d.fingerprint)) v(dimension, value)
+) x where true
+
+-- failed_sums: the largest of each; what was not folded yet is little, and part of every look
+with delta as materialized (
+  select v.dimension, v.value, sum(d.n) as n from redrive.failed_delta d cross join lateral (values ('total', ''), ('kind', d.kind), ('queue', d.queue), ('group', d.task_group),
+      ('code', d.error_code), ('type', d.failure_type), ('reason', d.dead_reason), ('cause', d.fingerprint)) v(dimension, value)
+  group by 1, 2
+), named as (
+  select m.dimension, m.value
+  from unnest(array['total', 'kind', 'queue', 'group', 'code', 'type', 'reason', 'cause']) u(dimension)
+  cross join lateral (
+    select f.dimension, f.value from redrive.failed_sum f where f.dimension = u.dimension
+    order by f.n desc, f.value limit $1 + (select count(*) from delta)) m
+  union select d.dimension, d.value from delta d
+)
+select n.dimension, n.value, (coalesce(m.n, 0) + coalesce(d.n, 0))::bigint as n
+from named n left join redrive.failed_sum m using (dimension, value) left join delta d using (dimension, value);
+
 -- audit_log: audit rows; filters and order follow
 select * from redrive.audit where true
 
@@ -229,6 +252,20 @@ select coalesce(max(t.failed_seq), 0) from redrive.task t where t.state = 'faile
  order by g.last_seen desc, g.fingerprint desc
  limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
 union select d.fingerprint from redrive.failure_delta d;
+
+-- groups_failing: the same of causes by which tasks are failed now
+(select g.fingerprint from redrive.failure_group g
+ where g.failing > 0 and ($2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text))
+ order by g.last_seen desc, g.fingerprint desc
+ limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
+union select d.fingerprint from redrive.failure_delta d union select d.fingerprint from redrive.failed_delta d;
+
+-- groups_quiet: the same of causes by which none is
+(select g.fingerprint from redrive.failure_group g
+ where g.failing = 0 and ($2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text))
+ order by g.last_seen desc, g.fingerprint desc
+ limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
+union select d.fingerprint from redrive.failure_delta d union select d.fingerprint from redrive.failed_delta d;
 
 -- groups_of: failures by cause; message, kind, sample and summary are those of the latest
 select distinct on (x.fingerprint) x.fingerprint, (sum(x.n) over w)::bigint as n, x.code, x.reason, x.failure_type, x.message, x.kind,

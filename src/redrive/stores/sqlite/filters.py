@@ -11,7 +11,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
 from redrive.kernel.store import Query
 from redrive.kernel.task import HISTORY, LIVE
-from redrive.stores.filters import by_totals, chosen, conditions, of_audit, of_cancelled, of_query, where
+from redrive.stores.filters import by_one, by_totals, chosen, conditions, of_audit, of_cancelled, of_query, where
 from redrive.stores.sqlite.clock import to_micros
 
 Filter = tuple[str, list[Any]] | None
@@ -59,7 +59,8 @@ def count_failed(which: Failures) -> tuple[str, str, list[Any]]:
     wanted = by_totals(which)
     if wanted is None:
         return "count_failed", *failed(which)
-    return "sum_failed", *where(wanted, _mark)
+    alone = by_one(wanted)
+    return ("sum_failed", *where(wanted, _mark)) if alone is None else ("sum_by", *where(alone, _mark))
 
 
 def letters(query: Query) -> tuple[str, list[Any]]:

@@ -185,6 +185,24 @@ def _count_failed(session: Session, moves: Sequence[Move]) -> None:
     if values != "[]":
         session.run(SESSION["failed_totals"], values)
         session.run(SESSION["failed_gone"], values)
+        _sum_failed(session, changes)
+
+
+_DIMENSIONS = ("kind", "queue", "group", "code", None, "type", "reason", "cause")  # of the totals' columns, in order
+
+
+def _sum_failed(session: Session, changes: Counter[tuple[Any, ...]]) -> None:
+    """The same by each of these alone."""
+    sums: Counter[tuple[str, str]] = Counter()
+    for key, n in changes.items():
+        sums["total", ""] += n
+        for dimension, value in zip(_DIMENSIONS, key, strict=True):
+            if dimension is not None:
+                sums[dimension, value] += n
+    values = dumps([[*key, n] for key, n in sums.items() if n])
+    session.run(SESSION["failed_sums"], values)
+    session.run(SESSION["failed_sums_gone"], values)
+    session.run(SESSION["failing"], dumps(list({key[-1] for key in changes})))
 
 
 def _record_failures(session: Session, failed: Sequence[Move]) -> None:

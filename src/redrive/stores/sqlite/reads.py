@@ -15,6 +15,7 @@ from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.records import Record
 from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
+from redrive.stores.filters import DIMENSIONS, largest
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import filters, rows
 from redrive.stores.sqlite.clock import to_datetime, to_micros
@@ -123,14 +124,26 @@ class Reads:
         found = await self.read(lambda session: _rows(session, SQL["letter_counts"]))
         return [LetterCount(*row) for row in found]
 
-    async def groups(self, limit: int, *, before: tuple[datetime, str] | None = None) -> list[GroupRow]:
+    async def failed_sums(self, limit: int) -> dict[str, dict[str, int]]:
+        def look(session: Session) -> list[sqlite3.Row]:
+            return [row for name in DIMENSIONS for row in _rows(session, SQL["failed_sums"], [name, limit])]
+
+        return largest(await self.read(look), limit)
+
+    async def groups(
+        self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
+    ) -> list[GroupRow]:
         place = [None, None] if before is None else [to_micros(before[0]), before[1]]
-        found = await self.read(lambda session: _rows(session, SQL["groups"], [limit, *place]))
+        name = "groups" if failing is None else "groups_failing" if failing else "groups_quiet"
+        found = await self.read(lambda session: _rows(session, SQL[name], [limit, *place]))
         return [rows.group(row) for row in found]
 
     async def group(self, fingerprint: str) -> GroupRow | None:
-        found = await self.read(lambda session: _rows(session, SQL["group"], [fingerprint]))
-        return rows.group(found[0]) if found else None
+        return next(iter(await self.groups_of([fingerprint])), None)
+
+    async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
+        args = [dumps(list(fingerprints))]
+        return [rows.group(row) for row in await self.read(lambda session: _rows(session, SQL["groups_of"], args))]
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         args = [dumps(list(fingerprints)), to_micros(since)]

@@ -112,8 +112,22 @@ select value from redrive_failed_seq
 select * from redrive_failure_group where ?2 is null or (last_seen, fingerprint) < (?2, ?3)
 order by last_seen desc, fingerprint desc limit ?1
 
--- group: one cause
-select * from redrive_failure_group where fingerprint = ?
+-- groups_failing: the same of causes by which tasks are failed now
+select * from redrive_failure_group where failing > 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
+order by last_seen desc, fingerprint desc limit ?1
+
+-- groups_quiet: the same of causes by which none is
+select * from redrive_failure_group where failing = 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
+order by last_seen desc, fingerprint desc limit ?1
+
+-- sum_by: what is failed now, by one thing alone; dimension and value follow
+select coalesce(sum(n), 0) as n from redrive_failed_sum where true
+
+-- failed_sums: the largest of one dimension
+select dimension, value, n from redrive_failed_sum where dimension = ? order by n desc, value limit ?
+
+-- groups_of: failures by cause
+select * from redrive_failure_group where fingerprint in (select value from json_each(?))
 
 -- trends: failures per hour of some groups
 select fingerprint, hour, n from redrive_failure_hour

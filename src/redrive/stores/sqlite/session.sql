@@ -26,3 +26,17 @@ do update set n = n + excluded.n
 
 -- failed_gone: nobody is like this any more
 delete from redrive_failed_total where n = 0 and fingerprint in (select json_extract(v.value, '$[7]') from json_each(?) v)
+
+-- failed_sums: add changes to the sums by each of them alone
+insert into redrive_failed_sum (dimension, value, n)
+select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]') from json_each(?) v where true
+on conflict (dimension, value) do update set n = n + excluded.n
+
+-- failed_sums_gone: nobody is like this any more
+delete from redrive_failed_sum where n = 0 and (dimension, value) in (
+  select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]') from json_each(?) v)
+
+-- failing: how many are failed by these causes now
+update redrive_failure_group set failing = coalesce((
+  select m.n from redrive_failed_sum m where m.dimension = 'cause' and m.value = redrive_failure_group.fingerprint), 0)
+where fingerprint in (select value from json_each(?))

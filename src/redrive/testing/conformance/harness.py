@@ -223,6 +223,13 @@ class Harness(ABC):
             (letter.queue, letter.kind) for letter in await self.store.dead_letters(Query(limit=1_000_000))
         )
         assert {(count.queue, count.kind): count.n for count in await self.store.letter_counts()} == dict(letters)
+        alone: dict[str, Counter[str]] = {}
+        for (kind, queue, group, code, _, type_, reason, cause), n in real.items():
+            for name, value in (("total", ""), ("kind", kind), ("queue", queue), ("group", group or ""), ("code", code),
+                                ("type", type_), ("reason", reason), ("cause", cause)):  # fmt: skip
+                alone.setdefault(name, Counter())[value or ""] += n
+        sums = await self.store.failed_sums(1_000_000)
+        assert {name: found for name, found in sums.items() if found} == alone
 
 
 _TARGETS = {

@@ -221,9 +221,12 @@ create table redrive.failure_group (
   sample_task   uuid not null,
   first_seen    timestamptz not null,
   last_seen     timestamptz not null,
+  failing       bigint not null default 0,         -- tasks that are failed by it now, as of the last fold
   error_summary jsonb                              -- of the sample task, as is the message
 );
 create index failure_group_seen on redrive.failure_group (last_seen, fingerprint);
+create index failure_group_failing on redrive.failure_group (last_seen, fingerprint) where failing > 0;
+create index failure_group_quiet on redrive.failure_group (last_seen, fingerprint) where failing = 0;
 -- How it went, hour by hour.
 create table redrive.failure_hour (
   fingerprint   text not null,
@@ -284,6 +287,15 @@ create table redrive.failed_total (
   n             bigint not null,
   primary key (fingerprint, kind, queue, task_group, error_code, error_reason, failure_type, dead_reason)
 );
+-- The same by each of them alone, so that neither a statistic nor a count reads as many rows as there are causes.
+create table redrive.failed_sum (
+  dimension  text not null,                        -- total, kind, queue, group, code, type, reason (dead), cause
+  value      text not null,
+  n          bigint not null,
+  primary key (dimension, value)
+);
+create index failed_sum_largest on redrive.failed_sum (dimension, n desc, value);
+create index failed_sum_empty on redrive.failed_sum (dimension) where n = 0;
 create index failed_total_empty on redrive.failed_total (fingerprint) where n = 0;
 
 -- A key names one task, also after that task is finished.

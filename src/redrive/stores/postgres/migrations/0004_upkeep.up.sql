@@ -397,6 +397,8 @@ declare
   v_totals integer;
   v_causes integer;
   v_failed integer;
+  v_changed text[];
+  v_seen text[];
 begin
   begin
     lock table redrive.fold_lock in exclusive mode nowait;
@@ -417,10 +419,17 @@ begin
     from sums s where s.n <> 0
     on conflict (fingerprint, kind, queue, task_group, error_code, error_reason, failure_type, dead_reason)
     do update set n = t.n + excluded.n
+  ), summed as (
+    insert into redrive.failed_sum as m (dimension, value, n)
+    select v.dimension, v.value, sum(s.n) from sums s cross join lateral (values ('total', ''), ('kind', s.kind), ('queue', s.queue), ('group', s.task_group),
+      ('code', s.error_code), ('type', s.failure_type), ('reason', s.dead_reason), ('cause', s.fingerprint)) v(dimension, value)
+    group by 1, 2 having sum(s.n) <> 0
+    on conflict (dimension, value) do update set n = m.n + excluded.n
   )
-  select coalesce(sum(s.many), 0) into v_failed from sums s;
+  select coalesce(sum(s.many), 0), array_agg(distinct s.fingerprint) into v_failed, v_changed from sums s;
   -- What nobody is any more would only be added up.
   delete from redrive.failed_total t where t.n = 0;
+  delete from redrive.failed_sum m where m.n = 0;
   with gone as (
     delete from redrive.total_delta d where d.ctid = any (array(select x.ctid from redrive.total_delta x limit p_limit))
     returning *
@@ -463,7 +472,12 @@ begin
       failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task, error_summary = excluded.error_summary,
       last_seen = greatest(f.last_seen, excluded.last_seen)
   )
-  select coalesce(sum(s.n), 0) into v_causes from sums s;
+  select coalesce(sum(s.n), 0), array_agg(s.fingerprint) into v_causes, v_seen from sums s;
+  update redrive.failure_group f set failing = x.n
+  from (
+    select distinct u.fingerprint, coalesce(m.n, 0) as n from unnest(v_changed || v_seen) u(fingerprint)
+    left join redrive.failed_sum m on m.dimension = 'cause' and m.value = u.fingerprint) x
+  where f.fingerprint = x.fingerprint and f.failing <> x.n;
   return v_totals + v_causes + v_failed;
 end $$;
 

@@ -15,6 +15,7 @@ drop table redrive_record;
 drop table redrive_failure_hour;
 drop table redrive_failed_total;
 drop table redrive_total;
+drop table redrive_failed_sum;
 drop table redrive_failure_group;
 drop table redrive_dead_letter;
 drop table redrive_attempt;

@@ -195,9 +195,12 @@ create table redrive_failure_group (
   sample_task   text not null,
   first_seen    integer not null,
   last_seen     integer not null,
+  failing       integer not null default 0,        -- tasks that are failed by it now
   error_summary text                               -- of the sample task, as is the message
 ) strict;
 create index redrive_failure_group_seen on redrive_failure_group (last_seen, fingerprint);
+create index redrive_failure_group_failing on redrive_failure_group (last_seen, fingerprint) where failing > 0;
+create index redrive_failure_group_quiet on redrive_failure_group (last_seen, fingerprint) where failing = 0;
 -- How it went, hour by hour.
 create table redrive_failure_hour (
   fingerprint   text not null,
@@ -243,6 +246,15 @@ create table redrive_failed_total (
   n             integer not null,
   primary key (fingerprint, kind, queue, task_group, error_code, error_reason, failure_type, dead_reason)
 ) strict, without rowid;
+
+-- The same by each of them alone, so that neither a statistic nor a count reads as many rows as there are causes.
+create table redrive_failed_sum (
+  dimension  text not null,                        -- total, kind, queue, group, code, type, reason (dead), cause
+  value      text not null,
+  n          integer not null,
+  primary key (dimension, value)
+) strict, without rowid;
+create index redrive_failed_sum_largest on redrive_failed_sum (dimension, n desc, value);
 
 -- A key names one task, also after that task is finished.
 create table redrive_idempotency_key (
