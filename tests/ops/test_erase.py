@@ -184,6 +184,7 @@ async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
     assert set(result.skipped.values()) == {"it is erased: what it carried is gone"}
     bulk = await failed.retry_matching(harness.store, Failures(ids=(made["failed"],)), actor="bob")
     assert bulk.skipped == {made["failed"]: "it is erased, not failed or cancelled"}
+    assert await harness.store.cancelled(Failures(kind="A"), limit=10) == []
     assert await harness.state(made["failed"]) is State.CANCELLED
     assert (await harness.task(made["failed"])).erased_at is not None
 

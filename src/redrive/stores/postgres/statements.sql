@@ -183,12 +183,12 @@ select coalesce(max(seq), 0) from redrive.dead_letter;
 -- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
 select h.id, d.seq, d.error_fingerprint from redrive.history h cross join lateral (
   select l.* from redrive.dead_letter l where l.task_id = h.id order by l.seq desc limit 1) d
-where h.state = 'cancelled'
+where h.state = 'cancelled' and h.erased_at is null
 
 -- count_cancelled: how many of these; filters and bounds follow
 select count(*) from redrive.history h cross join lateral (
   select l.* from redrive.dead_letter l where l.task_id = h.id order by l.seq desc limit 1) d
-where h.state = 'cancelled'
+where h.state = 'cancelled' and h.erased_at is null
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
 select id, failed_seq, error_fingerprint from redrive.task where state = 'failed'

@@ -79,12 +79,12 @@ select coalesce(max(seq), 0) as n from redrive_dead_letter
 -- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
 select h.id, d.seq, d.error_fingerprint from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
-where h.state = 'cancelled'
+where h.state = 'cancelled' and h.erased_at is null
 
 -- count_cancelled: how many of these; filters and bounds follow
 select count(*) as n from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
-where h.state = 'cancelled'
+where h.state = 'cancelled' and h.erased_at is null
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
 select id, failed_seq, error_fingerprint from redrive_task where state = 'failed'
