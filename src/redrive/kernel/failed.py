@@ -55,6 +55,10 @@ class Standing:
     error_code: str | None = None
     error_fingerprint: str | None = None
     erased: bool = False
+    kind: str = ""
+    queue: str = ""
+    trace_id: str | None = None
+    attempt_count: int = 0
 
 
 @dataclass(slots=True, frozen=True)

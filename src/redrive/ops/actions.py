@@ -12,6 +12,7 @@ from redrive.kernel.machine import TABLE, Event, Transition
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_name, check_text
+from redrive.ops.retry_log import log_retried
 
 
 @dataclass(slots=True)
@@ -35,7 +36,9 @@ async def retry(
     store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
 ) -> Result:
     """Failed and cancelled tasks run again with fresh attempts; nothing else is touched. ``puts`` land with it."""
-    return await _move(store, ids, Event.REDRIVE, actor, reason, puts)
+    result = await _move(store, ids, Event.REDRIVE, actor, reason, puts)
+    await log_retried(store, result.done, actor=actor, reason=reason)
+    return result
 
 
 async def pause_tasks(store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None) -> Result:

@@ -15,6 +15,7 @@ from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Sta
 from redrive.kernel.store import Query, Store
 from redrive.kernel.task import Task
 from redrive.ops import erase, plans
+from redrive.ops.retry_log import log_retried
 
 logger = logging.getLogger("redrive.operations")
 AT_ONCE = 1000
@@ -111,7 +112,10 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     if not tasks:
         await _end(store, operation, Status.COMPLETED)
         return None
-    await store.apply(operation.carry_out(tasks, driver))
+    applied = await store.apply(operation.carry_out(tasks, driver))
+    if operation.action is Action.RETRY:
+        retried = [task.id for task in tasks if task.id not in applied.skipped]
+        await log_retried(store, retried, actor=operation.actor, reason=operation.reason, batch_id=operation.id)
     return len(tasks) / operation.rate if operation.rate else 0.0
 
 

@@ -23,6 +23,7 @@ from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import FREE, Rule, alone, recent, refuse
 from redrive.ops.pages import by_ids, in_pieces
+from redrive.ops.retry_log import log_retried
 
 MOST_AT_ONCE = 500
 USUAL_LIMIT = 50
@@ -228,6 +229,7 @@ async def retry_tasks(
     applied = await store.apply(Commit(transitions=moves, batch=batch, puts=puts))
     result.retried = [task_id for task_id in chosen.meant if task_id not in applied.skipped]
     result.skipped |= {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}
+    await log_retried(store, result.retried, actor=actor, reason=reason, batch_id=batch_id)
     return result
 
 

@@ -112,9 +112,11 @@ select h.*, h.state::text as state_name from redrive.history h
 where h.id = any ($1) and ($2::timestamptz is null or h.finished_at >= $2) order by h.finished_at;
 
 -- standings: what has become of these tasks
-select t.id, t.state::text, t.failed_seq, t.error_code, t.error_fingerprint, false as erased
+select t.id, t.state::text, t.failed_seq, t.error_code, t.error_fingerprint, false as erased, t.kind, t.queue, t.trace_id,
+  t.attempt_count
 from redrive.task t where t.id = any ($1)
-union all select h.id, h.state::text, null, null, null, h.erased_at is not null from redrive.history h where h.id = any ($1);
+union all select h.id, h.state::text, null, null, null, h.erased_at is not null, h.kind, h.queue, h.trace_id, h.attempt_count
+from redrive.history h where h.id = any ($1);
 
 -- find_live: live tasks; filters and order follow
 select *, state::text as state_name from redrive.task where true

@@ -1,0 +1,28 @@
+"""Log lines of operators' retries, beside the workers' lines about the same tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from uuid import UUID
+
+from redrive.kernel.store import Store
+
+logger = logging.getLogger("redrive.ops")
+
+
+async def log_retried(
+    store: Store, task_ids: Collection[UUID], *, actor: str, reason: str | None, batch_id: str | None = None
+) -> None:
+    """Write one ``task.retried`` line for each of these, with who retried it and why."""
+    if not task_ids or not logger.isEnabledFor(logging.INFO):
+        return
+    for task in (await store.standings(task_ids)).values():
+        logger.info(
+            "%s retried %s", actor, task.id,
+            extra={
+                "event": "task.retried", "task_id": str(task.id), "kind": task.kind, "queue": task.queue,
+                "attempt": task.attempt_count, "trace_id": task.trace_id, "actor": actor, "reason": reason,
+                "batch_id": batch_id,
+            },
+        )  # fmt: skip

@@ -1,0 +1,45 @@
+"""An operator's retry is a line in the log, like every other thing that happens to a task."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action
+from redrive.ops import actions, driving, failed, operations
+from redrive.testing.conformance.harness import Harness
+
+from .making import fail
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("way", ["one", "many", "bulk"])
+async def test_each_retried_task_is_logged_with_who_and_why(
+    harness: Harness, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    caplog.set_level(logging.INFO, "redrive.ops")
+    ids = await fail(harness, 3, kind="BROKEN", trace_id="trace-1")
+    store = harness.store
+    batch: str | None = None
+    if way == "one":
+        ids = ids[:1]
+        await actions.retry(store, ids, actor="ann", reason="mended")
+        await actions.retry(store, ids, actor="ann", reason="it is queued now, and nothing happens")
+    elif way == "many":
+        batch = (await failed.retry_matching(store, Failures(kind="BROKEN"), actor="ann", reason="mended")).batch_id
+    else:
+        operation, _ = await operations.begin(
+            store, Action.RETRY, Failures(kind="BROKEN"), actor="ann", reason="mended"
+        )
+        batch = operation.id
+        await driving.drive(store, "driver", lambda: False)
+    said: list[dict[str, Any]] = [vars(r) for r in caplog.records if getattr(r, "event", "") == "task.retried"]
+    assert {line["task_id"] for line in said} == {str(task_id) for task_id in ids} and len(said) == len(ids)
+    names = ("kind", "queue", "attempt", "trace_id", "actor", "reason", "batch_id")
+    assert {tuple(line[name] for name in names) for line in said} == {
+        ("BROKEN", "default", 0, "trace-1", "ann", "mended", batch)
+    }
