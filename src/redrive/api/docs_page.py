@@ -1,52 +1,145 @@
-"""``/docs``: Swagger UI as published, served from here. An operator's machine may reach no other network, and no other
-network should have a say in what runs on this origin."""
+"""``/docs``: the routes as one page, made here from the OpenAPI document.
+
+No script runs on it, neither ours nor anybody's: the page has the origin of an API that can retry and erase, and an
+operator's machine may reach no other network. What wants to call routes interactively reads ``/openapi.json``.
+"""
 
 from __future__ import annotations
 
-import gzip
+import json
+from collections.abc import Iterator
+from html import escape
 from importlib import resources
+from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 
-PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>redrive API</title><link rel="stylesheet" href="docs/swagger-ui.css"></head>
-<body><div id="swagger-ui"></div>
-<script src="docs/swagger-ui-bundle.js"></script><script src="docs/start.js"></script></body></html>
-"""
-# No validatorUrl: where this instance is, is nobody else's business.
-START = """SwaggerUIBundle({
-  url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true, filter: true, validatorUrl: null,
-});
-"""
-_TYPES = {"swagger-ui-bundle.js": "text/javascript; charset=utf-8", "swagger-ui.css": "text/css; charset=utf-8"}
+Document = dict[str, Any]
+_METHODS = ("get", "post", "put", "patch", "delete")
+_DEEPEST = 6
 
 
 def add_docs(api: FastAPI) -> None:
+    """Serve the page and its style."""
+    made: list[str] = []
+
     @api.get("/docs", include_in_schema=False)
     async def page() -> Response:
-        return Response(PAGE, media_type="text/html")
+        if not made:
+            made.append(render(api.openapi()))
+        return Response(made[0], media_type="text/html")
 
-    @api.get("/docs/start.js", include_in_schema=False)
-    async def start() -> Response:
-        return Response(START, media_type="text/javascript")
-
-    @api.get("/docs/swagger-ui-bundle.js", include_in_schema=False)
-    async def script(request: Request) -> Response:
-        return _asset("swagger-ui-bundle.js", request)
-
-    @api.get("/docs/swagger-ui.css", include_in_schema=False)
-    async def style(request: Request) -> Response:
-        return _asset("swagger-ui.css", request)
+    @api.get("/docs/style.css", include_in_schema=False)
+    async def style() -> Response:
+        text = (resources.files("redrive.api") / "docs_page.css").read_text("utf-8")
+        return Response(text, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 
 
-def compressed(name: str) -> bytes:
-    return (resources.files("redrive.api") / "swagger_ui" / f"{name}.gz").read_bytes()
+def render(document: Document) -> str:
+    """The whole page."""
+    groups = _by_tag(document)
+    listed = "".join(f"<h2>{escape(tag)}</h2><ul>{''.join(_link(*r[:3]) for r in routes)}</ul>"
+                     for tag, routes in groups.items())  # fmt: skip
+    told = "".join(f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{"".join(_route(document, *r) for r in routes)}'
+                   "</section>" for tag, routes in groups.items())  # fmt: skip
+    info = document["info"]
+    about = "".join(f"<p>{_text(part)}</p>" for part in info["description"].split("\n\n"))
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>redrive API</title>'
+        '<link rel="stylesheet" href="docs/style.css"></head><body>'
+        f'<nav aria-label="Routes"><h1>redrive <small>{escape(info["version"])}</small></h1>'
+        f'<p><a href="openapi.json">openapi.json</a></p>{listed}</nav><main>{about}{told}</main></body></html>'
+    )
 
 
-def _asset(name: str, request: Request) -> Response:
-    """Compressed, as every browser takes it."""
-    headers = {"Cache-Control": "max-age=86400", "Vary": "Accept-Encoding"}
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(compressed(name), media_type=_TYPES[name], headers=headers | {"Content-Encoding": "gzip"})
-    return Response(gzip.decompress(compressed(name)), media_type=_TYPES[name], headers=headers)
+Route = tuple[str, str, str, Document]
+
+
+def _by_tag(document: Document) -> dict[str, list[Route]]:
+    groups: dict[str, list[Route]] = {}
+    for path, item in document["paths"].items():
+        for method in _METHODS:
+            if method in item:
+                told = item[method]
+                tag = (told.get("tags") or ["other"])[0]
+                groups.setdefault(tag, []).append((told["operationId"], method, path, told))
+    return groups
+
+
+def _link(name: str, method: str, path: str) -> str:
+    return f'<li><a href="#{escape(name)}"><b class="{method}">{method.upper()}</b> {escape(path)}</a></li>'
+
+
+def _route(document: Document, name: str, method: str, path: str, told: Document) -> str:
+    body = told.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    parts = [
+        f'<article id="{escape(name)}"><h3><b class="{method}">{method.upper()}</b> <code>{escape(path)}</code></h3>',
+        f"<p>{_text(told.get('description') or told.get('summary', ''))}</p>",
+        _parameters(told.get("parameters", [])),
+        "" if body is None else f"<h4>Body</h4>{_example(document, body)}",
+    ]
+    for status, answer in told.get("responses", {}).items():
+        schema = answer.get("content", {}).get("application/json", {}).get("schema")
+        if schema is not None and status.startswith("2"):
+            parts.append(f"<h4>{escape(status)} {escape(answer['description'])}</h4>{_example(document, schema)}")
+    others = [f"{s} {a['description']}" for s, a in told.get("responses", {}).items() if not s.startswith("2")]
+    if others:
+        parts.append(f"<p class='others'>Also: {escape('; '.join(others))}.</p>")
+    return "".join([*parts, "</article>"])
+
+
+def _parameters(given: list[Document]) -> str:
+    if not given:
+        return ""
+    rows = "".join(
+        f"<tr><td><code>{escape(p['name'])}</code></td><td>{escape(p['in'])}</td><td>{escape(_type(p['schema']))}</td>"
+        f"<td>{'required' if p.get('required') else ''} {_text(p.get('description', ''))}</td></tr>"
+        for p in given
+    )
+    return f"<div class='wide'><table><tr><th>parameter</th><th>in</th><th>type</th><th></th></tr>{rows}</table></div>"
+
+
+def _type(schema: Document) -> str:
+    choices = schema.get("anyOf")
+    if choices:
+        return " or ".join(dict.fromkeys(_type(choice) for choice in choices if choice.get("type") != "null"))
+    named = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
+    if named:
+        return " | ".join(map(str, named))
+    kind = str(schema.get("format") or schema.get("type") or schema.get("$ref", "any").rsplit("/", 1)[-1])
+    bounds = [f"{sign} {schema[key]}" for key, sign in (("minimum", "≥"), ("maximum", "≤")) if key in schema]
+    return " ".join([kind, *bounds])
+
+
+def _example(document: Document, schema: Document) -> str:
+    shape = json.dumps(_shape(document, schema, 0), indent=2, ensure_ascii=False)
+    return f"<pre>{escape(shape)}</pre>"
+
+
+def _shape(document: Document, schema: Document, depth: int) -> Any:
+    """The schema as a document of its form: names, and types where values would be."""
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
+    for choice in schema.get("anyOf", ()):
+        if choice.get("type") != "null":
+            return _shape(document, choice, depth)
+    if "properties" in schema and depth < _DEEPEST:
+        needed = schema.get("required", ())
+        return {
+            name if name in needed else f"{name}?": _shape(document, inner, depth + 1)
+            for name, inner in schema["properties"].items()
+        }
+    if schema.get("type") == "array":
+        return [_shape(document, schema.get("items", {}), depth + 1)]
+    return _type(schema)
+
+
+def _text(words: str) -> str:
+    """Prose with `code` in it."""
+    return "".join(_pieces(words))
+
+
+def _pieces(words: str) -> Iterator[str]:
+    for index, part in enumerate(words.replace("``", "`").split("`")):
+        yield f"<code>{escape(part)}</code>" if index % 2 else escape(part)
