@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import redrive
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import Failures, Meant
+from redrive.kernel.machine import Event
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import State
 from redrive.ops import access
 from redrive.ops.retention import FAILED_SUMMARY, FOR_GOOD, give_up_failed, retention_of
 from redrive.settings import Settings
-from redrive.testing.conformance.harness import Harness
+from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
 
@@ -120,6 +122,33 @@ async def test_failed_tasks_in_pieces(harness: Harness, monkeypatch: pytest.Monk
     assert await give_up_failed(harness.store, 10) == 11
     assert [row.after["given_up"] for row in await harness.audit(action=FAILED_SUMMARY)] == [3, 4, 4]
     assert await harness.store.count_failed(Failures()) == 1
+
+
+@pytest.mark.parametrize("days", [0, 20], ids=["young", "old"])
+async def test_what_leaves_meanwhile_takes_no_young_ones_with_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """One of them is retried, and another fails again, after retention has looked and before it acts."""
+    ids = await fail(harness, 6)
+    await harness.advance(days * DAY)
+    young = await fail(harness, 2)
+    look = harness.store.failed_ids
+
+    async def looked(*args: Any, **options: Any) -> list[Meant]:
+        monkeypatch.undo()
+        found = await look(*args, **options)
+        await harness.operate(Event.REDRIVE, ids[2])
+        assert await harness.settle(await harness.claim_one(), TERMINAL)
+        await harness.operate(Event.REDRIVE, ids[4])
+        return found
+
+    monkeypatch.setattr(harness.store, "failed_ids", looked)
+    given_up = [] if days == 0 else [ids[0], ids[1], ids[3], ids[5]]
+    assert await give_up_failed(harness.store, 10) == len(given_up)
+    states = {task_id: await harness.state(task_id) for task_id in [*ids, *young]}
+    assert [task_id for task_id, state in states.items() if state is State.CANCELLED] == given_up
+    assert states[ids[2]] is State.FAILED and states[ids[4]] is State.QUEUED
+    await harness.check_totals()
 
 
 async def test_the_last_token_stays_revoked_or_not(harness: Harness) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from uuid import UUID
 
 from redrive.kernel.task import State, Task
@@ -43,6 +44,7 @@ class Meant:
     id: UUID
     failed_seq: int | None
     error_fingerprint: str | None
+    failed_at: datetime | None = None  # when that was, for tasks that are failed now
 
 
 @dataclass(slots=True, frozen=True)

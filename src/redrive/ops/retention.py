@@ -58,27 +58,26 @@ async def give_up_failed(store: Store, days: float, stopping: Callable[[], bool]
     kinds = sorted({count.kind for count in await store.counts() if count.state is State.FAILED and count.n > 0})
     total = 0
     for kind in kinds:
-        while not stopping() and (old := await _failed_before(store, Failures(kind=kind), cutoff)):
-            applied = await store.apply(_given_up(old, kind, days, cutoff))
-            total += len(old) - len(applied.lost)
-            if len(old) < PIECE:
-                break
+        total += await _give_up_kind(store, kind, days, cutoff, stopping)
     return total
 
 
-async def _failed_before(store: Store, which: Failures, cutoff: datetime) -> list[Meant]:
-    """Those that failed first, up to the moment. Found by halving: tasks are read with all that they carry."""
-    piece = await store.failed_ids(which, limit=PIECE)
-    low, high = 0, len(piece)
-    while low < high:
-        middle = (low + high) // 2
-        found = await store.failed(Failures(ids=(piece[middle].id,)), limit=1)
-        failed_at = found[0].failed_at if found else None
-        if failed_at is None or failed_at < cutoff:  # one that has left meanwhile does no harm: it is left alone
-            low = middle + 1
-        else:
-            high = middle
-    return piece[:low]
+async def _give_up_kind(store: Store, kind: str, days: float, cutoff: datetime, stopping: Callable[[], bool]) -> int:
+    """Piece by piece, those that failed first, up to the first one that is too young.
+
+    A failure and when it was are read at once, and a task is given up only if it is still failed by that failure:
+    whatever leaves or fails again meanwhile is left alone, and has no say about others."""
+    total = after = 0
+    while not stopping():
+        piece = await store.failed_ids(Failures(kind=kind), limit=PIECE, after=after)
+        old = [one for one in piece if one.failed_at is not None and one.failed_at < cutoff]
+        if old:
+            applied = await store.apply(_given_up(old, kind, days, cutoff))
+            total += len(old) - len(applied.lost)
+        if len(piece) < PIECE or any(one.failed_at is not None and one.failed_at >= cutoff for one in piece):
+            break
+        after = piece[-1].failed_seq or 0
+    return total
 
 
 def _given_up(tasks: Sequence[Meant], kind: str, days: float, cutoff: datetime) -> Commit:

@@ -193,7 +193,7 @@ select count(*) from redrive.history h cross join lateral (
 where h.state = 'cancelled' and h.erased_at is null
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
-select id, failed_seq, error_fingerprint from redrive.task where state = 'failed'
+select id, failed_seq, error_fingerprint, failed_at from redrive.task where state = 'failed'
 
 -- failed_places: places in the order of failures; filters, bounds and order follow
 select failed_seq from redrive.task where state = 'failed'

@@ -77,7 +77,7 @@ class Reads:
         found = await self.read(lambda session: _rows(session, text, [*args, limit]))
         # What cannot be named cannot be meant.
         meant = [row for row in found if is_id(row["id"])]
-        return [Meant(UUID(row["id"]), row["failed_seq"], row["error_fingerprint"]) for row in meant]
+        return [rows.meant(row) for row in meant]
 
     async def count_failed(self, which: Failures) -> int:
         name, sql, args = filters.count_failed(which)

@@ -88,7 +88,7 @@ select count(*) as n from redrive_history h join redrive_dead_letter d
 where h.state = 'cancelled' and h.erased_at is null
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
-select id, failed_seq, error_fingerprint from redrive_task where state = 'failed'
+select id, failed_seq, error_fingerprint, failed_at from redrive_task where state = 'failed'
 
 -- failed_places: their places in the order of failures; filters, bounds and order follow
 select failed_seq from redrive_task where state = 'failed'

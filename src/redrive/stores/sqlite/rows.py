@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.ids import from_text, is_id
-from redrive.kernel.failed import FailedCount
+from redrive.kernel.failed import FailedCount, Meant
 from redrive.kernel.records import Record
 from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
@@ -49,6 +49,11 @@ def audit(row: sqlite3.Row, as_text: bool = False) -> AuditRow:
 
 def group(row: sqlite3.Row) -> GroupRow:
     return common.group(_typed(row))
+
+
+def meant(row: sqlite3.Row) -> Meant:
+    values = _typed(row)
+    return Meant(UUID(values["id"]), values["failed_seq"], values["error_fingerprint"], values["failed_at"])
 
 
 def failed_count(row: sqlite3.Row) -> FailedCount:
