@@ -49,7 +49,7 @@ COLUMNS = {
     "failure_group": {
         "erased": {"message", "error_summary"},
         "kept": {"fingerprint", "n", "code", "reason", "failure_type", "kind", "sample_task", "first_seen",
-                 "last_seen"},
+                 "last_seen", "failing"},
     },
     "audit": {
         "erased": {"reason", "scope", "trace_id", "before", "after", "salt"},
@@ -63,6 +63,10 @@ COLUMNS = {
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
     async with opened(request.param, request, tmp_path, "postgres_url") as made:
         yield made
+
+
+def table(harness: Harness, name: str) -> str:
+    return f"redrive_{name}" if isinstance(harness, SqliteHarness) else f"redrive.{name}"
 
 
 async def columns(harness: Harness, name: str) -> set[str]:
@@ -187,6 +191,38 @@ async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
     assert await harness.store.cancelled(Failures(kind="A"), limit=10) == []
     assert await harness.state(made["failed"]) is State.CANCELLED
     assert (await harness.task(made["failed"])).erased_at is not None
+
+
+async def test_a_key_that_names_another_task_by_now_stays(harness: Harness) -> None:
+    done = await harness.running("A", idempotency_key="order-17", scope=SCOPE)
+    await harness.advance(31 * 86_400)
+    await harness.settle(done, Completed())
+    await harness.store.upkeep("prune")
+    options: dict[str, Any] = {"idempotency_key": "order-17", "scope": "user:bob"}
+    bobs = await harness.enqueue("A", **options)
+    assert bobs != done.id
+    await carried_out(harness, await begun(harness))
+    assert await harness.enqueue("A", **options) == bobs
+
+
+async def test_a_key_goes_also_when_its_task_is_gone(harness: Harness) -> None:
+    claimed = await harness.running("A", idempotency_key=f"key-{SECRET}", scope=SCOPE, max_attempts=1)
+    await harness.settle(claimed, failing("boom"))
+    other = await harness.enqueue("A", idempotency_key="key of bob")
+    await actions.cancel(harness.store, [claimed.id], actor="bob")
+    await harness.sql(f"delete from {table(harness, 'history')}")
+    assert SECRET in await dump(harness)
+    ended = await carried_out(harness, await begun(harness))
+    assert ended.erased["keys"] == 1 and SECRET not in await dump(harness)
+    assert await harness.enqueue("A", idempotency_key="key of bob") == other
+
+
+@pytest.mark.parametrize("scope", ["erased", "erased:0123456789ab"])
+async def test_what_is_erased_is_not_erased_again(harness: Harness, scope: str) -> None:
+    """Others could not be told from it, and it would never end."""
+    for what in (erase.foresee(harness.store, scope, None), erase.begin(harness.store, scope, None, actor="cy")):
+        with pytest.raises(InvalidInput, match="stands for data that is erased already"):
+            await what
 
 
 async def test_one_task(harness: Harness) -> None:

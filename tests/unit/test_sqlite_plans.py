@@ -16,8 +16,9 @@ from redrive.stores.sqlite.claim import OPEN, PICKED
 pytestmark = pytest.mark.anyio
 LARGE = r"redrive_(task|history|attempt|dead_letter|audit|idempotency_key)"
 SERIES = "with recursive g(n) as (select 0 union all select n + 1 from g where n < 20000)"
-# Parts of a statement, and one that reads all that run, twice a minute.
-LEFT_OUT = {"rows", "open", "picked", "count_running"}
+# Parts of a statement; one that reads all that run, twice a minute; and one that reads all keys, for an erasure of
+# tasks of which only a dead letter is left: an index for it would be paid with every key.
+LEFT_OUT = {"rows", "open", "picked", "count_running", "erase_gone_keys"}
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from redrive.errors import InvalidInput, InvalidTransition, StoreError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Applied, Commit
-from redrive.kernel.erase import Erase
+from redrive.kernel.erase import ERASED, Erase
 from redrive.kernel.failed import Failures
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
@@ -255,6 +255,10 @@ def _plus(operation: Operation, more: dict[str, int]) -> dict[str, int]:
 def _subject(scope: str | None, task_id: UUID | None) -> Subject:
     if (scope is None) == (task_id is None):
         raise InvalidInput("say whose data is to be erased: one scope, or one task")
+    if scope == ERASED or (scope or "").startswith(f"{ERASED}:"):
+        raise InvalidInput(
+            f"scope {scope} stands for data that is erased already", hint="name the scope that your tasks were given"
+        )
     return Subject(check_text(scope, "scope"), task_id, "erased")
 
 

@@ -344,6 +344,6 @@ union all select 'audit', count(*) from unnest($2::uuid[]) u(id) join redrive.au
 -- erasable: tasks of a scope that do not run
 select x.id from (
   (select t.id from redrive.task t where t.scope = $1 and t.state <> 'running' limit $2)
-  union (select h.id from redrive.history h where h.scope = $1 limit $2)
+  union (select h.id from redrive.history h where h.scope = $1 and h.erased_at is null limit $2)
   union (select d.task_id from redrive.dead_letter d where d.scope = $1 and not exists (
     select 1 from redrive.task t where t.id = d.task_id and t.state = 'running') limit $2)) x limit $2;

@@ -13,8 +13,10 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
     """In the caller's transaction; returns how many, by place."""
     found = session.rows(SQL["erase_ids"], dumps([str(task_id) for task_id in wanted.task_ids]))
     ids = dumps([row[0] for row in found])
+    gone = session.rows(SQL["erase_gone"], ids)
+    keys = session.run(SQL["erase_gone_keys"], dumps([row[0] for row in gone])) if gone else 0
     done = {
-        "keys": session.run(SQL["erase_keys"], ids),
+        "keys": keys + session.run(SQL["erase_keys"], ids),
         "causes": session.run(SQL["erase_causes"], ids),
         "tasks": session.run(SQL["erase_tasks"], ids, wanted.tombstone, session.now),
         "attempts": session.run(SQL["erase_attempts"], ids),

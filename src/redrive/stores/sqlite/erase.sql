@@ -1,9 +1,16 @@
 -- erase_ids: those of these tasks that are not live
 select value from json_each(?) where not exists (select 1 from redrive_task t where t.id = value)
 
--- erase_keys: keys of these tasks
+-- erase_keys: keys of these tasks; a key may name another task by now
 delete from redrive_idempotency_key where key in (
-  select h.idempotency_key from redrive_history h where h.id in (select value from json_each(?)))
+  select h.idempotency_key from redrive_history h where h.id in (select value from json_each(?1)))
+  and task_id in (select value from json_each(?1))
+
+-- erase_gone: those of these tasks that are in history no more
+select value from json_each(?) where not exists (select 1 from redrive_history h where h.id = value)
+
+-- erase_gone_keys: keys of tasks that are gone; there is no index of this, because keys are written with tasks
+delete from redrive_idempotency_key where task_id in (select value from json_each(?))
 
 -- erase_causes: what a cause quotes of one of these tasks
 update redrive_failure_group set message = 'erased', error_summary = null
@@ -53,6 +60,6 @@ union all select 'audit', count(*) from json_each(?2) u cross join redrive_audit
 -- erasable: tasks of a scope that do not run
 select id from (
   select id from (select t.id from redrive_task t where t.scope = ?1 and t.state <> 'running' limit ?2)
-  union select id from (select h.id from redrive_history h where h.scope = ?1 limit ?2)
+  union select id from (select h.id from redrive_history h where h.scope = ?1 and h.erased_at is null limit ?2)
   union select id from (select d.task_id as id from redrive_dead_letter d where d.scope = ?1 and not exists (
     select 1 from redrive_task t where t.id = d.task_id and t.state = 'running') limit ?2)) limit ?2

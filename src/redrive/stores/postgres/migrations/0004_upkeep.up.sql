@@ -736,10 +736,13 @@ declare
     select u.id from unnest(p_ids) u(id) where not exists (select 1 from redrive.task t where t.id = u.id));
   v_keys text[] := array(
     select h.idempotency_key from redrive.history h where h.id = any (v_ids) and h.idempotency_key is not null);
+  v_gone uuid[] := array(
+    select u.id from unnest(v_ids) u(id) where not exists (select 1 from redrive.history h where h.id = u.id));
   v_causes text[] := array(
     select a.fingerprint from redrive.attempt a where a.task_id = any (v_ids)
     union select d.error_fingerprint from redrive.dead_letter d where d.task_id = any (v_ids));
   v_n integer;
+  v_more integer := 0;
   v_done jsonb := '{}';
 begin
   update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
@@ -757,9 +760,14 @@ begin
     or d.error_summary is not null or d.scope is distinct from p_tombstone);
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('dead_letters', v_n);
-  delete from redrive.idempotency_key k where k.key = any (v_keys);
+  -- A key may name another task by now.
+  delete from redrive.idempotency_key k where k.key = any (v_keys) and k.task_id = any (v_ids);
   get diagnostics v_n = row_count;
-  v_done := v_done || jsonb_build_object('keys', v_n);
+  if cardinality(v_gone) > 0 then  -- there is no index of this, because keys are written with tasks
+    delete from redrive.idempotency_key k where k.task_id = any (v_gone);
+    get diagnostics v_more = row_count;
+  end if;
+  v_done := v_done || jsonb_build_object('keys', v_n + v_more);
   update redrive.failure_delta d set message = 'erased', error_summary = null where d.sample_task = any (v_ids);
   update redrive.failure_group g set message = 'erased', error_summary = null
   where g.fingerprint = any (v_causes) and g.sample_task = any (v_ids) and g.message <> 'erased';
