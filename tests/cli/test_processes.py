@@ -17,6 +17,8 @@ from pathlib import Path
 import httpx
 import psutil
 
+from redrive.cli.signals import ONE_STOP_S
+
 APP = "redrive.examples.shots:app"
 
 
@@ -84,6 +86,7 @@ def test_a_second_signal_exits_at_once(start, redrive, crash_app: str) -> None:
     worker.log("task.claimed")
     worker.process.send_signal(signal.SIGTERM)
     worker.log("worker.stopping")
+    time.sleep(2 * ONE_STOP_S)
     worker.process.send_signal(signal.SIGTERM)
     worker.log("worker.killed")
     assert worker.ends() == 128 + signal.SIGTERM

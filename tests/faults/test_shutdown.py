@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
+from redrive.cli.signals import ONE_STOP_S
 from redrive.kernel.task import State
 from tests.faults.harness import World, handed_back, runs, until
 
@@ -36,12 +38,26 @@ def test_sigterm_under_load_completes_or_hands_back(store: World) -> None:
     assert store.account(ids, handed_back=handed_back(worker, second)) == {"completed": 301}
 
 
+def test_one_stop_that_arrives_twice_is_one(store: World) -> None:
+    """``timeout`` and wrappers signal the process, and then its group."""
+    task = store.enqueue("GATED", max_attempts=1)
+    worker = store.cli_worker(env={"TASK_WORKER_GRACE_MS": "600000"})
+    store.wait_effect(task, "start")
+    worker.send(signal.SIGTERM)
+    worker.wait_for("worker.stopping")
+    worker.send(signal.SIGTERM)
+    store.open()
+    assert worker.wait() == 0
+    assert store.account([task.id]) == {"completed": 1}
+
+
 def test_a_second_signal_exits_at_once_and_loses_nothing(postgres: World) -> None:
     ids = [postgres.enqueue("GATED").id, *postgres.enqueue_many("SHORT", 50)]
     worker = postgres.cli_worker("--concurrency", "4", env={"TASK_WORKER_GRACE_MS": "600000"})
     worker.wait_for("task.claimed", task_id=ids[0])
     worker.send(signal.SIGTERM)
     worker.wait_for("worker.stopping")
+    time.sleep(2 * ONE_STOP_S)
     worker.send(signal.SIGTERM)
     assert worker.wait() not in (0, None)
     postgres.account(ids)

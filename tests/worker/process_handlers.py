@@ -96,3 +96,12 @@ def forks(ctx: Context) -> str:
 
 def done(ctx: Context) -> None:
     ctx.done({"said": "done"})
+
+
+def forks_and_dies(ctx: Context, number: int) -> None:
+    """Its child lives on, with all that is open here."""
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    os.kill(os.getpid(), number)
+    time.sleep(60)

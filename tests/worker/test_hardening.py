@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from redrive import App, Batch, Context, Snooze, State
+from redrive import App, Batch, Cancel, Context, Snooze, State
 from redrive.errors import LeaseLost, StoreUnavailable
+from redrive.kernel.failure import MAX_MESSAGE
 from redrive.kernel.outcome import Verdict
 from redrive.kernel.store import Want
 from redrive.settings import Options
@@ -86,6 +87,49 @@ async def test_a_verdict_that_means_nothing_fails_the_attempt(app: App, answer: 
     async with working(app):
         failed = await ended(app, task.id)
     assert (failed.state, failed.error_reason) == (State.FAILED, "no_outcome")
+
+
+async def test_a_verdict_that_was_changed_afterwards_is_checked_again(app: App) -> None:
+    @app.task("T", max_attempts=1)
+    async def t(ctx: Context) -> Any:
+        snooze = Snooze(1)
+        snooze.seconds = float("nan")
+        return snooze
+
+    task = await app.enqueue("T")
+    async with working(app):
+        failed = await ended(app, task.id)
+    assert failed.state is State.FAILED and "Snooze(seconds)" in (failed.error_message or "")
+
+
+@pytest.mark.parametrize("reason", ["a\x00b", "lone \ud800", "long " * 1_000_000])
+async def test_any_reason_to_cancel_can_be_stored(app: App, reason: str) -> None:
+    @app.task("T")
+    async def t(ctx: Context) -> Any:
+        return Cancel(reason)
+
+    task = await app.enqueue("T")
+    async with working(app):
+        gone = await ended(app, task.id)
+    assert gone.state is State.CANCELLED
+    assert 0 < len(gone.error_message or "") <= MAX_MESSAGE
+
+
+async def test_an_abandoned_attempt_is_forgotten_when_it_ends(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds its payload."""
+    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE", 0.1)
+    release = threading.Event()
+
+    @app.task("T", timeout=0.1, max_attempts=1)
+    def t(ctx: Context) -> None:
+        release.wait(60)
+
+    task = await app.enqueue("T")
+    async with working(app) as worker:
+        await ended(app, task.id)
+        assert len(worker.attempts._strays) == 1
+        release.set()
+        await until(lambda: _is(not worker.attempts._strays))
 
 
 async def test_a_bulk_answer_that_cannot_be_read_fails_its_tasks(app: App) -> None:

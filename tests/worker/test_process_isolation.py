@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
+import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from redrive import App, State, StopReason
@@ -65,6 +68,32 @@ async def test_the_start_of_a_process_is_no_part_of_the_duration(app: App) -> No
     assert done.execution_ms is not None and done.execution_ms < process_handlers.SLOW_IMPORT * 1000
 
 
+async def test_a_signal_to_all_does_not_end_a_process_that_is_just_starting(app: App) -> None:
+    """Ctrl-C and service managers signal every process; what one does with it is known only after its imports."""
+    app.task("QUICK", isolation="process", max_attempts=1)(process_handlers.quick)
+    task = await app.enqueue("QUICK")
+    async with working(app):
+        [child] = await until(lambda: _is(_children()))
+        child.send_signal(signal.SIGTERM)
+        child.send_signal(signal.SIGINT)
+        done = await ended(app, task.id)
+        assert (done.state, done.result) == (State.COMPLETED, "done")
+        child.send_signal(signal.SIGTERM)  # and afterwards it is the worker that decides
+        again = await app.enqueue("QUICK")
+        assert (await ended(app, again.id)).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGRTMIN + 2])
+async def test_the_end_of_a_process_is_noticed_also_if_its_fork_lives_on(app: App, number: int) -> None:
+    app.task("FORKS", isolation="process", max_attempts=1)(process_handlers.forks_and_dies)
+    task = await app.enqueue("FORKS", {"number": int(number)})
+    async with working(app):
+        failed = await ended(app, task.id)
+    assert (failed.state, failed.error_reason) == (State.FAILED, "process_died")
+    assert ("SIGKILL" if number == signal.SIGKILL else f"signal {int(number)}") in (failed.error_message or "")
+    await until(lambda: _is(not _children()))
+
+
 @pytest.fixture
 def heard() -> Any:
     """Standard logging as ``redrive work`` sets it up, and what was written."""
@@ -93,6 +122,16 @@ async def test_own_loggers_of_a_process_are_heard_with_their_task(app: App, hear
         )  # fmt: skip
     assert said[0]["customer"] == "c-1"
     assert "ValueError: odd" in said[2]["stack"]
+
+
+def _children() -> list[psutil.Process]:
+    """Handlers' processes of this one, and what is left of them."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any("spawn_main" in part for part in child.cmdline()) and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+    return found
 
 
 async def _is(value: Any) -> Any:

@@ -10,12 +10,15 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from redrive.worker.supervisor import SUPERVISED
 
 logger = logging.getLogger("redrive.cli")
 HEARD = (signal.SIGTERM, signal.SIGINT)
+# One stop may arrive twice: `timeout`, shells and wrappers signal the process and then its group.
+ONE_STOP_S = 0.2
 
 
 @contextlib.contextmanager
@@ -53,13 +56,14 @@ def _listen(
     heard: socket.socket, loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], force: Callable[[], None]
 ) -> None:
     """Ends when the other side is closed."""
-    asked = False
+    first: tuple[int, float] | None = None
     while numbers := heard.recv(64):
         for number in (number for number in numbers if number in HEARD):
-            if asked:
+            if first is None:
+                first = number, time.monotonic()
+                loop.call_soon_threadsafe(stop, signal.Signals(number).name)
+            elif number != first[0] or time.monotonic() - first[1] > ONE_STOP_S:
                 _exit(number, force)
-            asked = True
-            loop.call_soon_threadsafe(stop, signal.Signals(number).name)
 
 
 def _exit(number: int, force: Callable[[], None]) -> None:

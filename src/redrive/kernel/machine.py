@@ -26,7 +26,7 @@ from redrive.kernel.outcome import (
     Snooze,
 )
 from redrive.kernel.payload import encode
-from redrive.kernel.task import State
+from redrive.kernel.task import State, check_seconds
 
 
 class Event(StrEnum):
@@ -196,6 +196,7 @@ def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Trans
                 done.keep = policy.history
             return done
         case Snooze(seconds=seconds, state=state):
+            check_seconds(seconds, "Snooze(seconds)")  # the handler may have changed it since
             return _move(held, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
         case Released(reason=reason):
             return _move(held, Event.RELEASE, State.QUEUED, reason=reason)

@@ -12,7 +12,7 @@ from typing import Any
 
 from redrive.errors import ErrorCode, InvalidInput
 from redrive.kernel.classify import FailureType
-from redrive.kernel.failure import Failure
+from redrive.kernel.failure import MAX_MESSAGE, Failure, clean
 from redrive.kernel.task import check_name, check_seconds, check_text
 
 
@@ -85,7 +85,7 @@ class Cancel(Verdict):
     """End the task as cancelled: the work is no longer wanted."""
 
     def __init__(self, reason: str = "the handler cancelled the task") -> None:
-        self.reason = str(reason)
+        self.reason = clean(str(reason)[:MAX_MESSAGE])[:MAX_MESSAGE]
         super().__init__(self.reason)
 
 

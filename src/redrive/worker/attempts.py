@@ -40,7 +40,8 @@ class Attempts:
         self.superseded: set[Run] = set()
         self.slots = worker.options.concurrency
         self.claimed = 0
-        self._strays: list[asyncio.Future[Any]] = []
+        # Handlers that did not stop and have not ended yet.
+        self._strays: set[asyncio.Future[Any]] = set()
         self._threads = ThreadPool()
         self._processes = ProcessPool(self.note_progress)
         self._carriers = Carriers(self._attempt, self.broke)
@@ -250,7 +251,8 @@ class Attempts:
         """The handler does not stop. It is fenced off: settled without it, and whatever it still says is refused."""
         run.abandoned = True
         if run.future is not None:
-            self._strays.append(run.future)
+            self._strays.add(run.future)
+            run.future.add_done_callback(self._strays.discard)  # it holds the payload
         run.break_transaction()
         self._worker.report.abandoned(run)
         if run.trailing:

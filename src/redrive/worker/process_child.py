@@ -25,6 +25,8 @@ from redrive.worker.failures import failed, origin_of, unpacked
 from redrive.worker.forks import Home
 from redrive.worker.process_job import Job, resolve
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class _Line:
     """The pipe to the worker, for all threads of the child; processes that a handler forks have none."""
@@ -87,8 +89,9 @@ def serve(pipe: Connection) -> None:
     """The life of a child: one job after the other until the pipe closes."""
     # Ctrl-C and a service manager's SIGTERM reach every process of the group; the worker decides what they mean.
     # Not SIG_IGN, which programs started by a handler would inherit.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # blocked since before this process began
     threading.Thread(target=_follow_parent, name="redrive-parent", daemon=True).start()
     # With what a handler starts, so that all of it can be killed together.
     os.setpgid(0, 0)

@@ -11,7 +11,8 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -19,8 +20,10 @@ from redrive.errors import ConfigError
 from redrive.handlers.registry import Handler
 from redrive.kernel.task import Claimed
 from redrive.worker.failures import packed
-from redrive.worker.process_child import serve
+from redrive.worker.process_child import STOP_SIGNALS, serve
 from redrive.worker.process_job import Job, resolve
+
+LOOK_AFTER_CHILD_EVERY_S = 1.0
 
 
 class ProcessDied(RuntimeError):
@@ -31,6 +34,28 @@ class ProcessDied(RuntimeError):
 class _Child:
     process: BaseProcess
     pipe: Connection
+    # Tells that the process has ended; None where the system has no such thing. The pipe's end alone would not do:
+    # what a handler has forked holds it, too.
+    ended: int | None = None
+
+    def recv(self) -> Any:
+        """Its next message; EOFError when there will be none."""
+        while not self.pipe.poll(0):
+            if self.ended is None:
+                wait([self.pipe], LOOK_AFTER_CHILD_EVERY_S)
+                gone = not self.process.is_alive()
+            else:
+                gone = self.ended in wait([self.pipe, self.ended])
+            if gone and not self.pipe.poll(0):
+                raise EOFError
+        return self.pipe.recv()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.pipe.close()
+        if self.ended is not None:
+            os.close(self.ended)
+            self.ended = None
 
 
 class ProcessPool:
@@ -84,9 +109,16 @@ class ProcessPool:
     def _spawn(self) -> _Child:
         ours, theirs = self._start.Pipe()
         process = self._start.Process(target=serve, args=(theirs,), name="redrive-handler", daemon=True)
-        process.start()
+        # A signal to all processes, as Ctrl-C and service managers send it, must not end one that has not got as far
+        # as to say what it does with it: it waits until then (see serve). The tracker takes its signals back itself.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        return _Child(process, ours)
+        return _Child(process, ours, _opened(process))
 
     def _talk(
         self, child: _Child, job: Job, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any],
@@ -102,7 +134,7 @@ class ProcessPool:
 
         try:
             child.pipe.send(job)
-            while (message := child.pipe.recv())[0] != "done":
+            while (message := child.recv())[0] != "done":
                 match message:
                     case "progress", progress:
                         post(self._on_progress, job.task, progress)
@@ -141,14 +173,22 @@ def _kill(child: _Child) -> None:
     if child.process.is_alive():
         child.process.kill()  # it has not got as far as to make a group of its own
     child.process.join(5)
-    with contextlib.suppress(OSError):
-        child.pipe.close()
+    child.close()
+
+
+def _opened(process: BaseProcess) -> int | None:
+    """A descriptor that becomes readable when the process ends; None where there is none to be had."""
+    try:
+        return os.pidfd_open(process.pid or 0)
+    except (AttributeError, OSError):
+        return None
 
 
 def _how_it_ended(child: _Child) -> str:
     code = child.process.exitcode
     if code is not None and code < 0:
-        return f"the handler's process was ended by {signal.Signals(-code).name}"
+        known = -code in set(signal.Signals)
+        return f"the handler's process was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
     return f"the handler's process ended with exit code {code} and no answer"
 
 

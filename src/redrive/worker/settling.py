@@ -136,13 +136,29 @@ class Settling:
             except RedriveError as refusal:
                 verdict = Fail("TASK_OUTCOME_REFUSED", f"the store refused the outcome: {refusal.message}"[:1000])
                 if transition.failure is not None and transition.failure.code == verdict.code:
-                    # Not the outcome, then, but the row: it is failed by itself, whatever is in it.
-                    applied = await self._worker.store.apply(Commit(transitions=[transition]))
-                    self.landed([(run, transition)], applied.lost)
+                    try:
+                        landed = await self._fail_row(run, transition)
+                    except asyncio.CancelledError:
+                        self.keep([(run, transition), *reversed(left)])
+                        raise
+                    if not landed:
+                        self.keep([(run, transition), *reversed(left)])
+                        return
                     continue
                 self.add(run, self._worker.attempts.decide(run, verdict))
             else:
                 self.landed([(run, transition)], cycle.lost)
+
+    async def _fail_row(self, run: Run, transition: Transition) -> bool:
+        """Not the outcome is refused, then, but the row: it is failed by itself, whatever is in it. False when the
+        store did not answer."""
+        try:
+            applied = await self._worker.store.apply(Commit(transitions=[transition]))
+        except (StoreUnavailable, StoreUnusable) as outage:
+            await self.rode_out(outage)
+            return False
+        self.landed([(run, transition)], applied.lost)
+        return True
 
     # -- the worker is being cancelled -----------------------------------------------------------------------------
 
