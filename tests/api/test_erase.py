@@ -36,7 +36,8 @@ async def test_asked_for_approved_and_done(app: App) -> None:
         task = await app.enqueue("SEND", {"to": "ann@example"}, scope="user:ann")
         await work(app)
         seen = (await client.post("/api/erase", json={"scope": "user:ann", "dryRun": True})).json()
-        assert seen["places"] == {"live": 1, "attempts": 1, "dead_letters": 1} and seen["operation"] is None
+        assert seen["places"] == {"live": 1, "attempts": 1, "dead_letters": 1, "causes": 1}
+        assert seen["operation"] is None
         assert seen["needsApproval"] == "personal data is removed for good" and "backups" in seen["notCovered"]
         asked = await client.post(
             "/api/erase", json={"scope": "user:ann", "reason": "ticket 812"}, headers={"X-Actor": "a"}

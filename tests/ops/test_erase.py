@@ -47,7 +47,7 @@ COLUMNS = {
                  "queue", "error_code", "error_reason", "failure_type", "error_fingerprint"},
     },
     "failure_group": {
-        "erased": {"message", "error_summary"},
+        "erased": {"message", "error_summary", "sample_scope"},
         "kept": {"fingerprint", "n", "code", "reason", "failure_type", "kind", "sample_task", "first_seen",
                  "last_seen", "failing"},
     },
@@ -217,6 +217,27 @@ async def test_a_key_goes_also_when_its_task_is_gone(harness: Harness) -> None:
     assert await harness.enqueue("A", idempotency_key="key of bob") == other
 
 
+@pytest.mark.parametrize("by", ["scope", "task"])
+@pytest.mark.parametrize("folded", [True, False], ids=["folded", "at once"])
+async def test_what_a_cause_quotes_goes_when_nothing_else_is_left(harness: Harness, by: str, folded: bool) -> None:
+    claimed = await harness.running("A", scope=SCOPE, max_attempts=1)
+    await harness.settle(claimed, failing(f"no mailbox for {SECRET}"))
+    await actions.cancel(harness.store, [claimed.id], actor="bob")
+    other = await harness.running("B", scope="user:bob", max_attempts=1)
+    await harness.settle(other, failing("bob is out"))
+    if folded:
+        await harness.store.upkeep("fold")
+    for name in ("history", "attempt", "dead_letter"):
+        await harness.sql(f"delete from {table(harness, name)}")
+    scope, task_id = (SCOPE, None) if by == "scope" else (None, claimed.id)
+    assert await erase.foresee(harness.store, scope, task_id) == {"causes": 1, "audit": 1}
+    ended = await carried_out(harness, await begun(harness, scope=scope, task_id=task_id))
+    assert ended.note == erase.NOT_COVERED and ended.erased["causes"] == 1
+    assert quoting(await dump(harness)) == []
+    assert sorted(group.message for group in await harness.store.groups(10)) == ["bob is out", "erased"]
+    assert [group.count for group in await harness.store.groups(10)] == [1, 1]
+
+
 @pytest.mark.parametrize("scope", ["erased", "erased:0123456789ab"])
 async def test_what_is_erased_is_not_erased_again(harness: Harness, scope: str) -> None:
     """Others could not be told from it, and it would never end."""
@@ -353,6 +374,23 @@ async def test_a_crash_in_the_archive_is_followed(
         assert any("is in the archive still, although it was erased" in problem for problem in problems)
     ended = await carried_out(harness, operation)
     assert ended.status is Status.COMPLETED and SCOPE not in archived(archive)
+    assert (await audit_verify.verify(harness.store, archive)).problems == []
+
+
+async def test_what_is_done_again_after_crashes_counts_once(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive(str(tmp_path / "archive"))
+    await archived_life(harness, archive)
+    foreseen = (await erase.foresee(harness.store, SCOPE, None, str(archive)))["archive"]
+    operation = await begun(harness, archive)
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            patched.setattr(Archive, "remove", _die)
+            with pytest.raises(StoreError, match="killed here"):
+                await carried_out(harness, operation)
+    ended = await carried_out(harness, operation)
+    assert ended.erased["archive"] == foreseen and SCOPE not in archived(archive)
     assert (await audit_verify.verify(harness.store, archive)).problems == []
 
 

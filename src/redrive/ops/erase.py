@@ -107,6 +107,8 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
             await _clean_documents(store, operation, subject)
         case "archive":
             return await _erase_archive(store, operation, subject, place)
+        case "replaced":
+            await _remove_piece(store, operation, place)
         case _:
             await _end(store, operation, subject)
             return None
@@ -123,13 +125,22 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
     else:
         ids = [] if subject.task_id is None or operation.last_piece else [subject.task_id]
     if not ids:
-        await store.apply(Commit(puts=[replace(operation, cursor="audit 0").put()]))
+        await _erase_rest(store, replace(operation, cursor="audit 0"), subject)
         return
     live = [one.id for one in (await store.standings(ids)).values() if one.state in LIVE - {State.RUNNING}]
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
     commit = Commit(transitions=moves, erase=Erase(subject.tombstone, tuple(ids)))
     after = replace(operation, last_piece=len(ids))
     await _apply(store, commit, after, lambda applied: {"given_up": len(live) - len(applied.lost)})
+
+
+async def _erase_rest(store: Store, operation: Operation, subject: Subject) -> None:
+    """What is found by the scope itself, also when of its tasks nothing is left."""
+    found = {} if subject.scope is None else await store.personal(subject.scope)
+    if not found.get("causes"):
+        await store.apply(Commit(puts=[operation.put()]))
+        return
+    await _apply(store, Commit(erase=Erase(subject.tombstone, scope=subject.scope)), operation)
 
 
 async def _erase_audit(store: Store, operation: Operation, subject: Subject, after: int) -> None:
@@ -166,8 +177,8 @@ async def _clean_documents(store: Store, operation: Operation, subject: Subject)
 
 
 async def _erase_archive(store: Store, operation: Operation, subject: Subject, done: str) -> float:
-    """One piece of the archive after the other: the new one is written, told of in a sealed row, and the old one
-    removed. The place is kept only then: whoever goes on after a crash does the same piece again."""
+    """One piece of the archive after the other: the new one is written and told of in a sealed row; in a step of its
+    own the old one is removed. Whoever goes on after a crash writes the same piece again, or removes it again."""
     archive = archive_at(operation.archive)
     if archive is None or not archive.begun:
         await store.apply(Commit(puts=[replace(operation, cursor="end").put()]))
@@ -195,15 +206,17 @@ async def _replace_piece(
 ) -> None:
     found = [row for row in rows if subject.meant_by(row)]
     written = await asyncio.to_thread(archive.write, [emptied(row) if subject.meant_by(row) else row for row in rows])
-    replaced = {name: written.name}
-    applied = await _apply(
-        store, Commit(), operation, lambda _: {"archive": len(found)}, ids=ids_of(found), replaced=replaced
+    told = replace(operation, cursor=f"replaced {name}")
+    await _apply(
+        store, Commit(), told, lambda _: {"archive": len(found)}, ids=ids_of(found), replaced={name: written.name}
     )
-    assert applied is not None
+
+
+async def _remove_piece(store: Store, operation: Operation, name: str) -> None:
+    archive = archive_at(operation.archive)
+    assert archive is not None
     await asyncio.to_thread(archive.remove, name)
-    record = await store.record(OPERATIONS, operation.id)
-    if record is not None and record.state == Status.RUNNING:
-        await store.apply(Commit(puts=[replace(Operation.of(record), cursor=f"archive {name}").put()]))
+    await store.apply(Commit(puts=[replace(operation, cursor=f"archive {name}").put()]))
 
 
 def _matching(archive: Archive, name: str, subject: Subject) -> list[AuditRow] | None:

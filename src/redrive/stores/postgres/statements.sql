@@ -322,7 +322,7 @@ select removed, more from redrive.prune($1, $2);
 select clock_timestamp();
 
 -- erase: personal data goes
-select redrive.erase($1, $2, $3, $4);
+select redrive.erase($1, $2, $3, $4, $5);
 
 -- personal: what is kept about a scope, or about tasks
 with meant as materialized (
@@ -337,6 +337,11 @@ union all select 'finished', count(*) from meant m join redrive.history h on h.i
 union all select 'attempts', count(*) from meant m join redrive.attempt a on a.task_id = m.id where a.message <> 'erased'
 union all select 'dead_letters', count(*) from meant m join redrive.dead_letter d on d.task_id = m.id
   where d.error_message <> 'erased'
+union all select 'causes', count(*) from (
+  select g.fingerprint from redrive.failure_group g
+  where g.sample_scope = $1 or (g.sample_task = any ($2) and g.message <> 'erased')
+  union select g.fingerprint from redrive.failure_delta g
+  where g.sample_scope = $1 or (g.sample_task = any ($2) and g.message <> 'erased')) c
 union all select 'audit', count(*) from redrive.audit a where $1::text is not null and a.scope = $1
 union all select 'audit', count(*) from unnest($2::uuid[]) u(id) join redrive.audit a on a.task_id = u.id
   where a.erased is null;

@@ -17,7 +17,7 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
     keys = session.run(SQL["erase_gone_keys"], dumps([row[0] for row in gone])) if gone else 0
     done = {
         "keys": keys + session.run(SQL["erase_keys"], ids),
-        "causes": session.run(SQL["erase_causes"], ids),
+        "causes": session.run(SQL["erase_causes"], ids, wanted.scope),
         "tasks": session.run(SQL["erase_tasks"], ids, wanted.tombstone, session.now),
         "attempts": session.run(SQL["erase_attempts"], ids),
         "dead_letters": session.run(SQL["erase_letters"], ids, wanted.tombstone),

@@ -12,12 +12,10 @@ select value from json_each(?) where not exists (select 1 from redrive_history h
 -- erase_gone_keys: keys of tasks that are gone; there is no index of this, because keys are written with tasks
 delete from redrive_idempotency_key where task_id in (select value from json_each(?))
 
--- erase_causes: what a cause quotes of one of these tasks
-update redrive_failure_group set message = 'erased', error_summary = null
-where fingerprint in (
-    select a.fingerprint from redrive_attempt a where a.task_id in (select value from json_each(?1))
-    union select d.error_fingerprint from redrive_dead_letter d where d.task_id in (select value from json_each(?1)))
-  and sample_task in (select value from json_each(?1)) and message <> 'erased'
+-- erase_causes: what a cause quotes of one of these tasks, or of one of this scope
+update redrive_failure_group set message = 'erased', error_summary = null, sample_scope = null
+where (sample_task in (select value from json_each(?1)) or sample_scope = ?2)
+  and (message <> 'erased' or sample_scope is not null)
 
 -- erase_tasks: what finished tasks carried
 update redrive_history set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
@@ -53,6 +51,8 @@ union all select 'finished', count(*) from meant m cross join redrive_history h 
 union all select 'attempts', count(*) from meant m cross join redrive_attempt a on a.task_id = m.id where a.message <> 'erased'
 union all select 'dead_letters', count(*) from meant m cross join redrive_dead_letter d on d.task_id = m.id
   where d.error_message <> 'erased'
+union all select 'causes', count(*) from redrive_failure_group g
+  where g.sample_scope = ?1 or (g.sample_task in (select value from json_each(?2)) and g.message <> 'erased')
 union all select 'audit', count(*) from redrive_audit a where a.scope = ?1
 union all select 'audit', count(*) from json_each(?2) u cross join redrive_audit a on a.task_id = u.value
   where a.erased is null

@@ -42,6 +42,7 @@ class Live:
     dead_reason: str | None
     fingerprint: str | None
     failed_seq: int | None
+    scope: str | None
 
 
 @dataclass(slots=True)
@@ -217,7 +218,10 @@ def _record_failures(session: Session, failed: Sequence[Move]) -> None:
         attempts.append([
             row.id, _holder(t), t.execution_ms, row.attempt_count, row.replay_count, *_failure(t), row.worker_id,
         ])  # fmt: skip
-        fresh = [f.fingerprint, 0, f.code, f.reason, f.type, f.message, row.kind, row.id, session.now, dumps(f.summary)]
+        fresh = [
+            f.fingerprint, 0, f.code, f.reason, f.type, f.message, row.kind, row.id, session.now, dumps(f.summary),
+            row.scope,
+        ]  # fmt: skip
         causes.setdefault(f.fingerprint, fresh)[1] += 1
     session.run(SQL["attempts"], session.now, dumps(attempts))
     session.run(SQL["causes"], dumps(list(causes.values())))

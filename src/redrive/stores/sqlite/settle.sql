@@ -35,7 +35,7 @@ delete from redrive_task where id in (select value from json_each(?))
 -- look: what transitions depend on
 select json_group_array(json_array(t.id, t.state, t.lease_token, t.lease_expires_at, t.cancel_requested_at,
   t.next_attempt_at, t.queue, t.kind, t.attempt_count, t.replay_count, t.worker_id, t.task_group, t.error_code,
-  t.error_reason, t.failure_type, t.dead_reason, t.error_fingerprint, t.failed_seq))
+  t.error_reason, t.failure_type, t.dead_reason, t.error_fingerprint, t.failed_seq, t.scope))
 from redrive_task t where t.id in (select value from json_each(?))
 
 -- retire: rows on their way to history, with their payload when they can be retried from there
@@ -108,14 +108,15 @@ from json_each(?) v cross join redrive_task t on t.id = json_extract(v.value, '$
 
 -- causes: failures by fingerprint
 insert into redrive_failure_group (fingerprint, n, code, reason, failure_type, message, kind, sample_task, first_seen, last_seen,
-  error_summary)
+  error_summary, sample_scope)
 select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'), json_extract(v.value, '$[8]'),
-  json_extract(v.value, '$[8]'), json_extract(v.value, '$[9]')
+  json_extract(v.value, '$[8]'), json_extract(v.value, '$[9]'), json_extract(v.value, '$[10]')
 from json_each(?) v where true
 on conflict (fingerprint) do update set n = n + excluded.n, code = excluded.code, reason = excluded.reason,
-  failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task, error_summary = excluded.error_summary, last_seen = max(last_seen, excluded.last_seen)
+  failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
+  sample_scope = excluded.sample_scope, error_summary = excluded.error_summary, last_seen = max(last_seen, excluded.last_seen)
 
 -- known_causes: which of these there are groups of
 select json_group_array(fingerprint) from redrive_failure_group where fingerprint in (select value from json_each(?))

@@ -207,6 +207,7 @@ create table redrive.failure_delta (
   message       text not null,
   kind          text not null,
   sample_task   uuid not null,
+  sample_scope  text,
   at            timestamptz not null,
   error_summary jsonb
 );
@@ -219,6 +220,7 @@ create table redrive.failure_group (
   message       text not null,
   kind          text not null,
   sample_task   uuid not null,
+  sample_scope  text,                              -- so that its message is found when nothing else is left of the task
   first_seen    timestamptz not null,
   last_seen     timestamptz not null,
   failing       bigint not null default 0,         -- tasks that are failed by it now, as of the last fold

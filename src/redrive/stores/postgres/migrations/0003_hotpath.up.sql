@@ -376,7 +376,7 @@ begin
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
   ), ok as materialized (
-    select v.*, l.state as was, l.queue, l.kind, l.attempt_count, l.replay_count, l.worker_id,
+    select v.*, l.state as was, l.queue, l.kind, l.scope, l.attempt_count, l.replay_count, l.worker_id,
       case
         -- A task somebody wants cancelled is not queued again.
         when l.cancel_requested_at is not null and l.state = 'running' and v.target in ('queued', 'delayed') then 'cancelled'
@@ -444,10 +444,10 @@ begin
       m.trace_id, m.payload, m.error_code, m.error_reason, m.failure_type, m.error_message, m.error_fingerprint, m.error_summary
     from moved m where m.dead is not null
   ), causes as (
-    insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, at,
-      error_summary)
+    insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, sample_scope,
+      at, error_summary)
     -- All of one row, the first: a message beside the sample of another task would be judged by the wrong payload.
-    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, v_now, x.summary
+    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, x.scope, v_now, x.summary
     from (
       select o.*, count(*) over (partition by o.fingerprint, o.kind) as n,
         row_number() over (partition by o.fingerprint, o.kind order by o.id) as nth

@@ -461,15 +461,16 @@ begin
     select g.fingerprint, sum(g.n) as n, min(g.at) as first_seen, max(g.at) as last_seen from gone g group by g.fingerprint
   ), folded as (
     insert into redrive.failure_group as f (fingerprint, n, code, reason, failure_type, message, kind, sample_task,
-      error_summary, first_seen, last_seen)
+      sample_scope, error_summary, first_seen, last_seen)
     -- Message, kind, sample and summary are those of one failure, the latest.
-    select s.fingerprint, s.n, l.code, l.reason, l.failure_type, l.message, l.kind, l.sample_task, l.error_summary,
+    select s.fingerprint, s.n, l.code, l.reason, l.failure_type, l.message, l.kind, l.sample_task, l.sample_scope, l.error_summary,
       s.first_seen, s.last_seen
     from sums s join (
       select distinct on (g.fingerprint) g.* from gone g order by g.fingerprint, g.at desc, g.sample_task
     ) l on l.fingerprint = s.fingerprint
     on conflict (fingerprint) do update set n = f.n + excluded.n, code = excluded.code, reason = excluded.reason,
-      failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task, error_summary = excluded.error_summary,
+      failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
+      sample_scope = excluded.sample_scope, error_summary = excluded.error_summary,
       last_seen = greatest(f.last_seen, excluded.last_seen)
   )
   select coalesce(sum(s.n), 0), array_agg(s.fingerprint) into v_causes, v_seen from sums s;
@@ -728,7 +729,8 @@ end $$;
 
 -- Personal data goes: of finished tasks what they carried, of their attempts and dead letters what was said, their keys, and
 -- rows of the audit log but for a digest. Live tasks among p_ids are left alone. Returns how many, by place.
-create function redrive.erase(p_ids uuid[], p_tombstone text, p_audit bigint[], p_digests text[]) returns jsonb
+create function redrive.erase(p_ids uuid[], p_tombstone text, p_audit bigint[], p_digests text[], p_scope text)
+returns jsonb
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
@@ -738,9 +740,6 @@ declare
     select h.idempotency_key from redrive.history h where h.id = any (v_ids) and h.idempotency_key is not null);
   v_gone uuid[] := array(
     select u.id from unnest(v_ids) u(id) where not exists (select 1 from redrive.history h where h.id = u.id));
-  v_causes text[] := array(
-    select a.fingerprint from redrive.attempt a where a.task_id = any (v_ids)
-    union select d.error_fingerprint from redrive.dead_letter d where d.task_id = any (v_ids));
   v_n integer;
   v_more integer := 0;
   v_done jsonb := '{}';
@@ -768,11 +767,15 @@ begin
     get diagnostics v_more = row_count;
   end if;
   v_done := v_done || jsonb_build_object('keys', v_n + v_more);
-  update redrive.failure_delta d set message = 'erased', error_summary = null where d.sample_task = any (v_ids);
-  update redrive.failure_group g set message = 'erased', error_summary = null
-  where g.fingerprint = any (v_causes) and g.sample_task = any (v_ids) and g.message <> 'erased';
+  update redrive.failure_delta d set message = 'erased', error_summary = null, sample_scope = null
+  where (d.sample_task = any (v_ids) or d.sample_scope = p_scope)
+    and (d.message <> 'erased' or d.sample_scope is not null);
+  get diagnostics v_more = row_count;
+  update redrive.failure_group g set message = 'erased', error_summary = null, sample_scope = null
+  where (g.sample_task = any (v_ids) or g.sample_scope = p_scope)
+    and (g.message <> 'erased' or g.sample_scope is not null);
   get diagnostics v_n = row_count;
-  v_done := v_done || jsonb_build_object('causes', v_n);
+  v_done := v_done || jsonb_build_object('causes', v_n + v_more);
   update redrive.audit a set reason = null, scope = null, trace_id = null, before = null, after = null, salt = null,
     erased = u.digest
   from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null;

@@ -193,6 +193,7 @@ create table redrive_failure_group (
   message       text not null,
   kind          text not null,
   sample_task   text not null,
+  sample_scope  text,                              -- so that its message is found when nothing else is left of the task
   first_seen    integer not null,
   last_seen     integer not null,
   failing       integer not null default 0,        -- tasks that are failed by it now
