@@ -47,7 +47,13 @@ class InvalidInput(RedriveError, ValueError):
 
 
 class PayloadInvalid(InvalidInput):
+    """``what``: what is wrong, without anything that the payload holds."""
+
     code = ErrorCode.PAYLOAD_INVALID.value
+
+    def __init__(self, message: str, *, hint: str | None = None, what: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.what = what
 
 
 class PayloadMissing(InvalidInput):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redrive.errors import ErrorCode
 from redrive.kernel.error_words import ERROR_WORDS
 from redrive.kernel.failure import Failure, Origin, failure, failure_of
-from redrive.kernel.summary import LEFT_OUT, MAX_SUMMARY, Payload, safe_message
+from redrive.kernel.summary import LEFT_OUT, MAX_ASKED, MAX_PAYLOAD, MAX_SUMMARY, Payload, safe_message
 
 
 def caught(call: Any, *args: Any, payload: Any = None) -> Failure:
@@ -39,8 +39,12 @@ class TestWords:
         found = caught(charge, "x", 1, payload={"deep": [{"secret": "my Frobnicators"}]}).summary
         assert found["message"].startswith(f"the {LEFT_OUT} refused to charge")
         assert "zorkmids" in found["message"]
-        # names of fields are not values
-        assert "zorkmids" in caught(charge, "x", 1, payload={"zorkmids": 1}).summary["message"]
+
+    def test_keys_are_data_and_names_of_parameters_are_not(self) -> None:
+        for payload in ({"zorkmids": 1}, {"purse": {"zorkmids": 1}}, {"purse": [{"My zorkmids": 1}]}):
+            assert "zorkmids" not in caught(charge, "x", 1, payload=payload).summary["message"]
+        declared = Payload('{"zorkmids": {"amount": 1}}', declared=["zorkmids", "amount"])
+        assert not declared.holds("zorkmids") and declared.holds("amount")
 
     def test_without_source_only_words_of_errors_are_kept(self) -> None:
         assert safe_message("connection to db.example.com refused: password hunter for Penelope") == (
@@ -51,10 +55,14 @@ class TestWords:
         assert found["message"] == f"FileNotFoundError: Errno {LEFT_OUT} No such file or directory: {LEFT_OUT}"
         assert found["errno"] == 2
 
-    def test_a_large_payload_is_not_taken_apart(self) -> None:
-        payload = {"key": ["filler"] * 20_000, "zorkmids": "é"}
-        found = caught(charge, "x", 1, payload=payload).summary["message"]
-        assert "frobnicator" in found and "zorkmids" not in found
+    def test_a_large_payload_may_hold_every_word(self) -> None:
+        found = caught(charge, "x", 1, payload="z" * MAX_PAYLOAD).summary
+        assert (found["message"], found["exception"]) == (LEFT_OUT, "RuntimeError")
+
+    def test_a_message_asks_for_so_many_words_and_no_more(self) -> None:
+        payload = Payload(json.dumps("filler"))
+        asked = [payload.holds(f"word{'x' * n}") for n in range(MAX_ASKED + 5)]
+        assert asked == [False] * MAX_ASKED + [True] * 5 and payload.holds("filler")
 
     @pytest.mark.parametrize("secret", ["hunter", "Tr0ub4dor", "correct horse battery staple", "sk_live_aBcDeFgH"])
     @pytest.mark.parametrize("form", ["{}", "'{}'", "[{}]", "token={}", "x-{}-y", "({}", "{}.", "Bearer {}", '"{}'])

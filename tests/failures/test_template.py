@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import ErrorCode
-from redrive.kernel import evidence, message_template, peer
+from redrive.kernel import evidence, marks, message_template, peer
 from redrive.kernel.failure import failure, failure_of
 from redrive.kernel.message_template import HOLE, MAX_LOOKED_AT, shape, template
 
@@ -117,14 +117,14 @@ def test_a_huge_message_is_cut_before_anything_looks_at_it(name: str, monkeypatc
     """No pattern sees more than the part that is looked at, so no text can hold the loop. A pattern that tries all ways
     to divide such a part would not come back within the time limit of the test."""
     seen: list[int] = []
-    for module in (message_template, evidence, peer):
+    for module in (message_template, evidence, marks, peer):
         for key, value in vars(module).items():
             if isinstance(value, re.Pattern):
                 monkeypatch.setattr(module, key, Counting(value, seen))
     monkeypatch.setattr(
         message_template, "_PATTERNS", [Counting(pattern, seen) for pattern in message_template._PATTERNS]
     )
-    monkeypatch.setattr(evidence, "_IN_TEXT", [(key, Counting(one, seen)) for key, one in evidence._IN_TEXT])
+    monkeypatch.setattr(marks, "_IN_TEXT", [(key, Counting(one, seen)) for key, one in marks._IN_TEXT])
     monkeypatch.setattr(peer, "_SPOKEN", [Counting(pattern, seen) for pattern in peer._SPOKEN])
     text = HOSTILE[name]
     found = failure(ErrorCode.EXECUTION_FAILED, "r", text)

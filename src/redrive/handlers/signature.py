@@ -16,6 +16,7 @@ from redrive.errors import ConfigError, PayloadInvalid, PayloadMissing
 from redrive.handlers.fields import Fields, adapter_for, schema_types
 from redrive.handlers.parameters import check_bulk, read_parameters, type_of
 from redrive.handlers.roundtrip import difference, sort_sets, takes_any_sequence
+from redrive.kernel.model_names import declared_names, place
 from redrive.kernel.payload import encode
 
 _EMPTY = inspect.Parameter.empty
@@ -97,7 +98,7 @@ class PayloadSpec:
         try:
             meant = self._adapter.validator.validate_python(given, by_name=True, by_alias=True)
         except ValidationError as error:
-            raise PayloadInvalid(_explain(self.kind, error), hint=self._expects()) from None
+            raise self._refused(error) from None
         if self._has_sets:
             sort_sets(meant, plain)
             text = encode(plain)
@@ -197,13 +198,23 @@ class PayloadSpec:
             # which others may send.
             value = self._adapter.validator.validate_json(payload, by_name=True, by_alias=True)
         except ValidationError as error:
-            raise PayloadInvalid(_explain(self.kind, error), hint=self._expects()) from None
+            raise self._refused(error) from None
         if self._fields is not None and self._fields.open and self._fields.context in value:
             raise PayloadInvalid(
                 f"the payload of {self.kind} has a field {self._fields.context!r}, which is the handler's context",
                 hint="name the field otherwise",
             )
         return value
+
+    def _refused(self, error: ValidationError) -> PayloadInvalid:
+        """What does not fit, and for ``what`` the first of it without the keys and numbers of this payload."""
+        found = error.errors(include_url=False, include_input=False)
+        problems = [f"{'.'.join(map(str, one['loc'])) or 'payload'}: {one['msg']}" for one in found[:5]]
+        more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
+        return PayloadInvalid(
+            f"the payload does not fit {self.kind}: {'; '.join(problems)}{more}", hint=self._expects(),
+            what=f"{self.kind} {place(found[0]['loc'], declared_names(self._adapter.core_schema))} {found[0]['type']}",
+        )  # fmt: skip
 
     def _expects(self) -> str | None:
         if self._fields is not None:
@@ -226,12 +237,3 @@ def _taking_all(kind: str, parameters: Sequence[inspect.Parameter], whole: Any) 
 
 def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _explain(kind: str, error: ValidationError) -> str:
-    problems = [
-        f"{'.'.join(map(str, problem['loc'])) or 'payload'}: {problem['msg']}"
-        for problem in error.errors(include_url=False, include_input=False)[:5]
-    ]
-    more = error.error_count() - len(problems)
-    return f"the payload does not fit {kind}: " + "; ".join(problems) + (f"; and {more} more" if more > 0 else "")

@@ -5,7 +5,6 @@ No library is imported for it. Attributes are somebody else's code: reading one 
 from __future__ import annotations
 
 import re
-import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,16 +17,10 @@ _SQLSTATE = re.compile(r"[0-9A-Z]{5}")
 # Redis and its kin answer with a word in capitals first.
 _SHOUTED = re.compile(r"([A-Z][A-Z0-9_]{2,30})(?: |$)")
 # SQLite has one code for all that is wrong with a statement, and says the rest in words.
-_SQLITE_SAID = re.compile(r"no such [a-z]{3,20}|syntax error|already exists|no column named|incomplete input")
-_IN_TEXT = [
-    ("status", re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?:[ _-]?code)?)\W{0,3}([1-5]\d\d)\b", re.I)),
-    ("status", re.compile(r"\b([45]\d\d) (?:Bad|Unauth|Payment|Forbid|Not|Method|Proxy|Request|Conflict|Gone|Too|"
-                          r"Unproc|Internal|Service|Gateway)")),
-    ("errno", re.compile(r"\[(?:Errno|WinError) (-?\d{1,6})\]")),
-    ("sqlstate", re.compile(r"\bSQLSTATE\W{0,3}([0-9A-Z]{5})\b")),
-    ("exit", re.compile(r"\bexit (?:status|code) (-?\d{1,5})\b")),
-    ("ssl", re.compile(r"\[SSL: ([A-Z0-9_]{3,60})\]")),
-]  # fmt: skip
+_SQLITE_SAID = re.compile(
+    r"no such (?:table|column|function|index|view|trigger|module|savepoint|collation|database|vfs)\b"
+    r"|syntax error|already exists|no column named|incomplete input"
+)
 
 
 def look(holder: Any, name: str) -> Any:
@@ -161,46 +154,5 @@ def provider_code(error: BaseException) -> str | None:
 
 
 def _code(value: object) -> str | None:
-    return value if isinstance(value, str) and _CODE.fullmatch(value) else None
-
-
-def validation(error: BaseException) -> str | None:
-    """What a Pydantic model refused first: the field, without the places in lists, and why."""
-    if type(error).__name__ != "ValidationError" or not type(error).__module__.startswith("pydantic"):
-        return None
-    try:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]  # type: ignore[attr-defined]
-        place = ".".join(part if isinstance(part, str) else "*" for part in first["loc"])
-        return f"{error.title}:{place[:200]}:{first['type']}"  # type: ignore[attr-defined]
-    except Exception:
-        return None
-
-
-def marks(errors: list[BaseException]) -> Marks:
-    """All that tells one cause from another, each from the first of the chain that says it."""
-    found: Marks = {}
-    for error in errors:
-        said: dict[str, str | int | None] = {
-            "status": status(error),
-            "sqlstate": sqlstate(error),
-            "errno": errno(error),
-            "code": provider_code(error),
-            "ssl": look(error, "reason") if isinstance(error, ssl.SSLError) else None,
-            "exit": look(error, "returncode"),
-            "field": validation(error),
-        }
-        if isinstance(error, socket.gaierror):
-            said["dns"] = said.pop("errno")
-        for name, value in said.items():
-            if isinstance(value, str | int) and not isinstance(value, bool):
-                found.setdefault(name, value)
-    return found
-
-
-def marks_in(text: str) -> Marks:
-    """The same from a message, where there is nothing else to go by."""
-    found: Marks = {}
-    for name, pattern in _IN_TEXT:
-        if name not in found and (said := pattern.search(text)):
-            found[name] = said[1]
-    return found
+    # A member of an enumeration by its value, not as its class writes it.
+    return str.__str__(value) if isinstance(value, str) and _CODE.fullmatch(value) else None

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import CodeType
 from typing import Any
 
 from redrive.errors import ErrorCode
-from redrive.kernel import evidence, frames
+from redrive.kernel import evidence, frames, marks
 from redrive.kernel.classify import NO_RULES, UNKNOWN, Classification, FailureRules, FailureType, by_words, classify
 from redrive.kernel.fingerprint import Facts, fingerprint, former
 from redrive.kernel.message_template import shape, template
 from redrive.kernel.peer import peer_of
 from redrive.kernel.retry_after import retry_after
-from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of, words_of
+from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of
 
 __all__ = ["Failure", "FailureType", "Origin", "clean", "failure", "failure_of"]
 
@@ -85,13 +85,15 @@ def said(
 def failure(
     code: str, reason: str, message: str, *, type: FailureType | None = None, where: str = "",
     stack: str | None = None, retryable: bool | None = None, public: bool = False, payload: Payload = NO_PAYLOAD,
+    what: str | None = None,
 ) -> Failure:  # fmt: skip
     """A failure without an exception: an expired lease, an unsupported kind, what somebody else reports.
 
-    ``public``: the message is ours and quotes nothing, everybody may read it as it is."""
+    ``public``: the message is ours and quotes nothing, everybody may read it as it is. ``what``: what the message says
+    without the data in it, where that is known."""
     message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
-    marks = evidence.marks_in(message)
-    facts = Facts(code, reason, marks=marks, message=template(message), place=where)
+    said = marks.marks_in(message)
+    facts = Facts(code, reason, marks=said, message=template(what or message), place=where)
     shown = message if public else safe_message(message, (), payload)
     return Failure(
         code=code,
@@ -102,7 +104,7 @@ def failure(
         fingerprint=fingerprint(facts),
         former=former(facts),
         retryable=code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
-        summary=summary_of(shown, marks=marks, payload=payload),
+        summary=summary_of(shown, marks=marks.public(said, (), payload)),
     )
 
 
@@ -112,29 +114,32 @@ def _made(
 ) -> Failure:  # fmt: skip
     errors = [] if error is None else evidence.chain(error)
     places = _places(errors, declared or reason == "timeout", origin)
-    marks = (evidence.marks_in(message) if counts else {}) | evidence.marks(errors[1:] if declared else errors)
+    said = errors[1:] if declared else errors
+    found = (marks.marks_in(message) if counts else {}) | marks.marks(said)
     names = [frames.type_name(one) for one in errors]
+    written = _written(errors, origin)
+    codes = written.literals | marks.declared_codes(said)
     facts = Facts(
-        code, reason, () if declared else tuple(names), tuple(places), marks,
+        code, reason, () if declared else tuple(names), tuple(places), marks.telling(found, codes),
         shape(message, _literals_at(error, origin)) if counts else None,
         None if declared else peer_of(errors), cause and cause[:MAX_CAUSE],
     )  # fmt: skip
+    words = written.words | {name.lower() for name in names}
     return Failure(
         code, reason, type, message, fingerprint(facts), None if error is None else _stack(error),
         code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
         retry_after(error, origin.now) if error is not None and retryable else None,
         summary_of(
-            safe_message(message, _written(errors, names, origin), origin.payload),
-            exception=names[0] if names else None, chain=names, frames=places, marks=marks, payload=origin.payload,
+            safe_message(message, words, origin.payload), exception=names[0] if names else None, chain=names,
+            frames=places, marks=marks.public(found, codes, origin.payload),
         ),
         former(facts),
     )  # fmt: skip
 
 
-def _written(errors: list[BaseException], names: list[str], origin: Origin) -> set[str]:
-    """Words of code: of the functions that it came through, or of the handler, and the names of the exceptions."""
-    codes = frames.codes(errors) if errors else [code for code in (origin.code,) if code is not None]
-    return words_of(frames.literals(codes)) | {name.lower() for name in names}
+def _written(errors: list[BaseException], origin: Origin) -> frames.Texts:
+    """What was written in the functions that it came through, or in the handler."""
+    return frames.texts(frames.codes(errors) if errors else [one for one in (origin.code,) if one is not None])
 
 
 def _type(found: Classification, message: str) -> FailureType:
@@ -156,11 +161,11 @@ def _message_counts(error: BaseException, origin: Origin) -> bool:
     return not frames.places(evidence.chain(error), package)
 
 
-def _literals_at(error: BaseException | None, origin: Origin) -> list[str]:
+def _literals_at(error: BaseException | None, origin: Origin) -> Collection[str]:
     """What was written where it was raised, or in the handler that gave it back."""
     last = None if error is None else frames.raised_at(error)
     code = origin.code if last is None else last.f_code
-    return [] if code is None else frames.literals([code])
+    return () if code is None else frames.texts([code]).literals
 
 
 def _declared(error: BaseException, origin: Origin) -> str | None:

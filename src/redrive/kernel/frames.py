@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dis
+import inspect
 import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple
+
+from redrive.kernel.remembered import Remembered
 
 MAX_FRAMES = 5_000
 MAX_KEPT_FRAMES = 30
@@ -24,15 +28,47 @@ _EXAMPLES = _REDRIVE + "examples/"
 _STANDARD = tuple(
     {path.rstrip("/\\") + "/" for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))}
 )
+_WORD = re.compile(r"[^\W\d_]+")
 
 
 def type_name(error: BaseException) -> str:
-    """``httpx.ConnectError``; built-in exceptions without their module, ours by the name they are exported under."""
-    kind = type(error)
+    """``httpx.ConnectError``; built-in exceptions without their module, ours by the name they are exported under.
+
+    A class that was made at run time goes by the name of the written one it comes from."""
+    kind = next(filter(is_code, type(error).__mro__))
     if kind.__module__ == "builtins":
         return kind.__qualname__
     module = "redrive" if kind.__module__.startswith("redrive.") else kind.__module__
     return f"{module}.{kind.__qualname__}"
+
+
+def is_code(kind: type) -> bool:
+    """Whether a class was written, and stands where it says: ``type(name, …)`` may be called with anybody's data."""
+    return _written.get(kind, _stands)
+
+
+def _stands(kind: type) -> bool:
+    outer, *local = kind.__qualname__.split(".<locals>.")
+    found: Any = sys.modules.get(kind.__module__)
+    for name in outer.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    if not local:
+        return isinstance(found, type)
+    code = getattr(inspect.unwrap(found), "__code__", None) if callable(found) else None
+    for name in ".".join(local).split("."):
+        code = None if code is None else _inner(code, name)
+    return code is not None
+
+
+def _inner(code: CodeType, name: str) -> CodeType | None:
+    """A class or function that is written in another one; those with type parameters have one more around them."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            if constant.co_name == name:
+                return constant
+            if constant.co_name.startswith("<generic") and (found := _inner(constant, name)):
+                return found
+    return None
 
 
 def walk(trace: TracebackType | None) -> Iterator[FrameType]:
@@ -115,21 +151,44 @@ def place(frame: FrameType) -> str:
     return f"{'__main__' if module == '__mp_main__' else module}:{frame.f_code.co_qualname}"
 
 
-def literals(codes: Iterable[CodeType]) -> list[str]:
+class Texts(NamedTuple):
+    """What was written into a function, and the words of its phrases. A single name is none: it may be anything."""
+
+    literals: frozenset[str]
+    words: frozenset[str]
+    size: int
+
+
+def texts(codes: Iterable[CodeType]) -> Texts:
     """The texts that were written into these functions: parts of f-strings, formats, messages. No docstrings."""
-    found: dict[str, None] = {}
-    seen: set[CodeType] = set()
-    room = MAX_LITERALS
-    for code in codes:
-        if code in seen:
-            continue
-        seen.add(code)
-        for text in _texts(code):
-            room -= len(text) + 20
-            if room < 0:
-                return list(found)
-            found.setdefault(text)
-    return list(found)
+    literals: set[str] = set()
+    words: set[str] = set()
+    size = 0
+    for code in {id(code): code for code in codes}.values():
+        found = _texts.get(code, _read)
+        size += found.size
+        if size > MAX_LITERALS:
+            break
+        literals |= found.literals
+        words |= found.words
+    return Texts(frozenset(literals), frozenset(words), size)
+
+
+def _read(code: CodeType) -> Texts:
+    found: set[str] = set()
+    size = 0
+    for text in _constants(code):
+        if size + len(text) + 20 > MAX_LITERALS:
+            break
+        size += len(text) + 20
+        found.add(text)
+    phrases = (text for text in found if not text.isidentifier())
+    return Texts(frozenset(found), frozenset(word.lower() for text in phrases for word in _WORD.findall(text)), size)
+
+
+# These depend on the code alone, which a process has once.
+_texts = Remembered[Texts](2_000)
+_written = Remembered[bool](1_000)
 
 
 def codes(errors: Iterable[BaseException]) -> Iterator[CodeType]:
@@ -139,7 +198,7 @@ def codes(errors: Iterable[BaseException]) -> Iterator[CodeType]:
             yield frame.f_code
 
 
-def _texts(code: CodeType, depth: int = 0) -> Iterator[str]:
+def _constants(code: CodeType, depth: int = 0) -> Iterator[str]:
     # Up to Python 3.12 the first constant of a function is its docstring or None; comprehensions have neither.
     documented = code.co_flags & _HAS_DOCSTRING or (sys.version_info < (3, 13) and not code.co_name.startswith("<"))
     for n, constant in enumerate(code.co_consts):
@@ -149,4 +208,4 @@ def _texts(code: CodeType, depth: int = 0) -> Iterator[str]:
         elif isinstance(constant, tuple | frozenset):
             yield from (part for part in constant if isinstance(part, str))
         elif isinstance(constant, CodeType) and depth < 3:
-            yield from _texts(constant, depth + 1)
+            yield from _constants(constant, depth + 1)

@@ -20,7 +20,9 @@ _PATTERNS = [
     re.compile(r"\b(?:arn|urn|data):[^\s'\"<>`\])},;]+"),
     re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,128}"),  # mail addresses
     re.compile(r"(?<!\w)[rbfu]{0,2}'[^'\n]{0,1000}'(?!\w)|(?<!\w)[rbfu]{0,2}\"[^\"\n]{0,1000}\"(?!\w)"),
-    re.compile(r"`[^`\n]{0,1000}`|“[^”\n]{0,1000}”|‘[^’\n]{0,1000}’|«[^»\n]{0,1000}»|「[^」\n]{0,1000}」"),
+    re.compile(  # without the opening one inside: a text of nothing else is gone through once
+        r"`[^`\n]{0,1000}`|“[^“”\n]{0,1000}”|‘[^‘’\n]{0,1000}’|«[^«»\n]{0,1000}»|「[^「」\n]{0,1000}」"
+    ),
     re.compile(  # the words in dates, next to their numbers
         r"\b(?:mon|tue|wed|thu|fri|sat|sun)(?:[a-z]{3,6})?,?[ ]+(?=\d)|"
         r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(?:[a-z]{3,6})?[ .,-]{1,2}(?=\d)|"

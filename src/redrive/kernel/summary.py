@@ -16,40 +16,49 @@ from redrive.kernel.message_template import HOLE, template
 MAX_SUMMARY = 4_000
 MAX_WORDS = 80
 MAX_MESSAGE = 1_000
-MAX_PAYLOAD_PARSED = 64_000
+MAX_PAYLOAD = 64_000
+MAX_ASKED = 200
 LEFT_OUT = "…"
 
 _PIECE = re.compile(r"<\*>|[^\W\d_]+(?:['’-][^\W\d_]+)*|\S")
 _WORD = re.compile(r"[^\W\d_]+")
-_SQLSTATE = re.compile(r"[0-9A-Z]{5}")
-_SHORT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,60}")
 
 
 class Payload:
-    """What the task was given, asked word by word whether it holds that word."""
+    """What the task was given, asked word by word whether it holds that word.
 
-    def __init__(self, *texts: str | None) -> None:
+    ``declared``: the names of the handler's parameters. Other keys are data like any value. Of what is larger than
+    ``MAX_PAYLOAD`` nothing is known: it may hold every word."""
+
+    def __init__(self, *texts: str | None, declared: Collection[str] = ()) -> None:
         given = [text for text in texts if text]
-        self._parsed = sum(map(len, given)) <= MAX_PAYLOAD_PARSED
-        # A large payload is not taken apart: its keys count as values too, and what JSON may write as an escape does.
-        self._text = "\n".join(_values(given) if self._parsed else given).lower()
+        self._text: str | None = None
+        if sum(map(len, given)) <= MAX_PAYLOAD:
+            self._text = "\n".join(_values(given, declared)).lower()
         self._words: frozenset[str] | None = None
+        self._asked: dict[str, bool] = {}
 
     def holds(self, word: str) -> bool:
-        """Whether a value holds this word, as a part of another one too unless it is very short."""
+        """Whether it holds this word, as a part of another one too unless it is very short."""
         if not self._text:
-            return False
+            return self._text is None
         word = word.lower()
-        if not self._parsed and not word.isascii():
-            return True
+        found = self._asked.get(word)
+        if found is None:
+            # Each look goes through all of it: a message may not ask for as many as it likes.
+            found = len(self._asked) >= MAX_ASKED or self._look(word, self._text)
+            self._asked[word] = found
+        return found
+
+    def _look(self, word: str, text: str) -> bool:
         if len(word) > 3:
-            return word in self._text
+            return word in text
         if self._words is None:
-            self._words = frozenset(_WORD.findall(self._text[: 2 * MAX_PAYLOAD_PARSED]))
+            self._words = frozenset(_WORD.findall(text))
         return word in self._words
 
 
-def _values(texts: Iterable[str]) -> list[str]:
+def _values(texts: Iterable[str], declared: Collection[str]) -> list[str]:
     found: list[str] = []
     for text in texts:
         try:
@@ -57,9 +66,13 @@ def _values(texts: Iterable[str]) -> list[str]:
         except (ValueError, RecursionError):
             found.append(text)
             continue
+        if isinstance(waiting[0], Mapping):
+            found.extend(key for key in waiting[0] if key not in declared)
+            waiting = list(waiting[0].values())
         while waiting:
             one = waiting.pop()
             if isinstance(one, Mapping):
+                found.extend(one)
                 waiting.extend(one.values())
             elif isinstance(one, list):
                 waiting.extend(one)
@@ -69,15 +82,6 @@ def _values(texts: Iterable[str]) -> list[str]:
 
 
 NO_PAYLOAD = Payload()
-
-
-def words_of(literals: Iterable[str]) -> set[str]:
-    """The words of texts that a programmer wrote: phrases and parts of formats. A single name may be anything."""
-    found: set[str] = set()
-    for text in literals:
-        if not text.isidentifier():
-            found.update(word.lower() for word in _WORD.findall(text))
-    return found
 
 
 def safe_message(text: str, written: Collection[str] = (), payload: Payload = NO_PAYLOAD) -> str:
@@ -106,27 +110,16 @@ def _harmless(piece: str, written: Collection[str], payload: Payload) -> bool:
 
 def summary_of(
     message: str, *, exception: str | None = None, chain: Iterable[str] = (), frames: Iterable[str] = (),
-    marks: Mapping[str, str | int] | None = None, payload: Payload = NO_PAYLOAD,
+    marks: Mapping[str, str | int] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """A summary as it is stored. ``message`` is a safe one; ``marks`` are status, errno, SQLSTATE and the like."""
+    """A summary as it is stored. ``message`` is a safe one, and so are the ``marks``: see kernel/marks.py."""
     found: dict[str, Any] = {"message": message}
     if exception:
         found["exception"] = exception[:200]
         found["chain"] = [name[:200] for name in chain][:10]
     if frames:
         found["frames"] = [name[:200] for name in frames][-10:]
-    found |= {name: value for name, value in (marks or {}).items() if _harmless_mark(name, value, payload)}
+    found |= marks or {}
     while len(json.dumps(found)) > MAX_SUMMARY and found.get("frames"):
         found["frames"] = found["frames"][1:]
     return found
-
-
-def _harmless_mark(name: str, value: str | int, payload: Payload) -> bool:
-    """A number, or a short name that the task was not given: a provider may send anything as its code."""
-    if isinstance(value, int):
-        return abs(value) < 100_000
-    if payload.holds(value):
-        return False
-    if name == "sqlstate":
-        return _SQLSTATE.fullmatch(value) is not None
-    return _SHORT_NAME.fullmatch(value) is not None and HOLE not in template(value)

@@ -43,9 +43,10 @@ def origin_of(
     module = getattr(body, "__module__", None)
     shown = "__main__" if module == "__mp_main__" else module
     given = [text for task in tasks for text in (task.payload, task.memo)]
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if isinstance(code, CodeType) else ()
     return Origin(
         module, code if isinstance(code, CodeType) else None, f"{shown}:{getattr(body, '__qualname__', name_of(body))}",
-        Payload(*given), replace(rules, on_error=log_rule_error), deterministic, datetime.now(UTC),
+        Payload(*given, declared=parameters), replace(rules, on_error=log_rule_error), deterministic, datetime.now(UTC),
     )  # fmt: skip
 
 

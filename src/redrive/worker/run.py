@@ -300,6 +300,6 @@ def _bad_payload(error: RedriveError, task: Claimed) -> Outcome:
     code = error.code if isinstance(error, InvalidInput) else ErrorCode.PAYLOAD_INVALID.value
     cause = failure(
         code, "bad_payload", error.message, type=FailureType.PARAM_ERROR, retryable=False,
-        payload=Payload(task.payload, task.memo),
+        payload=Payload(task.payload, task.memo), what=getattr(error, "what", None),
     )  # fmt: skip
     return Failed(cause)

@@ -122,6 +122,10 @@ cause("name too long", lambda s: s.shop_files.store_order("/tmp/" + s.v.word() *
 cause("no folder to write to", lambda s: s.shop_files.store_order("/nowhere" + s.v.path()))
 cause("link to itself", lambda s: s.shop_files.link_to_itself(str(FOLDER), s.v.hex()))
 cause("not json", lambda s: s.shop_files.parse_order(s.v.pick("{" + s.v.word(), "", s.v.text(), '{"a": 1} x', "[1,")))
+cause("stock counted in words", lambda s: s.shop_files.check_stock({"counts": {s.v.name(): s.v.word()}}))
+cause("shelf without a count", lambda s: s.shop_files.check_stock({"shelves": {s.v.word(): [{"sku": s.v.sku()}]}}))
+cause("voucher", lambda s: s.shop_files.redeem(s.v.pick(s.v.cus(), s.v.hex(), f"{s.v.name()}_{s.v.name()}")))
+cause("class made at run time", lambda s: s.shop_files.missing(s.v.pick(s.v.name(), s.v.word())))
 cause(
     "order without customer",
     lambda s: s.shop_files.check_order({"lines": [{"sku": s.v.sku(), "count": n} for n in range(s.v(0, 4))]}),

@@ -18,6 +18,29 @@ class Order(pydantic.BaseModel):
     lines: list[Line] = []
 
 
+class Stock(pydantic.BaseModel):
+    counts: dict[str, int] = {}
+    shelves: dict[str, list[Line]] = {}
+
+
+class BadVoucher(Exception):
+    def __init__(self, code):
+        super().__init__(f"voucher {code} is not valid")
+        self.code = code
+
+
+def check_stock(data):
+    return Stock.model_validate(data)
+
+
+def redeem(code):
+    raise BadVoucher(code)
+
+
+def missing(name):
+    raise type(f"No{name}", (LookupError,), {})(f"there is no {name}")
+
+
 def read_order(path):
     return Path(path).read_text()
 

@@ -1,0 +1,125 @@
+"""Marks of a failure: status, errno, SQLSTATE, code and the like, and which of them may be shown to everybody.
+
+An attribute called ``code`` may hold anything, a voucher's code too. It is shown if it is known not to be data: it
+stands in a table, in the source that the exception came through, or in the class of the exception."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+import sqlite3
+import ssl
+from collections.abc import Collection, Iterable
+from enum import Enum
+
+from redrive.kernel import evidence, frames
+from redrive.kernel.error_words import ERROR_WORDS
+from redrive.kernel.evidence import Marks, look
+from redrive.kernel.known_codes import KNOWN_CODES, TLS_WORDS
+from redrive.kernel.message_template import HOLE, template
+from redrive.kernel.model_names import refused
+from redrive.kernel.summary import Payload
+
+_IN_TEXT = [
+    ("status", re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?:[ _-]?code)?)\W{0,3}([1-5]\d\d)\b", re.I)),
+    ("status", re.compile(r"\b([45]\d\d) (?:Bad|Unauth|Payment|Forbid|Not|Method|Proxy|Request|Conflict|Gone|Too|"
+                          r"Unproc|Internal|Service|Gateway)")),
+    ("errno", re.compile(r"\[(?:Errno|WinError) (-?\d{1,6})\]")),
+    ("sqlstate", re.compile(r"\bSQLSTATE\W{0,3}([0-9A-Z]{5})\b")),
+    ("exit", re.compile(r"\bexit (?:status|code) (-?\d{1,5})\b")),
+    ("ssl", re.compile(r"\[SSL: ([A-Z0-9_]{3,60})\]")),
+]  # fmt: skip
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD = re.compile(r"[^\W\d_]+")
+# The classes of the standard and of PostgreSQL, then a number.
+_SQLSTATE = re.compile(r"(?:0[0-9ABFLPZ]|2[0-8BDF]|3[3-9BDF]|4[024]|5[34578]|72|F0|HV|P0|XX)[0-9P][0-9][0-9A-Z]")
+_DNS = {value for name, value in vars(socket).items() if name.startswith("EAI_")}
+_SQLITE_CODE = re.compile(r"(SQLITE_[A-Z_]{2,60})(?:\.[a-z_]{4,40})?")
+
+
+def marks(errors: list[BaseException]) -> Marks:
+    """All that tells one cause from another, each from the first of the chain that says it."""
+    found: Marks = {}
+    for error in errors:
+        said: dict[str, str | int | None] = {
+            "status": evidence.status(error),
+            "sqlstate": evidence.sqlstate(error),
+            "errno": evidence.errno(error),
+            "code": evidence.provider_code(error),
+            "ssl": look(error, "reason") if isinstance(error, ssl.SSLError) else None,
+            "exit": look(error, "returncode"),
+            "field": refused(error),
+        }
+        if isinstance(error, socket.gaierror):
+            said["dns"] = said.pop("errno")
+        for name, value in said.items():
+            if isinstance(value, str | int) and not isinstance(value, bool):
+                found.setdefault(name, value)
+    return found
+
+
+def marks_in(text: str) -> Marks:
+    """The same from a message, where there is nothing else to go by."""
+    found: Marks = {}
+    for name, pattern in _IN_TEXT:
+        if name not in found and (said := pattern.search(text)):
+            found[name] = said[1]
+    return found
+
+
+def telling(found: Marks, written: Collection[str] = ()) -> Marks:
+    """Those that name a cause: a code that is neither known nor made of an error's words is a value, as it seems."""
+    return {name: value for name, value in found.items() if name != "code" or _names_a_cause(str(value), written)}
+
+
+def _names_a_cause(code: str, written: Collection[str]) -> bool:
+    if _known_code(code) or code in written:
+        return True
+    return HOLE not in template(code) and any(part.lower() in ERROR_WORDS for part in _PART.findall(code))
+
+
+def public(found: Marks, written: Collection[str], payload: Payload) -> Marks:
+    """Those that everybody may see. ``written``: texts of the source, and codes that classes declare."""
+    return {name: value for name, value in found.items() if _harmless(name, value, written, payload)}
+
+
+def _harmless(name: str, value: str | int, written: Collection[str], payload: Payload) -> bool:
+    text = str(value)
+    match name:
+        case "field":
+            return True  # made of declared names
+        case "code":
+            known = _known_code(text)
+            if not known and text not in written:
+                return False
+            return not any(map(payload.holds, [text] if known else _WORD.findall(text) or [text]))
+        case "sqlstate":
+            return _SQLSTATE.fullmatch(text) is not None and not payload.holds(text)
+        case "ssl":
+            words = [word.lower() for word in _WORD.findall(text)]
+            known = bool(words) and set(words) <= TLS_WORDS
+            return known and not any(map(payload.holds, words))
+    try:
+        number = int(value)
+    except ValueError:
+        return False
+    return {"status": 100 <= number <= 599, "errno": number in errno.errorcode, "dns": number in _DNS}.get(
+        name, name == "exit" and -64 <= number <= 255
+    )
+
+
+def _known_code(code: str) -> bool:
+    of_sqlite = _SQLITE_CODE.fullmatch(code)
+    return code in KNOWN_CODES or (of_sqlite is not None and hasattr(sqlite3, of_sqlite[1]))
+
+
+def declared_codes(errors: Iterable[BaseException]) -> set[str]:
+    """Codes that are code: a class says them, or they are members of an enumeration. No attribute is asked for."""
+    found: set[str] = set()
+    for error in errors:
+        given = [kind.__dict__.get("code") for kind in type(error).__mro__ if frames.is_code(kind)]
+        own = error.__dict__.get("code")
+        given.append(own if isinstance(own, Enum) else None)
+        found.update(str.__str__(value) for value in given if isinstance(value, str))
+    return found
