@@ -12,6 +12,7 @@ import pytest
 
 from redrive.errors import InvalidInput, InvalidTransition, StoreError
 from redrive.kernel.audit import AuditFilter
+from redrive.kernel.commit import Target
 from redrive.kernel.failed import Failures
 from redrive.kernel.machine import Event
 from redrive.kernel.operation import Operation, Status
@@ -52,8 +53,8 @@ COLUMNS = {
                  "last_seen", "failing"},
     },
     "audit": {
-        "erased": {"reason", "scope", "trace_id", "before", "after", "salt"},
-        "kept": {"id", "at", "actor", "action", "task_id", "batch_id", "target", "kind", "erased"},
+        "erased": {"reason", "target", "scope", "trace_id", "before", "after", "salt"},
+        "kept": {"id", "at", "actor", "action", "task_id", "batch_id", "kind", "erased"},
     },
     "idempotency_key": {"erased": {"key", "task_id", "digest", "created_at"}, "kept": set()},
 }  # fmt: skip
@@ -236,6 +237,34 @@ async def test_what_a_cause_quotes_goes_when_nothing_else_is_left(harness: Harne
     assert quoting(await dump(harness)) == []
     assert sorted(group.message for group in await harness.store.groups(10)) == ["bob is out", "erased"]
     assert [group.count for group in await harness.store.groups(10)] == [1, 1]
+
+
+async def test_a_pause_named_after_the_person_goes(harness: Harness) -> None:
+    await harness.enqueue("A", scope=SCOPE, group=SCOPE)
+    await harness.hold(Target.GROUP, SCOPE)
+    await actions.hold(harness.store, "queue", "mail", actor="bob", reason=f"floods {SCOPE}")
+    await harness.tick()
+    await audit_chain.seal(harness.store, **AT_ONCE)
+    assert (await erase.foresee(harness.store, SCOPE, None))["holds"] == 2
+    ended = await carried_out(harness, await begun(harness))
+    assert ended.note == erase.NOT_COVERED and ended.erased["holds"] == 2
+    assert quoting(await dump(harness)) == []
+    [hold] = (await harness.store.overview()).holds
+    assert (hold.target, hold.name, hold.reason) == ("queue", "mail", "erased"), "that pause itself stays"
+    assert (await audit_verify.verify(harness.store)).problems == []
+
+
+async def test_a_pause_stays_while_it_keeps_tasks_of_others(harness: Harness) -> None:
+    """To let them run is not for an erasure to decide."""
+    bobs = await harness.enqueue("A", scope="user:bob", group=SCOPE)
+    await harness.enqueue("A", scope=SCOPE, group=SCOPE)
+    await harness.hold(Target.GROUP, SCOPE)
+    ended = await carried_out(harness, await begun(harness))
+    assert ended.note is not None and "1 pauses, of groups with tasks of others" in ended.note
+    assert await harness.claim(5) == []
+    await actions.cancel(harness.store, [bobs], actor="bob")
+    ended = await carried_out(harness, await begun(harness))
+    assert ended.note == erase.NOT_COVERED and (await harness.store.overview()).holds == []
 
 
 @pytest.mark.parametrize("scope", ["erased", "erased:0123456789ab"])

@@ -18,4 +18,5 @@ class Erase:
     tombstone: str
     task_ids: tuple[UUID, ...] = ()
     scope: str | None = None
+    holds: tuple[tuple[str, str], ...] = ()  # target and name of those that lose their reason
     audit: Mapping[int, str] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Audit rows as they are exported, archived and hashed.
 
-What may have to be erased one day (reason, scope, trace id, before, after) enters a row's hash as one salted digest.
-Erasing removes values and salt and leaves the digest: the hash stays what it was, and nobody can guess the values back.
+What may have to be erased one day (reason, target, scope, trace id, before, after) enters a row's hash as one salted
+digest. Erasing removes values and salt and leaves the digest: the hash stays what it was, and nobody can guess the
+values back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from redrive.ops.inspect import plain
 
 COLUMNS = ("id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id",
            "before", "after")  # fmt: skip
-ERASABLE = ("reason", "scope", "trace_id", "before", "after")
+ERASABLE = ("reason", "target", "scope", "trace_id", "before", "after")
 KEPT = tuple(name for name in COLUMNS if name not in ERASABLE)
 ARCHIVED = (*COLUMNS, "salt", "erased")
 MOST = 10_000  # rows that one seal, one prune or one piece of an archive may tell of

@@ -18,7 +18,7 @@ from uuid import UUID
 from redrive.errors import InvalidInput, InvalidTransition, StoreError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.commit import Applied, Commit, Hold, Target
 from redrive.kernel.erase import ERASED, Erase
 from redrive.kernel.failed import Failures
 from redrive.kernel.machine import Event, Transition
@@ -33,6 +33,7 @@ from redrive.ops.audit import ANY, ERASE_SUMMARY, PRUNE_COLLECTION, PRUNE_LASTS
 from redrive.ops.audit_archive import Archive, archive_at
 from redrive.ops.audit_chain import apply_sealed
 from redrive.ops.audit_rows import content_digest, ids_of
+from redrive.ops.erase_holds import count_holds, holds_of, keeps_others
 from redrive.ops.erase_subject import Subject, emptied
 
 PIECE = 200
@@ -46,6 +47,7 @@ async def foresee(store: Store, scope: str | None, task_id: UUID | None, archive
     """How many, by place. ``running`` ones are in the way."""
     subject = _subject(scope, task_id)
     found = Counter(await store.personal(scope, [] if task_id is None else [task_id]))
+    found["holds"] = await count_holds(store, subject)
     if scope is not None:
         for collection in QUOTING:
             async for record in _records(store, collection):
@@ -136,11 +138,16 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
 
 async def _erase_rest(store: Store, operation: Operation, subject: Subject) -> None:
     """What is found by the scope itself, also when of its tasks nothing is left."""
-    found = {} if subject.scope is None else await store.personal(subject.scope)
-    if not found.get("causes"):
+    if subject.scope is None:
         await store.apply(Commit(puts=[operation.put()]))
         return
-    await _apply(store, Commit(erase=Erase(subject.tombstone, scope=subject.scope)), operation)
+    named, quoting = await holds_of(store, subject)
+    lifted = [Hold(Target.GROUP, name, False, operation.actor) for name in named if not await keeps_others(store, name)]
+    if not lifted and not quoting and not (await store.personal(subject.scope)).get("causes"):
+        await store.apply(Commit(puts=[operation.put()]))
+        return
+    commit = Commit(controls=lifted, erase=Erase(subject.tombstone, scope=subject.scope, holds=tuple(quoting)))
+    await _apply(store, commit, operation, lambda done: {"holds": done.erased.get("holds", 0) + len(lifted)})
 
 
 async def _erase_audit(store: Store, operation: Operation, subject: Subject, after: int) -> None:
@@ -231,6 +238,8 @@ async def _end(store: Store, operation: Operation, subject: Subject) -> None:
     """The last word: with what came or ran meanwhile, and without naming whom it was about."""
     left = await store.personal(subject.scope, [] if subject.task_id is None else [subject.task_id])
     told = [f"{n} {place.replace('_', ' ')}" for place, n in left.items() if n]
+    if pauses := await count_holds(store, subject):
+        told.append(f"{pauses} pauses, of groups with tasks of others")
     if operation.erased.get("unreadable"):
         told.append(f"{operation.erased['unreadable']} pieces of the archive that cannot be read")
     note = NOT_COVERED if not told else f"left, because they came or ran meanwhile: {', '.join(told)}; erase again"

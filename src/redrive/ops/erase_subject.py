@@ -38,6 +38,8 @@ class Subject:
             return False
         if self.task_id is not None:
             return row.task_id == self.task_id
+        if row.target is not None and self.quoted_in(row.target.partition(":")[2]):  # a group that is named after it
+            return True
         return row.scope == self.scope or self.quoted_in([row.reason, row.before, row.after])
 
     def quoted_in(self, value: Any) -> bool:
@@ -67,5 +69,6 @@ class Subject:
 def emptied(row: AuditRow) -> AuditRow:
     """What stays of a row: who did what and when, and a digest of the rest, by which its seal stays valid."""
     return replace(
-        row, reason=None, scope=None, trace_id=None, before=None, after=None, salt=None, erased=content_digest(row)
-    )
+        row, reason=None, target=None, scope=None, trace_id=None, before=None, after=None, salt=None,
+        erased=content_digest(row),
+    )  # fmt: skip

@@ -417,7 +417,9 @@ async def _apply(connection: Connection, commit: Commit, careful: str | None = N
 
 async def _erase(connection: Connection, erase: Erase) -> dict[str, int]:
     numbers, digests = list(erase.audit), list(erase.audit.values())
-    done = await connection.fetchval(SQL["erase"], list(erase.task_ids), erase.tombstone, numbers, digests, erase.scope)
+    done = await connection.fetchval(
+        SQL["erase"], list(erase.task_ids), erase.tombstone, numbers, digests, erase.scope, json.dumps(erase.holds)
+    )
     return {place: n for place, n in json.loads(done).items() if n}
 
 

@@ -32,8 +32,12 @@ update redrive_dead_letter set payload = null, error_message = 'erased', error_s
 where task_id in (select value from json_each(?1))
   and (error_message <> 'erased' or payload is not null or error_summary is not null or scope is not ?2)
 
+-- erase_holds: why something is paused
+update redrive_hold set reason = 'erased' where (target, name) in (
+  select json_extract(j.value, '$[0]'), json_extract(j.value, '$[1]') from json_each(?) j)
+
 -- erase_audit: rows of the audit log, but for a digest
-update redrive_audit set reason = null, scope = null, trace_id = null, before = null, after = null, salt = null,
+update redrive_audit set reason = null, target = null, scope = null, trace_id = null, before = null, after = null, salt = null,
   erased = v.digest
 from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as digest from json_each(?) j) v
 where redrive_audit.id = v.id and redrive_audit.erased is null
