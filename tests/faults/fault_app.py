@@ -7,6 +7,7 @@ the store under test: the record must survive whatever happens to the store.
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import sqlite3
 import sys
@@ -258,3 +259,25 @@ def fork_process(ctx: Context) -> str:
     record(ctx, "start")
     pid = os.fork()
     return "child" if pid == 0 else reaped(ctx, pid)
+
+
+def square(n: int) -> int:
+    return n * n
+
+
+def pooled(ctx: Context) -> int:
+    """Ends its processes with SIGTERM, as pools and Process.terminate() do."""
+    record(ctx, "start")
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        total = sum(pool.map(square, range(4)))
+    sleeper = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    sleeper.start()
+    sleeper.terminate()
+    sleeper.join(30)
+    assert sleeper.exitcode == -15, sleeper.exitcode
+    record(ctx, "end")
+    return total
+
+
+app.task("POOL_THREAD")(pooled)
+app.task("POOL_PROCESS", isolation="process")(pooled)

@@ -23,3 +23,15 @@ def test_a_fork_in_a_handler_does_not_become_a_second_worker(store: World, kind:
     assert worker.stop() == 0
     assert (worker.health["completed"], worker.health["lost"], worker.health["reconnects"]) == (31, 0, 0)
     assert store.account([task.id, *others]) == {"completed": 31}
+
+
+@pytest.mark.parametrize("kind", ["POOL_THREAD", "POOL_PROCESS"])
+def test_ending_what_a_handler_forked_does_not_stop_the_worker(store: World, kind: str) -> None:
+    """The signal is for the child alone, which has no part in how the worker hears of its own."""
+    tasks = [store.enqueue(kind, max_attempts=1) for _ in range(3)]
+    worker = store.cli_worker("--concurrency", "1")
+    for task in tasks:
+        assert store.wait_state(task, State.COMPLETED).result == 14
+    assert not worker.logged("worker.stopping")
+    assert worker.stop() == 0
+    assert store.account([task.id for task in tasks]) == {"completed": 3}

@@ -11,6 +11,7 @@ from redrive.errors import ApprovalNeeded, InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, Status
+from redrive.kernel.task import State
 from redrive.ops.access import Role
 from redrive.ops.operator import Operator
 from redrive.ops.service import FailedTasks
@@ -87,15 +88,23 @@ async def test_a_bounded_replay_is_judged_by_its_bound(harness: Harness) -> None
     assert large.number == 0
 
 
-async def test_one_task_by_its_id_is_never_refused_but_counts(harness: Harness) -> None:
+async def test_one_by_one_is_as_many_as_at_once(harness: Harness) -> None:
     ids = await fail(harness, 5)
-    own = ann(harness, above=2)
-    for task_id in ids[:3]:
-        await own.tasks.retry(task_id)
-    await own.failures.forget([ids[3]])
-    with pytest.raises(ApprovalNeeded, match="2 tasks and the 4 of ann"):
-        await own.failures.retry_matching(A)
-    await own.tasks.cancel([ids[4]])
+    own = ann(harness, above=3)
+    await own.tasks.retry(ids[0])
+    await own.failures.forget([ids[1]])
+    await own.tasks.cancel([ids[2]])
+    one = ids[3:4]
+    for again in (
+        own.tasks.retry(one[0]),
+        own.failures.retry(one),
+        own.failures.forget(one),
+        own.tasks.cancel(one),
+        own.failures.retry_matching(Failures(ids=tuple(one))),
+    ):
+        with pytest.raises(ApprovalNeeded, match="1 task and the 3 of ann"):
+            await again
+    assert await harness.state(ids[3]) is State.FAILED
 
 
 async def test_only_what_moved_counts(harness: Harness) -> None:
@@ -127,10 +136,11 @@ async def test_of_many_operations_at_once_the_rest_has_to_wait(harness: Harness)
 
 async def test_single_ones_at_once_all_count(harness: Harness) -> None:
     ids = await fail(harness, 20)
-    await asyncio.gather(*(ann(harness).tasks.retry(task_id) for task_id in ids))
+    done = await asyncio.gather(*(ann(harness).tasks.retry(task_id) for task_id in ids), return_exceptions=True)
+    assert [type(one) for one in done].count(ApprovalNeeded) == 10
     await fail(harness, 1, OTHER, kind="B", queue="other")
     told = await ann(harness).failures.retry_matching(Failures(kind="B"), dry_run=True)
-    assert told.needs_approval is not None and "the 20 of ann" in told.needs_approval
+    assert told.needs_approval is not None and "the 10 of ann" in told.needs_approval
 
 
 async def test_what_was_approved_does_not_count(harness: Harness) -> None:

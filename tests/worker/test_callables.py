@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import itertools
+import threading
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -169,6 +172,8 @@ class Generator:
         (functools.partial(generator), "async generator"),
         (Handler, "is a class: calling it makes an object"),
         (Handler.method, "is a method without its object"),
+        (contextlib.contextmanager(blocking_generator), "is a context manager: calling it runs nothing"),
+        (contextlib.asynccontextmanager(generator), "is a context manager: calling it runs nothing"),
         (17, "is int, which cannot be called"),
         (classmethod(body), "is classmethod, which cannot be called"),
     ],
@@ -199,8 +204,34 @@ def returns_a_class(ctx: Context) -> Any:
     return Handler
 
 
-LAZY = [makes_a_generator, makes_an_async_generator, maps, returns_a_function, returns_a_class,
-        plain(blocking_generator), plain(generator)]  # fmt: skip
+async def forgets_to_gather(ctx: Context) -> Any:
+    return [body(ctx, n) for n in range(3)]
+
+
+def keeps_a_coroutine(ctx: Context) -> Any:
+    return {"results": [body(ctx, 1)]}
+
+
+def zips(ctx: Context) -> Any:
+    return zip([1], map(RAN.append, ["x"]), strict=True)
+
+
+def accumulates(ctx: Context) -> Any:
+    return itertools.accumulate([1, 2], lambda a, b: RAN.append("x"))
+
+
+def makes_a_thread(ctx: Context) -> Any:
+    return threading.Thread(target=RAN.append, args=("x",))
+
+
+def makes_a_context(ctx: Context) -> Any:
+    return contextlib.contextmanager(blocking_generator)(ctx)
+
+
+LAZY = [
+    forgets_to_gather, keeps_a_coroutine, zips, accumulates, makes_a_thread, makes_a_context, makes_a_generator,
+    makes_an_async_generator, maps, returns_a_function, returns_a_class, plain(blocking_generator), plain(generator),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("handler", LAZY)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from redrive.worker.forks import own_signals
 from redrive.worker.supervisor import SUPERVISED
 
 logger = logging.getLogger("redrive.cli")
@@ -31,6 +32,7 @@ def stopping(stop: Callable[[str], None], force: Callable[[], None] = lambda: No
     wait for the call to end. The interpreter writes each signal to the wakeup descriptor in whatever thread it
     arrives, at once.
     """
+    own_signals(HEARD)
     loop = asyncio.get_running_loop()
     listening, written = socket.socketpair()
     written.setblocking(False)

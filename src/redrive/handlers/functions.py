@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import itertools
+import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.failure import Failure, FailureType, failure
 
-# Values that stand for work which nobody has begun.
-_LAZY = (types.GeneratorType, types.AsyncGeneratorType, types.CoroutineType, map, filter, itertools.chain,
-         itertools.starmap, itertools.islice)  # fmt: skip
+# Values that stand for work which nobody has begun. Iterators are, too, except what is read from: files, cursors.
+_LAZY = (types.GeneratorType, types.AsyncGeneratorType, types.CoroutineType, contextlib._GeneratorContextManager,
+         contextlib._AsyncGeneratorContextManager, map, filter, zip, enumerate, reversed)  # fmt: skip
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial, type)
+# So many values of a result are looked at: a forgotten gather() shows at its beginning.
+MOST_LOOKED_AT = 1_000
 
 
 class HandlerNotRun(RedriveError):
@@ -52,6 +56,8 @@ def _useless(function: Any) -> tuple[str, str]:
             f"give an object that can be called, {function.__name__}(), or one of its methods"
         )
     innermost = body_of(function)
+    if _makes_a_context(function):
+        return "is a context manager: calling it runs nothing", "do the work in a plain def, without yield"
     if inspect.isasyncgenfunction(innermost):
         return "is an async generator: calling it runs nothing", "do the work in a plain async def, without yield"
     if inspect.isgeneratorfunction(innermost) and not _is_old_coroutine(innermost):
@@ -61,6 +67,12 @@ def _useless(function: Any) -> tuple[str, str]:
             "give a bound method, app.task(...)(Mailer().send), or define it outside of the class"
         )
     return "", ""
+
+
+def _makes_a_context(function: Any) -> bool:
+    """Whether ``contextlib`` has made it of a generator: its wrappers are known, others are not looked through."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename == contextlib.__file__ and hasattr(function, "__wrapped__")
 
 
 def body_of(function: Any) -> Any:
@@ -101,17 +113,41 @@ def name_of(function: Any) -> str:
 
 
 def insist_it_ran(value: Any) -> None:
-    """Raise HandlerNotRun for a result that is work nobody has done: the task would be completed without it."""
-    if not isinstance(value, _LAZY) and not isinstance(value, _CODE):
+    """Raise HandlerNotRun for a result that is, or holds, work nobody has done: the task would be completed without
+    it."""
+    found = next((one for one in _within(value) if _waits(one)), None)
+    if found is None:
         return
-    if isinstance(value, types.CoroutineType):
-        value.close()  # nobody will await it, and Python would complain about that somewhere else
-    what = "a class" if isinstance(value, type) else f"a {type(value).__name__}"
+    for one in _within(value):
+        if isinstance(one, types.CoroutineType):
+            one.close()  # nobody will await it, and Python would complain about that somewhere else
+    what = "a class" if isinstance(found, type) else f"a {type(found).__name__}"
+    inside = "" if found is value else " inside its result"
     raise HandlerNotRun(
-        f"the handler returned {what}, which was not run",
+        f"the handler returned {what}{inside}, which was not run",
         hint="run it in the handler and return what comes of it; a decorator may have replaced the function by one "
         "that only makes it",
     )
+
+
+def _within(value: Any) -> Iterator[Any]:
+    """A value and what it holds, as far as that is looked at: containers, and one level of containers in them."""
+    yield value
+    for one in itertools.islice(_parts(value), MOST_LOOKED_AT):
+        yield one
+        yield from itertools.islice(_parts(one), MOST_LOOKED_AT)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if type(value) is dict:
+        return value.values()
+    return value if type(value) in (list, tuple, set, frozenset) else ()
+
+
+def _waits(value: Any) -> bool:
+    if isinstance(value, threading.Thread):
+        return value.ident is None
+    return isinstance(value, (*_LAZY, *_CODE)) or type(value).__module__ == "itertools"
 
 
 def _is_old_coroutine(function: Any) -> bool:

@@ -91,17 +91,16 @@ async def recent(store: Store, rule: Rule, actor: str) -> Recent:
     return Recent(actor, rule, done, int(age // 60), record.version)
 
 
-async def alone(
-    store: Store, rule: Rule, actor: str, number: int, act: Act[T], *, single: bool = False
-) -> T:  # fmt: skip
+async def alone(store: Store, rule: Rule, actor: str, number: int, act: Act[T]) -> T:
     """Let somebody act on so many tasks alone, and count it: ``act`` writes what it is given together with its tasks.
-    What needs a second operator is refused; a ``single`` task, named by its id, never is, but it counts."""
+    What needs a second operator is refused, also a single task: a thousand requests for one are a request for a
+    thousand."""
     if rule.above is None or not number:
         return await act([])
     ends = time.monotonic() + PATIENCE_S
     while True:
         seen = await recent(store, rule, actor)
-        why = None if single else seen.why_not(number)
+        why = seen.why_not(number)
         if why is not None:
             refuse(why)
         try:

@@ -15,7 +15,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failure import MAX_STACK, Failure, FailureType, Origin, clean, failure
 from redrive.kernel.machine import Held, Policy, declared, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, Outcome, Released, Retry
-from redrive.kernel.payload import decode, decode_shallow, encode
+from redrive.kernel.payload import JsonText, decode, decode_shallow, encode
 from redrive.kernel.store import Beat, Store, Want
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task, check_name, check_text
@@ -120,7 +120,7 @@ async def report(
 ) -> None:  # fmt: skip
     """Fenced by the token, like everything that ends an attempt. Reporting the same twice is fine."""
     held = Held(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms)
-    given = Payload(encode(task.payload, "payload"))
+    given = Payload(task.payload if isinstance(task.payload, JsonText) else None)
     if isinstance(said, Fail | Retry):
         said = declared(said, Origin(place=task.kind, payload=given))
     elif isinstance(said, Failed):

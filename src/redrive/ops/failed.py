@@ -79,7 +79,6 @@ class Chosen:
     excluded: Mapping[UUID, str] = field(default_factory=dict)
     matched: int = 0
     everything: bool = False
-    single: bool = False  # one task, named by its id
 
 
 @dataclass(slots=True)
@@ -198,12 +197,12 @@ async def retry_matching(
     told_of = facts(which) if plan is None else {"plan": plan}
     return await alone(
         store, rule, who, chosen.matched,
-        lambda puts: retry_tasks(store, chosen, actor=who, reason=why, facts=told_of, puts=puts), single=chosen.single,
+        lambda puts: retry_tasks(store, chosen, actor=who, reason=why, facts=told_of, puts=puts),
     )  # fmt: skip
 
 
 async def _needed(store: Store, rule: Rule, actor: str, chosen: Chosen) -> str | None:
-    if rule.above is None or chosen.single:
+    if rule.above is None:
         return None
     if chosen.everything and chosen.meant:
         return approvals.EVERYTHING_RETRIED
@@ -296,7 +295,7 @@ async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
     """Tasks are taken as they are named: what cannot be retried is answered as skipped. If there are other filters as
     well, they narrow the list, and what they leave out is answered as skipped, too."""
     if which == Failures(ids=which.ids):
-        return Chosen(dict.fromkeys(ids), matched=len(ids), single=len(ids) == 1)
+        return Chosen(dict.fromkeys(ids), matched=len(ids))
     found = await store.get_many(ids)
     excluded = {
         task_id: why for task_id in ids if (why := _unfit(found.get(task_id), which)) is not None
@@ -305,7 +304,7 @@ async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
         task_id: found[task_id].failed_seq if found[task_id].state is State.FAILED else None
         for task_id in ids if task_id not in excluded
     }  # fmt: skip
-    return Chosen(meant, excluded=excluded, matched=len(ids), single=len(ids) == 1)
+    return Chosen(meant, excluded=excluded, matched=len(ids))
 
 
 def _unfit(task: Task | None, which: Failures) -> str | None:

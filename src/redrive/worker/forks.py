@@ -9,20 +9,49 @@ may do what it likes, such as ``exec`` another program.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any
 
 _EXIT_CODE = 70
 _pid = os.getpid()
+# Signals whose handlers mean this process alone.
+_own_signals: set[int] = set()
 
 
-def _note_fork() -> None:
+def own_signals(numbers: Iterable[int]) -> None:
+    """These are handled for this process: one that a handler forks gets the system's defaults. It could not be ended
+    otherwise (``Process.terminate``), and what ends it would be taken for a signal to the worker."""
+    _own_signals.update(numbers)
+
+
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    """Hold signals back until the child has let go of our handlers: it may be ended as soon as it is there."""
+    if _own_signals:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _own_signals)
+
+
+def _in_parent() -> None:
+    if _own_signals:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _in_child() -> None:
     global _pid
     _pid = os.getpid()
+    if _own_signals:
+        signal.set_wakeup_fd(-1)
+        for number in _own_signals:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
 
 
-os.register_at_fork(after_in_child=_note_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 class Home:

@@ -22,7 +22,7 @@ from redrive.kernel.outcome import Fail, Failed, Retry, Verdict
 from redrive.kernel.task import Claimed
 from redrive.observe.current import CURRENT, TaskFields
 from redrive.worker.failures import failed, origin_of, unpacked
-from redrive.worker.forks import Home
+from redrive.worker.forks import Home, own_signals
 from redrive.worker.process_job import Job, resolve
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -89,6 +89,7 @@ def serve(pipe: Connection) -> None:
     """The life of a child: one job after the other until the pipe closes."""
     # Ctrl-C and a service manager's SIGTERM reach every process of the group; the worker decides what they mean.
     # Not SIG_IGN, which programs started by a handler would inherit.
+    own_signals(STOP_SIGNALS)
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # blocked since before this process began

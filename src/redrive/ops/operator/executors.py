@@ -9,7 +9,7 @@ from uuid import UUID
 
 from redrive.errors import StoreError
 from redrive.kernel.outcome import Outcome
-from redrive.kernel.task import Claimed, Task, check_name, check_text
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed, Task, check_name, check_text
 from redrive.ops import actions, executor
 from redrive.ops.access import Role
 from redrive.ops.operator.session import Service
@@ -28,6 +28,10 @@ async def within_budget(count: int, claim: Callable[[int], Awaitable[list[Claime
         with suppress(StoreError):  # what is claimed is claimed, and has to be told
             found += await claim(more)
     return found
+
+
+# Longer than any document that was let in; the text of one may be a little longer than it was written.
+LONGEST_DOCUMENT = 4 * MAX_PAYLOAD_BYTES
 
 
 class ExecutorService(Service):
@@ -55,7 +59,8 @@ class ExecutorService(Service):
     async def report(self, task_id: UUID, token: UUID, said: Outcome, ms: float | None = None) -> Task:
         """The outcome of an attempt, fenced by its token."""
         self._session.may(Role.OPERATOR)
-        task = await actions.require(self._store, task_id, self._session.documents)
+        # Its payload as text, however long: what may be shown of a failure depends on what the task was given.
+        task = await actions.require(self._store, task_id, LONGEST_DOCUMENT)
         handler = self._session.registry.handlers.get(task.kind)
         await executor.report(
             self._store, task, token, said, policy=None if handler is None else handler.policy,

@@ -119,7 +119,7 @@ class FailureService(Service):
         if len(ids) == 1:
             return await alone(
                 self._store, rule, who, 1,
-                lambda puts: actions.retry(self._store, ids, actor=who, reason=reason, puts=puts), single=True,
+                lambda puts: actions.retry(self._store, ids, actor=who, reason=reason, puts=puts),
             )  # fmt: skip
         done = await failed.retry_matching(self._store, Failures(ids=tuple(ids)), actor=who, reason=reason, rule=rule)
         return Result(done.retried, [], done.skipped)
@@ -130,7 +130,6 @@ class FailureService(Service):
         return await alone(
             self._store, self._session.policy.alone, who, len(set(ids)),
             lambda puts: actions.forget(self._store, ids, actor=who, reason=reason, puts=puts),
-            single=len(set(ids)) == 1,
         )  # fmt: skip
 
     async def foretell(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRIED) -> BatchResult:

@@ -101,7 +101,7 @@ class TaskService(Service):
         async def act(puts: Sequence[Put]) -> Result:
             return await actions.retry(self._store, [task_id], actor=who, reason=reason, puts=puts)
 
-        actions.insist(await alone(self._store, self._session.policy.alone, who, 1, act, single=True), "retried")
+        actions.insist(await alone(self._store, self._session.policy.alone, who, 1, act), "retried")
         return await actions.require(self._store, task_id, self._session.documents)
 
     async def cancel(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
@@ -114,7 +114,7 @@ class TaskService(Service):
             return await actions.cancel(self._store, ids, actor=who, reason=reason, puts=puts)
 
         given_up = sum(task.state is State.FAILED for task in found.values())
-        return await alone(self._store, self._session.policy.alone, who, given_up, act, single=len(ids) == 1)
+        return await alone(self._store, self._session.policy.alone, who, given_up, act)
 
     async def pause(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         who = self._session.may(Role.OPERATOR)

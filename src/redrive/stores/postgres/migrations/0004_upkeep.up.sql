@@ -486,7 +486,7 @@ end $$;
 -- the owner of a table may add partitions to it.
 create function redrive.partitions(p_keep_days double precision) returns integer
 language plpgsql security definer
-set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
+set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
 declare
   v_today constant date := (clock_timestamp() at time zone 'UTC')::date;
   v_day date;
@@ -506,8 +506,11 @@ begin
         execute format('create table redrive.%I partition of redrive.history for values from (%L) to (%L)', v_name,
           v_day::timestamp at time zone 'UTC', (v_day + 1)::timestamp at time zone 'UTC');
         v_changed := v_changed + 1;
-      exception when check_violation or lock_not_available then
-        null;  -- the default partition already holds rows of that day, or is busy: they stay there
+      exception
+        when check_violation then
+          null;  -- the default partition already holds rows of that day: they stay there
+        when lock_not_available then
+          return v_changed;
       end;
     end if;
   end loop;
@@ -520,7 +523,7 @@ begin
       execute format('drop table redrive.%I', v_name);
       v_changed := v_changed + 1;
     exception when lock_not_available then
-      null;  -- somebody reads history: the next hour is as good
+      exit;
     end;
   end loop;
   return v_changed;
