@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
 from redrive.errors import InvalidInput
+from redrive.ids import new_id
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.outcome import Completed, Retry
 from redrive.kernel.store import Beat
@@ -163,6 +165,50 @@ class TestOpenClaims:
         await transaction.commit()
         await limiting
         assert await harness.claim(3) == []
+
+
+class TestOwnIds:
+    """A producer that calls the function may choose the id of its task."""
+
+    ONE = "select redrive.enqueue('A', '{}', id => $1)"
+    CALLS = (
+        ONE,
+        "select redrive.enqueue('A', '{}', id => $1, delay => '1 second')",
+        "select redrive.enqueue('A', '{}', id => $1, idempotency_key => 'k')",
+        "select * from redrive.enqueue(array[$1::uuid], array['A'], array['default'], array['{}'::jsonb],"
+        " array[0], array[5], null, null, null, null, null, null, null)",
+    )
+
+    @pytest.mark.parametrize("call", CALLS)
+    async def test_the_id_of_a_finished_task_is_not_used_again(self, harness: PostgresHarness, call: str) -> None:
+        chosen = UUID("00000000-0000-7000-8000-000000000001")
+        own = await asyncpg.connect(harness.url)
+        await own.fetchval("select redrive.enqueue('A', '{}', id => $1, idempotency_key => 'k')", chosen)
+        await harness.settle(await harness.claim_one(), Completed())
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await own.fetch(call, chosen)
+        assert await harness.sql("select count(*) from redrive.task") == [(0,)]
+        assert await own.fetchval(self.ONE, UUID(int=7)) == UUID(int=7)
+        await own.close()
+
+    async def test_a_known_key_answers_whatever_the_id(self, harness: PostgresHarness) -> None:
+        done = UUID(int=5)
+        own = await asyncpg.connect(harness.url)
+        await own.fetchval(self.ONE, done)
+        await harness.settle(await harness.claim_one(), Completed())
+        first = await own.fetchval("select redrive.enqueue('A', '{}', idempotency_key => 'k')")
+        again = await own.fetchval("select redrive.enqueue('A', '{}', idempotency_key => 'k', id => $1)", done)
+        assert again == first
+        await own.close()
+
+    async def test_fresh_ids_are_those_of_now(self, harness: PostgresHarness) -> None:
+        fresh = "select $1::uuid between redrive.id_from(-600) and redrive.id_from(600)"
+        own = await asyncpg.connect(harness.url)
+        assert await own.fetchval(fresh, await own.fetchval("select redrive.new_id()"))
+        assert await own.fetchval(fresh, new_id())
+        for far in (UUID(int=0), UUID(int=2**128 - 1), uuid4()):
+            assert not await own.fetchval(fresh, far)
+        await own.close()
 
 
 class TestLateCommits:

@@ -22,7 +22,7 @@ from tests.databases import Databases
 pytestmark = pytest.mark.anyio
 ROLES = ("producer", "worker", "viewer", "stranger")
 VIEWS = ("v_tasks", "v_failures", "v_dead_letters", "v_audit", "v_counts", "v_failed_counts")
-HIDDEN = {"payload", "result", "progress", "error_message", "error_stack", "before", "after"}
+HIDDEN = {"payload", "result", "progress", "error_message", "error_stack", "before", "after", "idempotency_key"}
 WORKER_WRITES = {
     ("record", "insert"), ("record", "update"), ("record", "delete"), ("audit", "insert"), ("audit", "delete"),
 }  # fmt: skip

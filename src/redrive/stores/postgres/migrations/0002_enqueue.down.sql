@@ -5,6 +5,8 @@ drop function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], intege
   integer[], text[], text[], text[], text[], boolean);
 drop function redrive.add(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
   integer[], text[], text[], text[], text[], boolean);
+drop function redrive.refuse_finished(uuid[]);
+drop function redrive.id_from(double precision);
 drop function redrive.new_id();
 drop function redrive.digest(text, jsonb);
 drop function redrive.check_numbers(integer[], double precision[], timestamptz[], integer[]);

@@ -174,6 +174,31 @@ begin
   from jsonb_to_recordset(v_queues) q(queue text, position bigint, due timestamptz);
 end $$;
 
+-- The lowest id that can be made so many seconds from now, as the client library makes them. Qualified, not with a
+-- search_path: it is on the hot path.
+create function redrive.id_from(p_seconds double precision) returns uuid
+language sql volatile as $$
+  select (pg_catalog.lpad(pg_catalog.to_hex(((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
+    operator(pg_catalog.+) p_seconds) operator(pg_catalog.*) 1000)::pg_catalog.int8), 12, '0')
+    operator(pg_catalog.||) '00000000000000000000')::pg_catalog.uuid
+$$;
+
+-- A caller's own id names one task for ever: one that has finished does not begin again. Asked after the insert, which
+-- waits for whoever moves the task to the history at this moment; and only for ids that are not of these ten minutes,
+-- because it looks into every day of the history.
+create function redrive.refuse_finished(p_ids uuid[]) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_id uuid;
+begin
+  select h.id into v_id from redrive.history h
+  where h.id = any (p_ids) and exists (select 1 from redrive.task t where t.id = h.id) limit 1;
+  if v_id is not null then
+    raise exception 'task % has finished, and its id cannot be used again', v_id using
+      errcode = 'unique_violation', hint = 'leave the id out, or give each task its own';
+  end if;
+end $$;
+
 -- The same for producers. Keys of schedules are the fleet's: whoever took one would silence a planned run.
 create function redrive.enqueue(
   p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
@@ -181,6 +206,11 @@ create function redrive.enqueue(
   p_traces text[], p_keys text[], p_again boolean default false
 ) returns table (id uuid, existing uuid, conflict boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_chosen uuid[];
+  v_from constant uuid := redrive.id_from(-600);
+  v_to constant uuid := redrive.id_from(600);
 begin
   if exists (select 1 from unnest(p_keys) k where starts_with(k, 'schedule:')) then
     raise exception 'an idempotency key must not begin with "schedule:"' using
@@ -188,6 +218,8 @@ begin
   end if;
   return query select a.id, a.existing, a.conflict from redrive.add(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
     p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) a;
+  v_chosen := array(select u.id from unnest(p_ids) u(id) where u.id not between v_from and v_to);
+  if cardinality(v_chosen) > 0 then perform redrive.refuse_finished(v_chosen); end if;
 end $$;
 
 -- An id like the client library's: version 7, so that rows and their index entries arrive in order.
@@ -263,13 +295,17 @@ create function redrive.enqueue(
 language plpgsql security definer as $$
 #variable_conflict use_variable
 declare
-  v_id constant pg_catalog.uuid := coalesce(id, redrive.new_id());
+  v_id pg_catalog.uuid := coalesce(id, redrive.new_id());
   v_position pg_catalog.int8;
 begin
   if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
     or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000 then
-    return redrive.enqueue_with_options(kind, payload, queue, priority, max_attempts, delay, run_at, timeout, task_group, scope,
+    v_id := redrive.enqueue_with_options(kind, payload, queue, priority, max_attempts, delay, run_at, timeout, task_group, scope,
       trace_id, idempotency_key, v_id);
+    if id operator(pg_catalog.<) redrive.id_from(-600) or id operator(pg_catalog.>) redrive.id_from(600) then
+      perform redrive.refuse_finished(array[id]);
+    end if;
+    return v_id;
   end if;
   perform redrive.check_name('kind', kind), redrive.check_name('queue', queue);
   if task_group is not null then perform redrive.check_label('group', task_group); end if;
@@ -282,6 +318,9 @@ begin
     coalesce((select k.kind from redrive.kind k where k.kind operator(pg_catalog.=) enqueue.kind), ''), task_group, scope,
     trace_id, payload);
   insert into redrive.total_delta (queue, kind, queued) values (queue, kind, 1);
+  if id operator(pg_catalog.<) redrive.id_from(-600) or id operator(pg_catalog.>) redrive.id_from(600) then
+    perform redrive.refuse_finished(array[id]);
+  end if;
   perform redrive.wake(queue, v_position);
   return v_id;
 end $$;

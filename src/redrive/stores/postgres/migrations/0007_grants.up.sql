@@ -33,8 +33,8 @@ begin
   end loop;
 end $$;
 
--- A viewer may look at the views, without what tasks carry and say: payloads, results, messages and stacks may hold
--- secrets, and are the workers' and operators'.
+-- A viewer may look at the views, without what tasks carry and say: payloads, results, messages, stacks and idempotency
+-- keys may hold secrets, and are the workers' and operators'.
 create function redrive.grant_viewer(p_role text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -45,7 +45,8 @@ begin
     select c.oid::regclass as name, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
     from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'v' and a.attnum > 0
-      and a.attname not in ('payload', 'result', 'progress', 'error_message', 'error_stack', 'before', 'after')
+      and a.attname not in ('payload', 'result', 'progress', 'error_message', 'error_stack', 'before', 'after',
+        'idempotency_key')
     group by c.oid
   loop
     execute format('grant select (%s) on %s to %I', v_view.columns, v_view.name, p_role);
