@@ -223,7 +223,7 @@ def _label(location: tuple[int | str, ...]) -> str:
 
 
 class Options(BaseModel):
-    """What one worker process was told on its command line (T16); everything else comes from Settings."""
+    """What one worker process was told on its command line; everything else comes from Settings."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""SIGTERM under load: nothing is lost, nothing is paid for, and the exit code says so (D1)."""
+"""SIGTERM under load: nothing is lost, nothing is paid for, and the exit code says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preview, plans and retries of many (O2, O3, O8)."""
+"""Preview, plans and retries of many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure groups, audit log, tokens, and why a task does not run (F5, O5 to O7, O11)."""
+"""Failure groups, audit log, tokens, and why a task does not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bulk operations: piece by piece, whatever happens in between (O4, O10)."""
+"""Bulk operations: piece by piece, whatever happens in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: query, export, prune (O6)."""
+"""The audit log: query, export, prune."""
 
 from __future__ import annotations
 

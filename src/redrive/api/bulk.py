@@ -1,4 +1,4 @@
-"""Failure groups, bulk operations and their approvals (F5, O4, O10)."""
+"""Failure groups, bulk operations and their approvals."""
 
 from __future__ import annotations
 

@@ -37,8 +37,6 @@ class Gate:
     most: int
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
     connected: int = 0
-    dropped: int = 0
-    refused: int = 0
 
     def admit(self, newcomer: GuardedProtocol) -> bool:
         """Make room for one more; False when all are busy with requests."""
@@ -46,7 +44,6 @@ class Gate:
             longest = next(iter(self.waiting), None)
             if longest is None:
                 return newcomer.is_local and self.connected <= self.most + KEPT_FOR_LOOPBACK
-            self.dropped += 1
             longest.drop("too many connections: this one has waited longest for its client")
         return True
 
@@ -71,7 +68,6 @@ class GuardedProtocol(H11Protocol):
         if self._gate.admit(self):
             self._wait("headers")
         else:
-            self._gate.refused += 1
             self._refuse(503, "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:

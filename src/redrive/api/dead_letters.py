@@ -1,4 +1,4 @@
-"""Dead letters and failed tasks: looked at, previewed, retried (O1 to O3, O8)."""
+"""Dead letters and failed tasks: looked at, previewed, retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work done outside: an executor claims tasks over HTTP, says that it is alive, and reports what came of them (O1).
+"""Work done outside: an executor claims tasks over HTTP, says that it is alive, and reports what came of them.
 
 The lease token that a claim answers is the fence: a report with any other one changes nothing.
 """

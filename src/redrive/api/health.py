@@ -1,4 +1,4 @@
-"""Alive and ready (D2)."""
+"""Alive and ready."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """``POST /api/worker/run``: what is due now is done now, for platforms that wake a program by HTTP instead of letting
-it run (O11). Whoever has the secret can make this process work; nothing else."""
+it run. Whoever has the secret can make this process work; nothing else."""
 
 from __future__ import annotations
 

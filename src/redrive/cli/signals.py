@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT (D1): the first asks to stop, the second exits at once."""
+"""SIGTERM and SIGINT: the first asks to stop, the second exits at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``redrive work``: a worker, or several under a supervisor (T16)."""
+"""``redrive work``: a worker, or several under a supervisor."""
 
 from __future__ import annotations
 

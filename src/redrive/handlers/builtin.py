@@ -1,4 +1,4 @@
-"""Kinds every application has, for checks and drills (T17)."""
+"""Kinds every application has, for checks and drills."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def fail_always(ctx: Context, **_: Any) -> None:
 
 
 async def drill(ctx: Context, drill_id: str) -> dict[str, Any]:
-    """Fails for good until somebody retries it, then completes: what an operator practises on (R6)."""
+    """Fails for good until somebody retries it, then completes: what an operator practises on."""
     if ctx.task.replay_count == 0:
         raise Fail("TASK_PRECONDITION_FAILED", f"drill {drill_id}: failed on purpose, retry me")
     return {"drill_id": drill_id, "effect": "done", "replays": ctx.task.replay_count}

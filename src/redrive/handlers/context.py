@@ -116,7 +116,7 @@ class Context:
         self._runtime.note_progress(self._task, encode(value, "progress", 16_384))
 
     def transaction(self) -> TaskTransaction:
-        """A transaction of the store's database that also completes this task (T10).
+        """A transaction of the store's database that also completes this task.
 
         ``async with ctx.transaction() as tx: await tx.execute(...)``, or plain ``with`` in a ``def`` handler.
         Leaving the block commits the handler's writes and the task's completion together; if the lease was

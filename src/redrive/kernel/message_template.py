@@ -57,7 +57,6 @@ _JUMBLED = re.compile(r"\b(?=\w*[a-z]{1,3}[A-Z]{1,3}[a-z]{1,3}[A-Z]{1,3}[a-z]|\w
 _KEYED = re.compile(
     r"\b(?:cus|sub|inv|pi|ch|tok|card|acct|req|usr|user|org|key|sk|pk|evt|ses|msg|run|thread|file)_[A-Za-z]{8,}\b"
 )
-_WORDY = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+)*")
 _HOLES = re.compile(r"<\*>(?:[\s,;:/|&=+.#-]{0,3}<\*>)+")
 _LISTED = re.compile(r"[\[{(](?:[\s,;:/|=]|<\*>|\w{1,40}[:=]\s?(?=<\*>)){0,400}[\]})]")
 

@@ -1,4 +1,4 @@
-"""A bulk operation: one operator's decision about many tasks, carried out piece by piece (O4).
+"""A bulk operation: one operator's decision about many tasks, carried out piece by piece.
 
 What it has done so far is a document that changes in the same transaction as the tasks of each piece. So whoever goes
 on with it, after a crash or beside another worker, goes on exactly where it is.

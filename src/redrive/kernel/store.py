@@ -61,7 +61,6 @@ class Capabilities:
     """What a store cannot do is said here, not discovered in production."""
 
     sql: bool = True
-    joins_transactions: bool = True
     ledger: bool = True
     notifies: bool = True
 

@@ -172,7 +172,7 @@ class Claimed:
 
 @dataclass(slots=True, frozen=True)
 class Attempt:
-    """One failed attempt, kept for good (F4)."""
+    """One failed attempt, kept for good."""
 
     task_id: UUID
     attempt: int
@@ -191,7 +191,7 @@ class Attempt:
 
 @dataclass(slots=True, frozen=True)
 class DeadLetter:
-    """The archived record of a terminal failure (F6); it outlives the task's later retry."""
+    """The archived record of a terminal failure; it outlives the task's later retry."""
 
     id: UUID
     task_id: UUID

@@ -1,4 +1,4 @@
-"""A second person for what cannot be taken back easily (O10): asked for, approved or rejected, then carried out."""
+"""A second person for what cannot be taken back easily: asked for, approved or rejected, then carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stuck-work investigation as one call (R4): what is wrong, how bad it is, and what to do."""
+"""The stuck-work investigation as one call: what is wrong, how bad it is, and what to do."""
 
 from __future__ import annotations
 

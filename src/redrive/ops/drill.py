@@ -1,4 +1,4 @@
-"""The failure drill (R6): make a failure, find it, retry it, verify it, and write down how it went."""
+"""The failure drill: make a failure, find it, retry it, verify it, and write down how it went."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failed tasks (O2, O3, O8): which there are, how many and why; retry some of them, or all that match."""
+"""Failed tasks: which there are, how many and why; retry some of them, or all that match."""
 
 from __future__ import annotations
 

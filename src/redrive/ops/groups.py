@@ -1,4 +1,4 @@
-"""Failures by cause (F5): how many, since when, where; and what people say about them."""
+"""Failures by cause: how many, since when, where; and what people say about them."""
 
 from __future__ import annotations
 

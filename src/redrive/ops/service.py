@@ -1,4 +1,4 @@
-"""``app.failed``: the failed tasks of an application (O8), from its own code."""
+"""``app.failed``: the failed tasks of an application, from its own code."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
-from redrive.worker.forks import Home
+from redrive.worker.forks import Home, confined
 from redrive.worker.run import Run
 
 # How long one carrier may run on before others get their turn: the lease keeper, and the store's answers, which have
@@ -67,30 +67,13 @@ class Carriers:
                 self._call_next()  # its turn comes when this one waits or ends
             run.future = me
             try:
-                waited = await _apart(self._attempt(run), self._home)
+                _, waited = await _apart(self._attempt(run), self._home)
             except BaseException as error:
                 self._broken(run, error)
                 raise
 
 
-@types.coroutine
-def _apart(coroutine: Coroutine[Any, Any, None], home: Home) -> Generator[Any, Any, bool]:
-    """Await a coroutine in a context of its own; answers whether it had to wait."""
-    context = contextvars.copy_context()
-    step: Callable[[Any], Any] = coroutine.send
-    given: Any = None
-    waited = False
-    while True:
-        try:
-            waits_for = context.run(step, given)
-        except StopIteration:
-            return waited
-        finally:
-            home.end_if_forked()
-        waited = True
-        try:
-            given = yield waits_for
-            step = coroutine.send
-        except BaseException as error:
-            given = error
-            step = coroutine.throw
+def _apart(coroutine: Coroutine[Any, Any, None], home: Home) -> Awaitable[tuple[None, bool]]:
+    """Its steps, in a context of their own."""
+    within: Callable[..., Any] = contextvars.copy_context().run
+    return confined(partial(within, coroutine.send), partial(within, coroutine.throw), home)

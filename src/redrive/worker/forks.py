@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 _EXIT_CODE = 70
@@ -75,20 +75,25 @@ class Home:
 
 
 @types.coroutine
-def confined(coroutine: Coroutine[Any, Any, Any], home: Home) -> Generator[Any, Any, Any]:
-    """Await a handler's coroutine; whatever it does, only the original process goes on behind it."""
-    step: Callable[[Any], Any] = coroutine.send
+def confined(
+    send: Callable[[Any], Any], throw: Callable[[BaseException], Any], home: Home
+) -> Generator[Any, Any, tuple[Any, bool]]:
+    """Await a coroutine by its ``send`` and ``throw``; whatever it does, only the original process goes on behind it.
+    Answers what it returned, and whether it had to wait."""
+    step: Callable[[Any], Any] = send
     given: Any = None
+    waited = False
     while True:
         try:
             waits_for = step(given)
         except StopIteration as end:
-            return end.value
+            return end.value, waited
         finally:
             home.end_if_forked()
+        waited = True
         try:
             given = yield waits_for
-            step = coroutine.send
+            step = send
         except BaseException as error:
             given = error
-            step = coroutine.throw
+            step = throw

@@ -210,7 +210,10 @@ class Runner:
                 raise asyncio.CancelledError
             for run in runs:
                 run.interruptible = True
-            value = await (confined(value, self._home) if inspect.iscoroutine(value) else value)
+            if inspect.iscoroutine(value):
+                value, _ = await confined(value.send, value.throw, self._home)
+            else:
+                value = await value
 
     def _returned(self, run: Run, value: Any, handler: Handler) -> Outcome:
         """A handler that was told to stop and returns has stopped, unless it says that it finished."""

@@ -32,7 +32,6 @@ class Listener:
         self._channels: set[str] = set()
         self._connection: Any = None
         self.alive = False
-        self.reconnects = 0
 
     def add(self, on_wake: Callable[[Wake], None], queues: Iterable[str]) -> Callable[[], None]:
         self._callbacks.append(on_wake)
@@ -69,7 +68,6 @@ class Listener:
                     raise
             delay = 0.1 if self.alive else min(delay * 2, RECONNECT_MAX)
             self.alive = False
-            self.reconnects += 1
             await asyncio.sleep(delay)
 
     async def _listen(self) -> None:
