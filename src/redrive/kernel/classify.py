@@ -62,12 +62,14 @@ DENIED = Classification("denied", _T.MODEL_ERROR)
 # a race that is over, a missing table a migration that is under way.
 NAMES: dict[str, Classification] = {
     "builtins.TimeoutError": TIMEOUT, "builtins.ConnectionError": CONNECT, "builtins.EOFError": CONNECT,
-    "builtins.UnicodeError": INVALID, "socket.gaierror": CONNECT, "socket.herror": CONNECT,
+    "builtins.UnicodeError": INVALID, "builtins.OverflowError": INVALID,
+    "socket.gaierror": CONNECT, "socket.herror": CONNECT,
     "subprocess.TimeoutExpired": TIMEOUT, "concurrent.TimeoutError": TIMEOUT, "asyncio.TimeoutError": TIMEOUT,
     "ssl.SSLZeroReturnError": CONNECT, "ssl.SSLEOFError": CONNECT, "ssl.SSLError": TLS,
     "http.IncompleteRead": CONNECT, "http.BadStatusLine": CONNECT, "http.HTTPException": CONNECT,
     "json.JSONDecodeError": INVALID, "pydantic_core.ValidationError": INVALID, "pydantic.ValidationError": INVALID,
-    "sqlite3.DatabaseError": UNKNOWN,
+    "sqlite3.IntegrityError": INVALID, "sqlite3.DataError": INVALID, "sqlite3.ProgrammingError": INVALID,
+    "sqlite3.InterfaceError": INVALID, "sqlite3.DatabaseError": UNKNOWN,
     "httpx.TimeoutException": TIMEOUT, "httpx.TransportError": CONNECT, "httpx.InvalidURL": INVALID,
     "httpx.UnsupportedProtocol": INVALID, "httpx.TooManyRedirects": INVALID, "httpx.DecodingError": INVALID,
     "httpcore.TimeoutException": TIMEOUT, "httpcore.NetworkError": CONNECT, "httpcore.ProtocolError": CONNECT,

@@ -216,3 +216,9 @@ _BROKEN = (
 def _survives(error: BaseException) -> bool:
     """The server refused a statement, or the caller's own code failed; the connection itself is fine."""
     return isinstance(error, Exception) and not isinstance(error, _BROKEN)
+
+
+def refusal(error: BaseException) -> Exception | None:
+    """What the server said behind an error of the port, if it refused a statement; None when the wire is in doubt."""
+    said = error.__cause__
+    return said if isinstance(said, asyncpg.PostgresError) and _survives(said) else None

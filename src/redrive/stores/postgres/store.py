@@ -31,7 +31,7 @@ from redrive.stores.postgres.enqueue import NotMade, enqueue, enqueue_in_parts
 from redrive.stores.postgres.errors import IdTaken
 from redrive.stores.postgres.listener import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
-from redrive.stores.postgres.pool import Connection, Pool
+from redrive.stores.postgres.pool import Connection, Pool, refusal
 from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.remembered import Remembered
 from redrive.stores.rows import audit as as_audit
@@ -309,24 +309,30 @@ class PostgresStore(Reads):
 
     @asynccontextmanager
     async def transaction(self, settlement: Callable[[], Transition]) -> AsyncIterator[Transaction]:
-        raised: Exception | None = None
+        theirs: Exception | None = None
+        settled = False
         try:
             async with self.pool.transaction(lent=True) as connection:
                 try:
                     yield connection
                 except Exception as error:
-                    raised = error
+                    theirs = error
                     raise
                 transition = settlement()
                 if transition.task_id not in await _settle(connection, [transition]):
                     raise LeaseLost(
                         f"task {transition.task_id} is no longer held by this worker; its transaction was rolled back"
                     )
-        except Exception:
-            # What the handler raised is the handler's: it must not come out as an error of the store.
-            if raised is not None:
-                raise raised from None
-            raise
+                settled = True
+        except Exception as error:
+            # What the commit is refused for is theirs as well: only a handler's tables have something to check there.
+            theirs = theirs or (refusal(error) if settled else None)
+            if theirs is None:
+                raise
+        # What the handler raised must not come out as an error of the store. Not within the "except", where its own
+        # cause and context would be replaced.
+        if theirs is not None:
+            raise theirs
 
     async def diagnose(self) -> Diagnosis:
         return await diagnose(self.pool, index_names("redrive.stores.postgres"))

@@ -168,10 +168,12 @@ class Desk:
             self._connection = connect(self.location)
         return self._connection
 
-    def refuse(self, error: BaseException) -> BaseException:
+    def refuse(self, error: BaseException, *, as_it_is: bool = False) -> BaseException:
         """The error as the caller hears it. A connection that is in doubt is not used again."""
         if breaks_connection(error) and not self.location.memory:
             self._disconnect()
+        if as_it_is and not isinstance(error, StopIteration):  # which no future carries
+            return error
         return translate(error, self.location.where)
 
     def _disconnect(self) -> None:

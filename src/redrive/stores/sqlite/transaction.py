@@ -29,9 +29,11 @@ def _nothing(_: Session) -> None:
 
 @dataclass(slots=True, eq=False)
 class Job(Request):
-    """One step of an open transaction; ``last`` commits or, without work, rolls back."""
+    """One step of an open transaction; ``last`` commits or, without work, rolls back. ``own``: the handler's
+    statements, what they get wrong is told as the driver says it."""
 
     last: bool = False
+    own: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -76,9 +78,15 @@ class Exclusive(Request):
         except BaseException as error:
             if job.last:
                 undo(session.connection)
-            answer = Answer(job, error=writer.refuse(error))
+            answer = Answer(job, error=writer.refuse(error, as_it_is=_of_the_handler(job, error)))
         deliver([answer])
         return job.last or not session.connection.in_transaction
+
+
+def _of_the_handler(job: Job, error: BaseException) -> bool:
+    """Raised by the handler's own statements, or by a foreign key that the commit checks: redrive has none of those."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return job.own or (job.last and code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY)
 
 
 class SqliteTransaction:
@@ -102,15 +110,15 @@ class SqliteTransaction:
         return await self.run(look)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call ``work`` with the connection, on its thread: how an enqueue joins this transaction."""
-        return await self.step(lambda session: work(session.connection))
+        """Call ``work`` with the connection, on its thread. What it raises comes out as it is."""
+        return await self.step(lambda session: work(session.connection), own=True)
 
-    async def step(self, work: Callable[[Session], T], *, last: bool = False) -> T:
+    async def step(self, work: Callable[[Session], T], *, last: bool = False, own: bool = False) -> T:
         if not self.open:
             raise _closed()
         self.open = not last
         loop = asyncio.get_running_loop()
-        job = Job(work, loop, loop.create_future(), last)
+        job = Job(work, loop, loop.create_future(), last, own)
         self._exclusive.jobs.put(job)
         if self._exclusive.over:
             raise _closed()
