@@ -113,9 +113,13 @@ class NotAllowed(RedriveError):
 
 
 class ApprovalNeeded(RedriveError):
-    """A second operator has to agree first."""
+    """A second operator has to agree first; ``why`` is the reason alone."""
 
     code = "APPROVAL_NEEDED"
+
+    def __init__(self, why: str, *, hint: str | None = None) -> None:
+        super().__init__(f"a second operator has to agree, because {why}", hint=hint)
+        self.why = why
 
 
 class InvalidTransition(RedriveError):

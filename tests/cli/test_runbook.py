@@ -91,7 +91,9 @@ def test_retry_in_every_way(redrive) -> None:
 def test_replay(redrive) -> None:
     make_failures(redrive, 3)
     assert "2 tasks would be replayed" in redrive("replay", "--limit", 2, "--dry-run").out
-    done = redrive("replay", "--limit", 2, "--yes", "--by", "ann", "--reason", "mended", "--json").json
+    unasked = redrive("replay", "--by", "ann", "--reason", "mended")
+    assert unasked.code == 2 and "nobody is there to ask" in unasked.err
+    done = redrive("replay", "--limit", 2, "--by", "ann", "--reason", "mended", "--json").json
     assert (done["matched"], done["retried"], done["skipped"]) == (2, 2, 0)
     assert redrive("failed", "--json").json["total"] == 1
     tasks = redrive("list", "--state", "queued", "--kind", "VIDEO_GEN", "--json").json["items"]
@@ -134,7 +136,9 @@ def test_what_one_person_may_do_alone(redrive, monkeypatch: pytest.MonkeyPatch) 
         refused = redrive(*command)
         assert refused.code == 1 and "a second operator has to agree" in refused.err, command
     assert redrive("failed", "--json").json["total"] == 3
-    assert redrive("replay", "--yes", "--limit", 2).code == 0
+    refused = redrive("replay", "--limit", 3)
+    assert refused.code == 1 and "a second operator has to agree" in refused.err, "a bound is no way around"
+    assert redrive("replay", "--limit", 2).code == 0
     told = redrive("replay", "--dry-run").out
     assert "1 task would be replayed" in told and "a second operator has to agree, because 1 task and the 2 of" in told
     again = redrive("replay", "--yes")

@@ -18,6 +18,7 @@ from redrive.kernel.outcome import Completed, Outcome
 from redrive.kernel.store import Query
 from redrive.kernel.task import State
 from redrive.ops import failed as ops
+from redrive.ops.allowance import FREE
 from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness, failing, operator_move
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
@@ -215,7 +216,7 @@ class TestBadRows:
             ids = [ids[0], *ids[2:]]
         good = [ids[0], *ids[2:]] if not case[1].startswith("an id") else ids
         assert await ops.list_failed(harness.store)
-        result = await ops.retry_matching(harness.store, Failures(ids=tuple(ids)), actor="ann")
+        result = await ops.retry_matching(harness.store, Failures(ids=tuple(ids)), actor="ann", rule=FREE)
         assert set(good) <= set(result.retried)
         for event in (Event.CANCEL, Event.REDRIVE):
             moves = [operator_move(event, task_id, "ann", "because") for task_id in ids]

@@ -9,6 +9,7 @@ import pytest
 
 from redrive.kernel.operation import Operation, Status
 from redrive.ops import actions, audit, audit_chain, audit_verify, erase
+from redrive.ops.allowance import FREE
 from redrive.ops.audit_archive import Archive
 from tests.faults.harness import World, until
 from tests.ops.test_audit_chain import AT_ONCE
@@ -28,7 +29,7 @@ def test_a_killed_worker_leaves_nothing_half_erased(store: World, tmp_path: Path
             await actions.cancel(opened, ids[start : start + 100], actor="ann", reason=f"{SCOPE} left")
         await audit_chain.seal(opened, **AT_ONCE)
         await audit.prune(opened, older_than_days=0, actor="ann", piece=50, archive=archive)
-        begun, _ = await erase.begin(opened, SCOPE, None, actor="ann", archive=str(archive), approve=False)
+        begun, _ = await erase.begin(opened, SCOPE, None, actor="ann", archive=str(archive), rule=FREE)
         return begun
 
     operation = call(prepare())

@@ -12,11 +12,11 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.task import State
-from redrive.ops.access import Role
+from redrive.ops.access import Role, refuse_reserved
 from redrive.ops.operator import Operator
 from redrive.ops.service import FailedTasks
 from redrive.testing.conformance.harness import Harness
-from tests.ops.making import OTHER, fail
+from tests.ops.making import OTHER, fail, run
 from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
@@ -200,3 +200,75 @@ async def test_the_application_is_no_operator(harness: Harness) -> None:
     assert len((await FailedTasks(store).retry_many(ids)).retried) == 12
     rows = (await ann(harness).audit.query(AuditFilter(action="TASK_RETRY_BATCH_SUMMARY"))).rows
     assert [row.actor for row in rows] == ["app"]
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.DELAYED, State.PAUSED, State.RUNNING])
+async def test_cancelling_one_by_one_is_a_purge(harness: Harness, state: State) -> None:
+    ids = await harness.enqueue_many(6, delay=60.0 if state is State.DELAYED else 0.0)
+    if state is State.RUNNING:
+        await harness.claim(6)
+    if state is State.PAUSED:
+        await ann(harness).tasks.pause(ids)
+    own = ann(harness, above=3)
+    for task_id in ids[:3]:
+        result = await own.tasks.cancel([task_id])
+        assert (result.requested if state is State.RUNNING else result.done) == [task_id]
+    with pytest.raises(ApprovalNeeded, match="1 task and the 3 of ann") as refused:
+        await own.tasks.cancel(ids[3:4])
+    assert "redrive purge" in (refused.value.hint or "")
+    assert await harness.state(ids[3]) is state
+    assert len((await ann(harness, "bob").tasks.cancel(ids[3:])).skipped) == 0
+
+
+@pytest.mark.parametrize("verb", ["cancel", "forget"])
+async def test_naming_others_hides_nothing_and_costs_nothing(harness: Harness, verb: str) -> None:
+    ids = await fail(harness, 6)
+    done = await harness.enqueue_many(4)
+    await run(harness)
+    own = ann(harness)
+
+    async def act(named: list[Any]) -> Any:
+        return await (own.tasks.cancel(named) if verb == "cancel" else own.failures.forget(named))
+
+    result = await act([*ids[:4], *done])
+    assert (len(result.done), set(result.skipped)) == (4, set(done))
+    assert len((await act(done)).skipped) == 4
+    with pytest.raises(ApprovalNeeded, match="7 tasks and the 4 of ann"):
+        await act([*ids, *done[:1]])
+    assert len((await act([*ids[4:], *done])).done) == 2
+
+
+LOOK_ALIKE = [
+    "a\u200bnn",
+    "ann\ufeff",
+    "\u2060ann",
+    "A\u00adnn",
+    "an\ufe0fn",
+    "\uff41nn",
+    " ann\u3164",
+]
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKE)
+async def test_who_looks_like_ann_is_ann(harness: Harness, name: str) -> None:
+    ids = await fail(harness, 12)
+    await ann(harness).failures.retry(ids[:6])
+    with pytest.raises(ApprovalNeeded):
+        await ann(harness, name).failures.forget(ids[6:])
+    begun = await ann(harness).operations.begin(Action.FORGET, A)
+    assert begun.approval is not None
+    with pytest.raises(RedriveError, match="asked for it"):
+        await ann(harness, name).approvals.approve(begun.approval.id)
+
+
+@pytest.mark.parametrize("name", ["\u200b", "\u3164 ", "\u2800"])
+async def test_nobody_to_be_seen_is_nobody(harness: Harness, name: str) -> None:
+    [task_id] = await fail(harness)
+    with pytest.raises(InvalidInput, match="an action needs an actor"):
+        await ann(harness, name).tasks.retry(task_id)
+
+
+def test_what_looks_like_redrive_is_refused() -> None:
+    for name in ("redrive", "Red\u200brive", "ｒｅｄｒｉｖｅ", "redrive:\u00adworker"):
+        with pytest.raises(InvalidInput, match="redrive itself"):
+            refuse_reserved(name)

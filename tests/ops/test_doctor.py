@@ -12,7 +12,7 @@ from redrive.kernel.diagnosis import Level
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, Canary
 from redrive.ops import actions, growth, operations
-from redrive.ops.allowance import Rule
+from redrive.ops.allowance import FREE, Rule
 from redrive.ops.doctor import examine, worst
 from redrive.ops.driving import step
 from redrive.stores.postgres import diagnose
@@ -87,7 +87,9 @@ async def test_failures_quota_approvals_and_operations(harness: Harness) -> None
     await harness.enqueue_many(2)
     await harness.claim_one()
     await operations.begin(harness.store, Action.RETRY, Failures(), actor="ann", rule=Rule(0))
-    begun, _ = await operations.begin(harness.store, Action.RETRY, Failures(kind="A"), actor="ann", canary=Canary(1))
+    begun, _ = await operations.begin(
+        harness.store, Action.RETRY, Failures(kind="A"), actor="ann", rule=FREE, canary=Canary(1)
+    )
     assert {"failures", "quota", "approval", "operation"} <= set(await codes(harness))
     await step(harness.store, begun.id, "w1")
     await harness.advance(600)

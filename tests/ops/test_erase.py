@@ -19,6 +19,7 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, audit, audit_chain, audit_verify, driving, erase, failed, groups, plans
+from redrive.ops.allowance import FREE, Rule
 from redrive.ops.audit_archive import Archive
 from redrive.ops.erase_subject import emptied
 from redrive.testing.conformance.harness import Harness, failing
@@ -146,7 +147,7 @@ async def carried_out(harness: Harness, operation: Operation) -> Operation:
 async def begun(harness: Harness, archive: Archive | None = None, **what: Any) -> Operation:
     given = {"scope": SCOPE, "task_id": None, **what}
     operation, _ = await erase.begin(
-        harness.store, given["scope"], given["task_id"], actor="cy", reason="she asked for it", approve=False,
+        harness.store, given["scope"], given["task_id"], actor="cy", reason="she asked for it", rule=FREE,
         archive=None if archive is None else str(archive),
     )  # fmt: skip
     return operation
@@ -187,7 +188,7 @@ async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
     await carried_out(harness, await begun(harness))
     result = await actions.retry(harness.store, [made["failed"], made["given up"]], actor="bob")
     assert set(result.skipped.values()) == {"it is erased: what it carried is gone"}
-    bulk = await failed.retry_matching(harness.store, Failures(ids=(made["failed"],)), actor="bob")
+    bulk = await failed.retry_matching(harness.store, Failures(ids=(made["failed"],)), actor="bob", rule=FREE)
     assert bulk.skipped == {made["failed"]: "it is erased, not failed or cancelled"}
     assert await harness.store.cancelled(Failures(kind="A"), limit=10) == []
     assert await harness.state(made["failed"]) is State.CANCELLED
@@ -270,7 +271,10 @@ async def test_a_pause_stays_while_it_keeps_tasks_of_others(harness: Harness) ->
 @pytest.mark.parametrize("scope", ["erased", "erased:0123456789ab"])
 async def test_what_is_erased_is_not_erased_again(harness: Harness, scope: str) -> None:
     """Others could not be told from it, and it would never end."""
-    for what in (erase.foresee(harness.store, scope, None), erase.begin(harness.store, scope, None, actor="cy")):
+    for what in (
+        erase.foresee(harness.store, scope, None),
+        erase.begin(harness.store, scope, None, actor="cy", rule=Rule(1000)),
+    ):
         with pytest.raises(InvalidInput, match="stands for data that is erased already"):
             await what
 
@@ -287,7 +291,9 @@ async def test_one_task(harness: Harness) -> None:
 
 async def test_the_audit_log_counts_and_does_not_repeat(harness: Harness) -> None:
     await a_life(harness)
-    operation, approval = await erase.begin(harness.store, SCOPE, None, actor="cy", reason="she asked for it")
+    operation, approval = await erase.begin(
+        harness.store, SCOPE, None, actor="cy", rule=Rule(1000), reason="she asked for it"
+    )
     assert approval is not None and approval.body["filter"] == {"scope": SCOPE}, "the second person sees whom"
     with pytest.raises(Exception, match="cannot approve"):
         await approvals.approve(harness.store, approval.id, actor="Cy")
@@ -317,12 +323,12 @@ async def test_running_tasks_are_in_the_way_and_others_are_told(harness: Harness
 
 async def test_refused(harness: Harness) -> None:
     with pytest.raises(InvalidInput, match="one scope, or one task"):
-        await erase.begin(harness.store, None, None, actor="cy")
+        await erase.begin(harness.store, None, None, actor="cy", rule=Rule(1000))
     with pytest.raises(InvalidInput, match="the reason names what is to be erased"):
-        await erase.begin(harness.store, SCOPE, None, actor="cy", reason=f"{SCOPE} wrote to us")
-    await erase.begin(harness.store, SCOPE, None, actor="cy")
+        await erase.begin(harness.store, SCOPE, None, actor="cy", rule=Rule(1000), reason=f"{SCOPE} wrote to us")
+    await erase.begin(harness.store, SCOPE, None, actor="cy", rule=Rule(1000))
     with pytest.raises(InvalidTransition, match="is about the same scope"):
-        await erase.begin(harness.store, SCOPE, None, actor="cy")
+        await erase.begin(harness.store, SCOPE, None, actor="cy", rule=Rule(1000))
 
 
 # -- the archive -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from redrive.errors import InvalidInput, PlanUnknown
 from redrive.kernel.failed import Failures
 from redrive.kernel.task import State
 from redrive.ops import actions, failed
+from redrive.ops.allowance import FREE
 from redrive.testing.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
 
@@ -36,8 +37,8 @@ async def test_a_plan_is_about_the_tasks_that_were_previewed(harness: Harness) -
     await run(harness, OTHER)
     rest = await failed.preview(harness.store, Failures(), page=1, page_size=10, plan=page.plan)
     assert [task.id for task in rest.tasks] == ids[2:]
-    foretold = await failed.retry_matching(harness.store, actor="ann", plan=page.plan, dry_run=True)
-    result = await failed.retry_matching(harness.store, actor="ann", plan=page.plan)
+    foretold = await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan, dry_run=True)
+    result = await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan)
     assert (foretold.would_retry, foretold.retried, foretold.batch_id) == (ids[2:], [], None)
     assert (result.would_retry, result.retried) == ([], ids[2:])
     for told in (foretold, result):
@@ -53,9 +54,9 @@ async def test_a_plan_says_it_all(harness: Harness) -> None:
     await fail(harness)
     page = await failed.preview(harness.store, Failures(), bind="ann")
     with pytest.raises(InvalidInput, match="a plan says"):
-        await failed.retry_matching(harness.store, Failures(kind="A"), actor="ann", plan=page.plan)
+        await failed.retry_matching(harness.store, Failures(kind="A"), actor="ann", rule=FREE, plan=page.plan)
     with pytest.raises(PlanUnknown):
-        await failed.retry_matching(harness.store, actor="ann", plan="nonsense")
+        await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan="nonsense")
     await harness.advance(86_400 + 1)
     await harness.store.upkeep("prune")
     with pytest.raises(PlanUnknown, match="no such plan"):
@@ -65,7 +66,7 @@ async def test_a_plan_says_it_all(harness: Harness) -> None:
 async def test_tasks_named_by_id(harness: Harness) -> None:
     failures, queued, nobody = await fail(harness, 3), await harness.enqueue(), UUID(int=5)
     which = Failures(ids=(failures[2], queued, failures[0], nobody, failures[2]))
-    result = await failed.retry_matching(harness.store, which, actor="ann", reason="mended")
+    result = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE, reason="mended")
     assert result.matched == 4
     assert result.retried == [failures[2], failures[0]]
     assert result.skipped == {queued: "it is queued, not failed or cancelled", nobody: "not found"}
@@ -83,8 +84,8 @@ async def test_tasks_named_by_id_that_other_filters_leave_out(harness: Harness) 
     await actions.cancel(harness.store, [given_up], actor="bob")
     named = (mine, given_up, other, elsewhere, queued)
     which = Failures(kind="A", scope="e1", ids=named)
-    told = await failed.retry_matching(harness.store, which, actor="ann", dry_run=True)
-    done = await failed.retry_matching(harness.store, which, actor="ann")
+    told = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE, dry_run=True)
+    done = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE)
     assert told.would_retry == done.retried == [mine, given_up]
     assert (
         told.skipped
@@ -103,13 +104,13 @@ async def test_tasks_named_by_id_that_other_filters_leave_out(harness: Harness) 
 
 async def test_the_first_failures_come_first_and_the_limit_holds(harness: Harness) -> None:
     ids = await fail(harness, 60)
-    assert (await failed.retry_matching(harness.store, actor="ann", limit=7)).retried == ids[:7]
-    assert (await failed.retry_matching(harness.store, actor="ann")).retried == ids[7:57]
+    assert (await failed.retry_matching(harness.store, actor="ann", rule=FREE, limit=7)).retried == ids[:7]
+    assert (await failed.retry_matching(harness.store, actor="ann", rule=FREE)).retried == ids[7:57]
     with pytest.raises(InvalidInput, match="from 1 to 500"):
-        await failed.retry_matching(harness.store, actor="ann", limit=501)
+        await failed.retry_matching(harness.store, actor="ann", rule=FREE, limit=501)
     with pytest.raises(InvalidInput, match="501 tasks are more than the 500"):
         await failed.retry_matching(
-            harness.store, Failures(ids=tuple(map(UUID, map(_number, range(501))))), actor="ann"
+            harness.store, Failures(ids=tuple(map(UUID, map(_number, range(501))))), actor="ann", rule=FREE
         )
 
 
@@ -123,7 +124,8 @@ async def test_two_operators_at_once_retry_each_task_once(harness: Harness) -> N
     await other.open()
     which = Failures(ids=tuple(ids))
     ann, bob = await asyncio.gather(
-        failed.retry_matching(harness.store, which, actor="ann"), failed.retry_matching(other, which, actor="bob")
+        failed.retry_matching(harness.store, which, actor="ann", rule=FREE),
+        failed.retry_matching(other, which, actor="bob", rule=FREE),
     )
     assert sorted([*ann.retried, *bob.retried]) == sorted(ids)
     assert set(ann.skipped) == set(bob.retried) and set(bob.skipped) == set(ann.retried)
@@ -174,7 +176,7 @@ async def test_a_plan_ends_after_a_day_also_when_nobody_prunes(harness: Harness)
     page = await failed.preview(harness.store, Failures(), bind="ann")
     await harness.advance(86_400)
     with pytest.raises(PlanUnknown):
-        await failed.retry_matching(harness.store, actor="ann", plan=page.plan)
+        await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan)
 
 
 async def test_what_was_forgotten_meanwhile_is_not_revived(harness: Harness) -> None:

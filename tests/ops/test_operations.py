@@ -16,7 +16,7 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, failed, operations
-from redrive.ops.allowance import Rule
+from redrive.ops.allowance import FREE, Rule
 from redrive.ops.driving import drive, step
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.ops.making import OTHER, fail, run
@@ -31,7 +31,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def begin(store: Store, action: Action = Action.RETRY, which: Failures = A, **how: Any) -> Operation:
-    operation, approval = await operations.begin(store, action, which, actor="ann", reason="mended", **how)
+    operation, approval = await operations.begin(store, action, which, actor="ann", rule=FREE, reason="mended", **how)
     assert approval is None
     return operation
 

@@ -10,6 +10,7 @@ import pytest
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
 from redrive.ops import actions, driving, failed, operations
+from redrive.ops.allowance import FREE
 from redrive.testing.conformance.harness import Harness
 
 from .making import fail
@@ -30,10 +31,12 @@ async def test_each_retried_task_is_logged_with_who_and_why(
         await actions.retry(store, ids, actor="ann", reason="mended")
         await actions.retry(store, ids, actor="ann", reason="it is queued now, and nothing happens")
     elif way == "many":
-        batch = (await failed.retry_matching(store, Failures(kind="BROKEN"), actor="ann", reason="mended")).batch_id
+        batch = (
+            await failed.retry_matching(store, Failures(kind="BROKEN"), actor="ann", rule=FREE, reason="mended")
+        ).batch_id
     else:
         operation, _ = await operations.begin(
-            store, Action.RETRY, Failures(kind="BROKEN"), actor="ann", reason="mended"
+            store, Action.RETRY, Failures(kind="BROKEN"), actor="ann", rule=FREE, reason="mended"
         )
         batch = operation.id
         await driving.drive(store, "driver", lambda: False)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from redrive.ops import access
+from redrive.ops.people import person
 
 Url = Annotated[
     str | None,
@@ -40,6 +41,6 @@ def actor(by: str | None) -> str:
     try:
         user = getpass.getuser()
         # The account of a container is often named like this; in the log it must not look like redrive's own doing.
-        return f"os:{user}" if user.casefold() in access.RESERVED else user
+        return f"os:{user}" if person(user) in access.RESERVED else user
     except (KeyError, OSError):  # a container's user without a name
         return f"uid-{os.getuid()}"

@@ -33,7 +33,6 @@ from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
 from redrive.kernel.task import State
 from redrive.ops import actions, failed, inspect
-from redrive.ops.allowance import refuse
 from redrive.ops.operator import Operator
 from redrive.ops.wording import counted
 
@@ -42,6 +41,7 @@ IdsOrAll = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Task ids, one or more; all is the same as --all.", show_default=False),
 ]
+REPLAYED = 100
 All = Annotated[bool, typer.Option("--all", help="Everything that is failed (needs approval).")]
 
 
@@ -106,19 +106,25 @@ def purge(
 @filtered
 def replay(
     which: Failures,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1_000_000, help="At most so many.")] = 100,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", min=1, max=1_000_000,
+            help=f"At most so many ({REPLAYED}). Who says how many is not asked again.",
+        ),
+    ] = None,
     dry_run: DryRun = False, yes: Yes = False, reason: Reason = None, by: By = None, url: Url = None,
     app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Retry failed tasks here and now, the ones that failed first, up to a limit."""
-    bound = operate(url, app, lambda own: own.failures.bound(which, limit), by=by)
+    bound = operate(url, app, lambda own: own.failures.bound(which, limit or REPLAYED), by=by)
     if dry_run or not bound.number:
         told = failed.Replayed(bound.number, dry_run=dry_run, needs_approval=bound.approval)
         _say_batch(told, bound.which, json)
         return
-    if bound.approval is not None:
-        refuse(bound.approval)
-    confirm(f"replay {counted(bound.number, 'failed task')} ({worded(bound.which)})?", yes)
+    # Who says how many has said yes; and what needs a second operator is refused, whatever the first one answers.
+    if limit is None and bound.approval is None:
+        confirm(f"replay {counted(bound.number, 'failed task')} ({worded(bound.which)})?", yes)
     with progress("replayed", bound.number) as moved:
         done = operate(url, app, lambda own: own.failures.replay(bound, reason, moved), by=by)
     _say_batch(done, bound.which, json)

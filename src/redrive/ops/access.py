@@ -17,6 +17,7 @@ from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_name
 from redrive.ops.actions import check_actor
+from redrive.ops.people import person
 
 COLLECTION = "token"
 ACTIVE, REVOKED = "active", "revoked"
@@ -57,7 +58,7 @@ class NewToken:
 
 def refuse_reserved(name: str) -> str:
     """Names under which redrive, an application or nobody in particular is in the audit log: no person has them."""
-    if name.casefold() in RESERVED or name.casefold().startswith("redrive:"):
+    if person(name) in RESERVED or person(name).startswith("redrive:"):
         raise InvalidInput(f"{name!r} is a name that redrive itself uses in the audit log", hint="use a person's name")
     return name
 
@@ -77,7 +78,7 @@ async def create(store: Store, name: str, role: Role, *, actor: str, days: float
         raise InvalidInput(f"a token is valid for more than 0 and at most 36500 days, not {days:g}")
     # As people read them: two tokens of one person would be two persons to an approval.
     active = await store.records(COLLECTION, states=(ACTIVE,), limit=1000)
-    if any(r.body["name"].casefold() == name.casefold() for r in active):
+    if any(person(r.body["name"]) == person(name) for r in active):
         raise InvalidInput(f"there is an active token named {name!r}", hint="revoke it first, or use another name")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     body = {"name": name, "role": role.label, "hash": _hash(secret), "created_by": who, "valid_days": days}

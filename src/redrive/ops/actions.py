@@ -12,6 +12,7 @@ from redrive.kernel.machine import TABLE, Event, Transition
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_name, check_text
+from redrive.ops.people import person
 from redrive.ops.retry_log import log_retried
 
 
@@ -52,16 +53,31 @@ async def resume_tasks(store: Store, ids: Sequence[UUID], *, actor: str, reason:
 async def cancel(
     store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
 ) -> Result:
-    """Waiting tasks are cancelled now; running ones are asked to stop, and end as cancelled when they do."""
-    result = await _move(store, ids, Event.CANCEL, actor, reason, puts)
-    for task_id in list(result.skipped):
-        # Between the two looks a task may have been claimed: ask its worker instead.
-        request = CancelRequest(task_id, check_actor(actor), check_text(reason, "reason"))
-        applied = await store.apply(Commit(controls=[request]))
-        if task_id not in applied.lost:
-            del result.skipped[task_id]
-            result.requested.append(task_id)
+    """Waiting and failed tasks are cancelled now; running ones are asked to stop, and end as cancelled when they do.
+    ``puts`` land with all of them."""
+    who, why = check_actor(actor), check_text(reason, "reason")
+    result, left = Result(), list(dict.fromkeys(ids))
+    # Twice: between the look and the deed a task may have been claimed, or have come back from its worker.
+    for landing in (puts, ()):
+        if left:
+            left = await _cancel_as_found(store, left, who, why, landing, result)
+    result.skipped = await _why_not(store, left, TABLE[Event.CANCEL].sources)
     return result
+
+
+async def _cancel_as_found(
+    store: Store, ids: Sequence[UUID], who: str, why: str | None, puts: Sequence[Put], result: Result
+) -> list[UUID]:
+    """In one transaction, by the states that they are in now; returns those that it did not reach."""
+    found = await store.standings(ids)
+    running = {task_id for task_id in ids if task_id in found and found[task_id].state is State.RUNNING}
+    moves = [Transition(task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why)
+             for task_id in ids if task_id not in running]  # fmt: skip
+    requests = [CancelRequest(task_id, who, why) for task_id in ids if task_id in running]
+    lost = (await store.apply(Commit(transitions=moves, controls=requests, puts=puts))).lost
+    result.done += [move.task_id for move in moves if move.task_id not in lost]
+    result.requested += [request.task_id for request in requests if request.task_id not in lost]
+    return [task_id for task_id in ids if task_id in lost]
 
 
 async def forget(
@@ -69,20 +85,21 @@ async def forget(
 ) -> Result:
     """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
     who, why = check_actor(actor), check_text(reason, "reason")
-    result, moves = Result(), list[Transition]()
-    found = await store.standings(list(dict.fromkeys(ids)))
-    for task_id in dict.fromkeys(ids):
-        task = found.get(task_id)
-        if task is None or task.state is not State.FAILED:
-            result.skipped[task_id] = "not found" if task is None else f"it is {task.state.value}, not failed"
-        else:
-            moves.append(Transition(
-                task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why, action="TASK_FORGET",
-                seen=task.failed_seq,
-            ))  # fmt: skip
-    lost = (await store.apply(Commit(transitions=moves, puts=puts))).lost if moves else set()
-    result.done = [move.task_id for move in moves if move.task_id not in lost]
-    result.skipped |= await _why_not(store, lost, Event.REDRIVE)
+    unique = list(dict.fromkeys(ids))
+    if not unique:
+        return Result()
+    found = await store.standings(unique)
+    # Also those that are not failed, for the store to refuse: ``puts`` count what it did not.
+    moves = [
+        Transition(
+            task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why, action="TASK_FORGET",
+            sources=(State.FAILED,), seen=found[task_id].failed_seq if task_id in found else None,
+        )
+        for task_id in unique
+    ]  # fmt: skip
+    lost = (await store.apply(Commit(transitions=moves, puts=puts))).lost
+    result = Result(done=[task_id for task_id in unique if task_id not in lost])
+    result.skipped = await _why_not(store, [task_id for task_id in unique if task_id in lost], (State.FAILED,))
     return result
 
 
@@ -134,13 +151,14 @@ async def _move(
         return Result()
     applied = await store.apply(Commit(transitions=transitions, puts=puts))
     result = Result(done=[task_id for task_id in unique if task_id not in applied.lost])
-    result.skipped = await _why_not(store, [task_id for task_id in unique if task_id in applied.lost], event)
+    left = [task_id for task_id in unique if task_id in applied.lost]
+    result.skipped = await _why_not(store, left, TABLE[event].sources)
     return result
 
 
-async def _why_not(store: Store, task_ids: Collection[UUID], event: Event) -> dict[UUID, str]:
+async def _why_not(store: Store, task_ids: Collection[UUID], sources: Collection[State]) -> dict[UUID, str]:
     found = await store.standings(task_ids) if task_ids else {}
-    wanted = " or ".join(state.value for state in TABLE[event].sources)
+    wanted = " or ".join(state.value for state in sources)
     states = {
         task_id: "erased: what it carried is gone" if one.erased else f"{one.state.value}, not {wanted}"
         for task_id, one in found.items()
@@ -150,7 +168,7 @@ async def _why_not(store: Store, task_ids: Collection[UUID], event: Event) -> di
 
 def check_actor(actor: str) -> str:
     who = check_text(actor, "actor")
-    if who is None:
+    if who is None or not person(who):
         raise InvalidInput("an action needs an actor", hint="say who acts, for the audit log")
     return who
 

@@ -1,8 +1,9 @@
 """What one operator may do alone: so many tasks within a while, in one request or in many.
 
-What somebody retried or gave up without a second person is a small document per person. It changes in the same
-transaction as the tasks, so two requests at once, by whatever way and with whatever token, cannot both count from the
-same sum: one of them is refused, looks again, and is judged by the new one.
+Whatever moves tasks for an operator is a ``Deed``, and ``judge`` is the only place that decides whether a second
+operator has to agree to one. What somebody retried or gave up alone is a small document per person. It changes in the
+same transaction as the tasks, so two requests at once, by whatever way and with whatever token, cannot both count from
+the same sum: one of them is refused, looks again, and is judged by the new one.
 """
 
 from __future__ import annotations
@@ -10,20 +11,28 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from redrive.errors import ApprovalNeeded, ChangedMeanwhile
 from redrive.kernel.commit import Applied
+from redrive.kernel.operation import Action
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
+from redrive.ops.people import person
 from redrive.ops.wording import counted
 
 COLLECTION = "alone"
 PATIENCE_S = 10.0
+# What is done at once cannot wait for somebody to agree; an operation can.
+BULK = {
+    Action.RETRY: "redrive retry with a filter",
+    Action.FORGET: "redrive forget with a filter",
+    Action.PURGE: "redrive purge of waiting tasks by queue or kind, redrive forget of failed ones with a filter",
+    Action.ERASE: "redrive erase",
+}
 T = TypeVar("T")
 Act = Callable[[Sequence[Put]], Awaitable[T]]
 
@@ -32,15 +41,63 @@ Act = Callable[[Sequence[Put]], Awaitable[T]]
 class Rule:
     """More than ``above`` tasks within ``window`` need a second operator; None: nothing does."""
 
-    above: int | None = None
+    above: int | None
     window: timedelta = timedelta(hours=1)
 
 
-FREE = Rule()
+FREE = Rule(None)  # of the application's own code, which is no operator
 
 
 @dataclass(slots=True, frozen=True)
-class Recent:
+class Deed:
+    """Something that is about to be done to ``number`` tasks; ``action`` is what it is, or what it amounts to.
+    ``always``: why it needs a second operator however few they are; None: only its number counts."""
+
+    action: Action
+    number: int
+    always: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Verdict:
+    """``why`` a second operator has to agree; None when nobody has to. ``puts`` count the deed, and land with it."""
+
+    why: str | None
+    puts: tuple[Put, ...] = ()
+
+
+async def judge(store: Store, rule: Rule, actor: str, deed: Deed) -> Verdict:
+    """Does a second operator have to agree, with what the same person did lately?"""
+    if rule.above is None:
+        return Verdict(None)
+    if deed.always is not None:
+        return Verdict(deed.always)
+    if not deed.number:
+        return Verdict(None)
+    seen = await _recent(store, rule, actor)
+    return Verdict(seen.why_not(deed.number), (seen.put(deed.number),))
+
+
+async def alone(store: Store, rule: Rule, actor: str, deed: Deed, act: Act[T]) -> T:
+    """Let somebody do this alone, and count it: ``act`` writes what it is given together with its tasks. What needs a
+    second operator is refused (ApprovalNeeded), also a single task: a thousand requests for one are a request for a
+    thousand."""
+    ends = time.monotonic() + PATIENCE_S
+    while True:
+        verdict = await judge(store, rule, actor, deed)
+        if verdict.why is not None:
+            way = f"{BULK[deed.action]}, or POST /api/operations"
+            raise ApprovalNeeded(verdict.why, hint=f"begin it as an operation, which can be approved: {way}")
+        try:
+            return await act(verdict.puts)
+        except ChangedMeanwhile:  # the same person, at the same moment
+            if not verdict.puts or time.monotonic() > ends:
+                raise
+            await asyncio.sleep(random.random() * 0.02)  # noqa: S311 - not a secret
+
+
+@dataclass(slots=True, frozen=True)
+class _Recent:
     """What somebody did alone within the window, by the minute; minutes are those of the document's life."""
 
     actor: str
@@ -75,45 +132,12 @@ class Recent:
         return Put(COLLECTION, person(self.actor), body, self.version, keep=kept)
 
 
-def person(name: str) -> str:
-    """A name as people read it: "Ann" is "ann"."""
-    return unicodedata.normalize("NFKC", name).strip().casefold()
-
-
-async def recent(store: Store, rule: Rule, actor: str) -> Recent:
-    record = None if rule.above is None else await store.record(COLLECTION, person(actor))
+async def _recent(store: Store, rule: Rule, actor: str) -> _Recent:
+    record = await store.record(COLLECTION, person(actor))
     if record is None:
-        return Recent(actor, rule)
+        return _Recent(actor, rule)
     age = (await store.now() - record.created_at).total_seconds()
     since = age - rule.window.total_seconds()
     # A minute counts until its end is past: nothing is forgotten too early.
     done = {int(at): number for at, number in record.body["minutes"].items() if (int(at) + 1) * 60 > since}
-    return Recent(actor, rule, done, int(age // 60), record.version)
-
-
-async def alone(store: Store, rule: Rule, actor: str, number: int, act: Act[T]) -> T:
-    """Let somebody act on so many tasks alone, and count it: ``act`` writes what it is given together with its tasks.
-    What needs a second operator is refused, also a single task: a thousand requests for one are a request for a
-    thousand."""
-    if rule.above is None or not number:
-        return await act([])
-    ends = time.monotonic() + PATIENCE_S
-    while True:
-        seen = await recent(store, rule, actor)
-        why = seen.why_not(number)
-        if why is not None:
-            refuse(why)
-        try:
-            return await act([seen.put(number)])
-        except ChangedMeanwhile:  # the same person, at the same moment
-            if time.monotonic() > ends:
-                raise
-            await asyncio.sleep(random.random() * 0.02)  # noqa: S311 - not a secret
-
-
-def refuse(why: str) -> NoReturn:
-    """For what is done at once, and cannot wait for somebody to agree."""
-    raise ApprovalNeeded(
-        f"a second operator has to agree, because {why}",
-        hint="begin it as an operation, which can be approved: redrive retry with a filter, or POST /api/operations",
-    )
+    return _Recent(actor, rule, done, int(age // 60), record.version)

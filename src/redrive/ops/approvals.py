@@ -16,27 +16,35 @@ from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor, check_states
-from redrive.ops.allowance import Recent, person
+from redrive.ops.allowance import Deed
+from redrive.ops.people import person
 
 COLLECTION = "approval"
 PIECE = 500
 VALID = timedelta(hours=24)
 PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN = "pending", "approved", "rejected", "expired", "withdrawn"
 EVERYTHING_RETRIED = "everything is retried"
+ERASED_FOR_GOOD = "personal data is removed for good"
 STATES = (PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
 
 
-def reason_for(operation: Operation, seen: Recent) -> str | None:
-    """Why this one needs a second person, with what the same person did lately; None when it does not."""
-    if seen.rule.above is None:
-        return None
-    if operation.action is Action.PURGE:
-        return "waiting tasks are given up"
-    if operation.action is Action.FORGET and operation.which == Failures():
-        return "all failures are given up"
-    if operation.action is Action.RETRY and operation.which == Failures():
-        return EVERYTHING_RETRIED
-    return seen.why_not(operation.total)
+def deed(operation: Operation) -> Deed:
+    """What an operation is, for whoever judges it."""
+    return Deed(operation.action, operation.total, _always(operation))
+
+
+def _always(operation: Operation) -> str | None:
+    everything = operation.which == Failures()
+    match operation.action:
+        case Action.ERASE:
+            return ERASED_FOR_GOOD
+        case Action.PURGE:
+            return "waiting tasks are given up"
+        case Action.FORGET if everything:
+            return "all failures are given up"
+        case Action.RETRY if everything:
+            return EVERYTHING_RETRIED
+    return None
 
 
 async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, Record | None]:

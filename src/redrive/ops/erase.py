@@ -27,8 +27,9 @@ from redrive.kernel.operation import FINAL, Action, Operation, Status
 from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import LIVE, AuditRow, State, check_text
-from redrive.ops import approvals, drill, groups, plans
+from redrive.ops import approvals, drill, groups, operations, plans
 from redrive.ops.actions import check_actor
+from redrive.ops.allowance import Rule
 from redrive.ops.audit import ANY, ERASE_SUMMARY, PRUNE_COLLECTION, PRUNE_LASTS
 from redrive.ops.audit_archive import Archive, archive_at
 from redrive.ops.audit_chain import apply_sealed
@@ -38,7 +39,6 @@ from redrive.ops.erase_subject import Subject, emptied
 
 PIECE = 200
 PAGES = 20  # of the audit log, looked through in one step
-WHY = "personal data is removed for good"
 QUOTING = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, groups.COLLECTION, drill.COLLECTION)
 NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
 
@@ -59,8 +59,8 @@ async def foresee(store: Store, scope: str | None, task_id: UUID | None, archive
 
 
 async def begin(
-    store: Store, scope: str | None, task_id: UUID | None, *, actor: str, reason: str | None = None,
-    archive: str | None = None, approve: bool = True,
+    store: Store, scope: str | None, task_id: UUID | None, *, actor: str, rule: Rule, reason: str | None = None,
+    archive: str | None = None,
 ) -> tuple[Operation, Record | None]:  # fmt: skip
     """Begin it, or ask for it. Refused while a task of it runs, or another operation is about it."""
     who, why = check_actor(actor), check_text(reason, "reason")
@@ -76,14 +76,7 @@ async def begin(
     which = Failures(scope=scope, ids=None if task_id is None else (task_id,))
     total = found.get("live", 0) + found.get("finished", 0)
     operation = Operation(str(new_id()), Action.ERASE, which, who, why, total, cursor="tasks", archive=archive)
-    if approve:
-        return await approvals.ask(store, operation, WHY)
-    row = Audit(
-        who, "OPERATION_START", why, None, operation.id, None,
-        {"action": Action.ERASE.value, "total": total, "filter": operation.told}, target=f"operation:{operation.id}",
-    )  # fmt: skip
-    await store.apply(Commit(puts=[operation.put()], audits=[row]))
-    return replace(operation, version=1), None
+    return await operations.start(store, operation, rule)
 
 
 async def _refuse_others(store: Store, subject: Subject) -> None:

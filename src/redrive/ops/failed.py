@@ -21,7 +21,7 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_int, check_text
 from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor
-from redrive.ops.allowance import FREE, Rule, alone, recent, refuse
+from redrive.ops.allowance import Deed, Rule, alone, judge
 from redrive.ops.pages import by_ids, in_pieces
 from redrive.ops.retry_log import log_retried
 
@@ -180,33 +180,25 @@ async def _tasks(store: Store, which: Failures, limit: int, offset: int, upto: i
 
 
 async def retry_matching(
-    store: Store, which: Failures = EVERYTHING, *, actor: str, reason: str | None = None, limit: int | None = None,
-    plan: str | None = None, dry_run: bool = False, rule: Rule = FREE,
+    store: Store, which: Failures = EVERYTHING, *, actor: str, rule: Rule, reason: str | None = None,
+    limit: int | None = None, plan: str | None = None, dry_run: bool = False,
 ) -> BatchResult:  # fmt: skip
     """Retry up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
     named, by id or by the plan, and in no state to be retried are answered, and audited, as skipped. What a second
     operator has to agree to is refused: it is judged by what matches, not by the limit."""
     who, why = check_actor(actor), check_text(reason, "reason")
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
+    everything = approvals.EVERYTHING_RETRIED if chosen.everything and chosen.meant else None
+    deed = Deed(Action.RETRY, chosen.matched, everything)
     if dry_run:
         told = await foretell(store, chosen)
-        told.needs_approval = await _needed(store, rule, who, chosen)
+        told.needs_approval = (await judge(store, rule, who, deed)).why
         return told
-    if chosen.everything and rule.above is not None and chosen.meant:
-        refuse(approvals.EVERYTHING_RETRIED)
     told_of = facts(which) if plan is None else {"plan": plan}
     return await alone(
-        store, rule, who, chosen.matched,
+        store, rule, who, deed,
         lambda puts: retry_tasks(store, chosen, actor=who, reason=why, facts=told_of, puts=puts),
     )  # fmt: skip
-
-
-async def _needed(store: Store, rule: Rule, actor: str, chosen: Chosen) -> str | None:
-    if rule.above is None:
-        return None
-    if chosen.everything and chosen.meant:
-        return approvals.EVERYTHING_RETRIED
-    return (await recent(store, rule, actor)).why_not(chosen.matched)
 
 
 async def retry_tasks(

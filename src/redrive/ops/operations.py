@@ -27,7 +27,7 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
 from redrive.ops import approvals, plans
 from redrive.ops.actions import check_actor, check_states
-from redrive.ops.allowance import FREE, Rule, alone, recent
+from redrive.ops.allowance import Rule, alone
 from redrive.ops.failed import EVERYTHING
 
 TRIES = 50
@@ -36,9 +36,9 @@ LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 async def begin(
-    store: Store, action: Action, which: Failures = EVERYTHING, *, actor: str, reason: str | None = None,
+    store: Store, action: Action, which: Failures = EVERYTHING, *, actor: str, rule: Rule, reason: str | None = None,
     plan: str | None = None, rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
-    rule: Rule = FREE, bound: Operation | None = None, fixed: str | None = None, idempotent: bool | None = None,
+    bound: Operation | None = None, fixed: str | None = None, idempotent: bool | None = None,
 ) -> tuple[Operation, Record | None]:  # fmt: skip
     """Begin one, or ask for it: dangerous and large ones wait for a second operator, whose approval is answered too.
     ``bound``: what ``foresee`` answered, to do exactly that."""
@@ -54,21 +54,20 @@ async def begin(
         operation = replace(
             operation, which=bound.which, upto=bound.upto, total=bound.total, cursor=bound.cursor, letters=bound.letters
         )
-    needed = approvals.reason_for(operation, await recent(store, rule, who))
-    if needed is not None:
-        return await approvals.ask(store, operation, needed)
+    return await start(store, operation, rule)
+
+
+async def start(store: Store, operation: Operation, rule: Rule) -> tuple[Operation, Record | None]:
+    """It begins, or waits for a second operator."""
 
     async def write(puts: Sequence[Put]) -> None:
-        row = _note(operation, who, "OPERATION_START", why)
+        row = _note(operation, operation.actor, "OPERATION_START", operation.reason)
         await store.apply(Commit(puts=[operation.put(), *puts], audits=[row]))
 
     try:
-        await alone(store, rule, who, operation.total, write)
-    except ApprovalNeeded:  # by now it is too many: something else was done at the same moment
-        return await begin(
-            store, action, which, actor=actor, reason=reason, plan=plan, rate=rate, canary=canary,
-            stop_on_return=stop_on_return, rule=rule, bound=operation, fixed=fixed, idempotent=idempotent,
-        )  # fmt: skip
+        await alone(store, rule, operation.actor, approvals.deed(operation), write)
+    except ApprovalNeeded as needed:
+        return await approvals.ask(store, operation, needed.why)
     return replace(operation, version=1), None
 
 

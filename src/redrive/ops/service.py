@@ -9,6 +9,7 @@ from redrive.kernel.failed import Failures
 from redrive.kernel.store import Store
 from redrive.kernel.task import Task
 from redrive.ops import actions, failed
+from redrive.ops.allowance import FREE
 from redrive.ops.failed import BatchResult, FailureStats
 from redrive.ops.inspect import parse_id
 
@@ -37,7 +38,9 @@ class FailedTasks:
     ) -> BatchResult:
         """Up to 500; the answer says which were retried, and of each of the others why not."""
         ids = tuple(parse_id(str(task_id)) for task_id in task_ids)
-        return await failed.retry_matching(await self._store(), Failures(ids=ids), actor=actor, reason=reason)
+        return await failed.retry_matching(
+            await self._store(), Failures(ids=ids), actor=actor, rule=FREE, reason=reason
+        )
 
     async def statistics(self) -> FailureStats:
         """In total, by kind, group, code, type, dead reason and fingerprint; nothing is counted for it."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from redrive.ops import erase
+from redrive.kernel.operation import Action
+from redrive.ops import approvals, erase
 from redrive.ops.access import Role
+from redrive.ops.allowance import Deed
 from redrive.ops.operator.operations import Begun
 from redrive.ops.operator.session import Service
 
@@ -23,17 +25,14 @@ class ErasureService(Service):
     async def foresee(self, scope: str | None = None, task_id: UUID | None = None) -> ErasureForeseen:
         self._session.may(Role.ADMIN)
         places = await erase.foresee(self._store, scope, task_id, self._session.policy.audit_archive)
-        return ErasureForeseen(places, erase.WHY if self._approve else None)
+        deed = Deed(Action.ERASE, sum(places.values()), approvals.ERASED_FOR_GOOD)
+        return ErasureForeseen(places, await self._session.needs(deed))
 
     async def begin(self, scope: str | None = None, task_id: UUID | None = None, *, reason: str | None = None) -> Begun:
         """Begin it, or ask for it: unless approvals are off, a second operator has to agree."""
         who = self._session.may(Role.ADMIN)
         begun = await erase.begin(
             self._store, scope, task_id, actor=who, reason=reason, archive=self._session.policy.audit_archive,
-            approve=self._approve,
+            rule=self._session.policy.alone,
         )  # fmt: skip
         return Begun(*begun)
-
-    @property
-    def _approve(self) -> bool:
-        return self._session.policy.approvals_above is not None

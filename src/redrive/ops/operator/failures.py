@@ -9,12 +9,13 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action
 from redrive.kernel.store import Query
 from redrive.kernel.task import DeadLetter, State, Task
 from redrive.ops import actions, failed
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
-from redrive.ops.allowance import alone, recent
+from redrive.ops.allowance import Deed
 from redrive.ops.failed import EVERYTHING, BatchResult, Chosen, FailureStats, Page, Replayed
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
@@ -117,8 +118,8 @@ class FailureService(Service):
         """Tasks by their ids. Several are one batch: those that are left alone get their audit row, too."""
         who, rule = self._session.may(Role.OPERATOR), self._session.policy.alone
         if len(ids) == 1:
-            return await alone(
-                self._store, rule, who, 1,
+            return await self._session.alone(
+                Deed(Action.RETRY, 1),
                 lambda puts: actions.retry(self._store, ids, actor=who, reason=reason, puts=puts),
             )  # fmt: skip
         done = await failed.retry_matching(self._store, Failures(ids=tuple(ids)), actor=who, reason=reason, rule=rule)
@@ -127,8 +128,8 @@ class FailureService(Service):
     async def forget(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
         who = self._session.may(Role.OPERATOR)
-        return await alone(
-            self._store, self._session.policy.alone, who, len(set(ids)),
+        return await self._session.alone(
+            Deed(Action.FORGET, len(set(ids))),
             lambda puts: actions.forget(self._store, ids, actor=who, reason=reason, puts=puts),
         )  # fmt: skip
 
@@ -136,8 +137,8 @@ class FailureService(Service):
         """What would become of each of these, as of now, and whether a second operator would have to agree."""
         self._session.may(Role.VIEWER)
         told = await failed.foretell(self._store, Chosen(dict.fromkeys(ids)), possible)
-        if len(set(ids)) > 1:
-            told.needs_approval = await self._needed(len(set(ids)))
+        action = Action.RETRY if possible == failed.RETRIED else Action.FORGET
+        told.needs_approval = await self._session.needs(Deed(action, len(set(ids))))
         return told
 
     async def bound(self, which: Failures, limit: int) -> Bound:
@@ -147,7 +148,7 @@ class FailureService(Service):
         meant = await self._session.known(which)
         end, total = await self._store.failed_end(meant)
         number = min(total, limit)
-        return Bound(meant, number, end, await self._needed(number))
+        return Bound(meant, number, end, await self._session.needs(Deed(Action.RETRY, number)))
 
     async def replay(
         self, bound: Bound, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
@@ -155,14 +156,10 @@ class FailureService(Service):
         """Retry here and now, piece by piece, the ones that failed first. All of them are counted with the first
         piece: it is refused as a whole, or not at all."""
         who = self._session.may(Role.OPERATOR)
-        return await alone(
-            self._store, self._session.policy.alone, who, bound.number,
+        return await self._session.alone(
+            Deed(Action.RETRY, bound.number),
             lambda puts: failed.replay(
                 self._store, bound.which, actor=who, reason=reason, limit=bound.number, upto=bound.upto,
                 progress=progress, puts=puts,
             ),
         )  # fmt: skip
-
-    async def _needed(self, number: int) -> str | None:
-        policy, who = self._session.policy, self._session.caller.name
-        return (await recent(self._store, policy.alone, who)).why_not(number)

@@ -12,7 +12,6 @@ from redrive.kernel.operation import COLLECTION, Action, Canary, Operation
 from redrive.kernel.records import Record
 from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
-from redrive.ops.allowance import recent
 from redrive.ops.failed import EVERYTHING
 from redrive.ops.operator.session import Service
 from redrive.ops.why import drivers
@@ -57,8 +56,7 @@ class OperationService(Service):
         if plan is not None:
             found = await self._store.failed_ids(bound.which, limit=FIRST, upto=bound.upto)
             first = [one.id for one in found]
-        seen = await recent(self._store, self._session.policy.alone, who)
-        return Foreseen(bound, plan, first, approvals.reason_for(bound, seen))
+        return Foreseen(bound, plan, first, await self._session.needs(approvals.deed(bound)))
 
     async def begin(
         self, action: Action, which: Failures = EVERYTHING, *, reason: str | None = None, plan: str | None = None,

@@ -12,6 +12,7 @@ from redrive.kernel.store import Store
 from redrive.ops import groups, inspect
 from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
+from redrive.ops.allowance import Act, Deed, T, alone, judge
 from redrive.ops.policy import Policy
 from redrive.ops.views import Sight
 
@@ -44,6 +45,14 @@ class Session:
         if self.caller.role < role:
             raise NotAllowed(f"{self.caller.name} is {self.caller.role.label}; this needs {role.label}")
         return check_actor(self.caller.name)
+
+    async def needs(self, deed: Deed) -> str | None:
+        """Why a second operator would have to agree to this; None when nobody has to."""
+        return (await judge(self.store, self.policy.alone, self.caller.name, deed)).why
+
+    async def alone(self, deed: Deed, act: Act[T]) -> T:
+        """Let the caller do this without a second operator, counted; refused when one has to agree."""
+        return await alone(self.store, self.policy.alone, self.caller.name, deed, act)
 
     @property
     def kinds(self) -> list[str]:

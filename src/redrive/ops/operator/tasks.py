@@ -11,6 +11,7 @@ from uuid import UUID
 from redrive.errors import IdempotencyConflict, StoreError
 from redrive.handlers.making import as_enqueued, make_task
 from redrive.kernel.commit import Commit
+from redrive.kernel.operation import Action
 from redrive.kernel.payload import JsonText
 from redrive.kernel.records import Put
 from redrive.kernel.store import HoldRow, Query
@@ -18,7 +19,7 @@ from redrive.kernel.task import State, Task, Timeline
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
-from redrive.ops.allowance import alone
+from redrive.ops.allowance import Deed
 from redrive.ops.operator.session import Service
 from redrive.ops.why import Reason, why
 
@@ -101,20 +102,17 @@ class TaskService(Service):
         async def act(puts: Sequence[Put]) -> Result:
             return await actions.retry(self._store, [task_id], actor=who, reason=reason, puts=puts)
 
-        actions.insist(await alone(self._store, self._session.policy.alone, who, 1, act), "retried")
+        actions.insist(await self._session.alone(Deed(Action.RETRY, 1), act), "retried")
         return await actions.require(self._store, task_id, self._session.documents)
 
     async def cancel(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
-        """Waiting and failed tasks are cancelled now; running ones are asked to stop. A failed one is given up with
-        it: that counts like forgetting it."""
+        """Waiting and failed tasks are cancelled now; running ones are asked to stop. All of them are given up with
+        it: that counts like forgetting or purging them."""
         who = self._session.may(Role.OPERATOR)
-        found = await self._store.standings(ids)
-
-        async def act(puts: Sequence[Put]) -> Result:
-            return await actions.cancel(self._store, ids, actor=who, reason=reason, puts=puts)
-
-        given_up = sum(task.state is State.FAILED for task in found.values())
-        return await alone(self._store, self._session.policy.alone, who, given_up, act)
+        return await self._session.alone(
+            Deed(Action.PURGE, len(set(ids))),
+            lambda puts: actions.cancel(self._store, ids, actor=who, reason=reason, puts=puts),
+        )  # fmt: skip
 
     async def pause(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         who = self._session.may(Role.OPERATOR)

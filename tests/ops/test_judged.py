@@ -1,0 +1,121 @@
+"""Whatever an operator can do to tasks is judged: each action of ``Operator`` is listed here, and tried."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from redrive.errors import ApprovalNeeded
+from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action
+from redrive.kernel.task import State
+from redrive.ops import allowance, erase, failed, operations
+from redrive.ops.access import Role
+from redrive.ops.allowance import Deed, Rule, judge
+from redrive.ops.operator import Operator
+from redrive.testing.conformance.harness import Harness
+from tests.ops.making import fail
+from tests.ops.test_operator import operator
+
+pytestmark = pytest.mark.anyio
+A = Failures(kind="A")
+SAID: dict[str, Any] = {"fixed": "it", "idempotent": True}
+Try = Callable[[Operator, list[UUID]], Awaitable[Any]]
+
+
+async def _replay(own: Operator, ids: list[UUID]) -> Any:
+    return await own.failures.replay(await own.failures.bound(A, 10))
+
+
+# These run tasks again or give them up. Nobody may do so to a single one alone where the number is 0.
+JUDGED: dict[str, list[Try]] = {
+    "tasks.retry": [lambda own, ids: own.tasks.retry(ids[0])],
+    "tasks.cancel": [lambda own, ids: own.tasks.cancel(ids), lambda own, ids: own.tasks.cancel(ids[:1])],
+    "failures.retry": [lambda own, ids: own.failures.retry(ids), lambda own, ids: own.failures.retry(ids[:1])],
+    "failures.retry_matching": [
+        lambda own, ids: own.failures.retry_matching(A),
+        lambda own, ids: own.failures.retry_matching(limit=1),
+        lambda own, ids: own.failures.retry_matching(Failures(ids=tuple(ids))),
+    ],
+    "failures.forget": [lambda own, ids: own.failures.forget(ids), lambda own, ids: own.failures.forget(ids[:1])],
+    "failures.replay": [_replay],
+    "operations.begin": [
+        lambda own, ids: own.operations.begin(Action.RETRY, A),
+        lambda own, ids: own.operations.begin(Action.RETRY, **SAID),
+        lambda own, ids: own.operations.begin(Action.FORGET, A),
+        lambda own, ids: own.operations.begin(Action.FORGET, **SAID),
+        lambda own, ids: own.operations.begin(Action.PURGE, Failures(queue="default")),
+    ],
+    "erasures.begin": [
+        lambda own, ids: own.erasures.begin(scope="s1"), lambda own, ids: own.erasures.begin(task_id=ids[0]),
+    ],
+}  # fmt: skip
+# These do not, and why.
+TAKEN_BACK_BY_ONE_COMMAND = {"tasks.pause", "tasks.resume", "control.pause", "control.resume", "control.set_limit"}
+ITS_OWN_TASK = {"tasks.enqueue", "health.drill"}
+OF_WHAT_WAS_JUDGED = {
+    "approvals.approve", "approvals.reject", "operations.pause", "operations.resume", "operations.cancel",
+}  # fmt: skip
+FENCED_BY_A_LEASE = {"executors.claim", "executors.heartbeat", "executors.report"}
+NO_TASKS = {
+    "groups.annotate", "audit.prune", "audit.export", "audit.verify", "audit.archive", "tokens.create", "tokens.revoke",
+    "failures.preview",  # writes down what it showed
+}  # fmt: skip
+LOOKS = {
+    "tasks.list", "tasks.get", "tasks.document", "tasks.get_many", "tasks.show", "tasks.why", "tasks.pauses",
+    "tasks.is_only_declared", "failures.list", "failures.known", "failures.count", "failures.statistics",
+    "failures.dead_letters", "failures.foretell", "failures.bound", "groups.list", "groups.show",
+    "operations.foresee", "operations.list", "operations.show", "operations.record", "operations.failed_again",
+    "operations.has_driver", "approvals.list", "approvals.show", "control.queues", "control.kinds", "control.workers",
+    "control.check_queue", "control.limits", "audit.query", "erasures.foresee", "tokens.list", "health.now",
+    "health.stats", "health.examine", "health.triage", "health.drills",
+    "tokens.any",
+}  # fmt: skip
+OTHERS = TAKEN_BACK_BY_ONE_COMMAND | ITS_OWN_TASK | OF_WHAT_WAS_JUDGED | FENCED_BY_A_LEASE | NO_TASKS | LOOKS
+
+
+def actions_of(own: Operator) -> set[str]:
+    """Everything that can be asked of an operator, by service."""
+    services = {name: part for name, part in vars(own).items() if not name.startswith("_")}
+    return {
+        f"{name}.{method}" for name, part in services.items()
+        for method, _ in inspect.getmembers(type(part), inspect.isfunction) if not method.startswith("_")
+    }  # fmt: skip
+
+
+async def test_every_action_is_decided_about(harness: Harness) -> None:
+    known = actions_of(operator(harness))
+    assert known - set(JUDGED) - OTHERS == set(), "does it run tasks again, or give them up? Then it is to be judged"
+    assert (set(JUDGED) | OTHERS) - known == set()
+
+
+@pytest.mark.parametrize("action", sorted(JUDGED))
+async def test_nothing_moves_unjudged(harness: Harness, action: str) -> None:
+    ids = await fail(harness, 3, scope="s1")
+    nobody = operator(harness, Role.ADMIN, approvals_above=0)
+    for nth, attempt in enumerate(JUDGED[action]):
+        try:
+            begun = await attempt(nobody, ids)
+        except ApprovalNeeded as refused:
+            assert refused.hint is not None and "operation" in refused.hint
+        else:
+            assert begun.approval is not None, f"{action}, way {nth}"
+        assert [await harness.state(task_id) for task_id in ids] == [State.FAILED] * 3, f"{action}, way {nth}"
+
+
+@pytest.mark.parametrize("above", [None, 0])
+async def test_off_is_off_and_none_is_none(harness: Harness, above: int | None) -> None:
+    for deed in (Deed(Action.RETRY, 5), Deed(Action.PURGE, 0, "always"), Deed(Action.RETRY, 0)):
+        verdict = await judge(harness.store, Rule(above), "ann", deed)
+        assert (verdict.why is None) == (above is None or (deed.number == 0 and deed.always is None))
+
+
+@pytest.mark.parametrize("taking", [failed.retry_matching, operations.begin, erase.begin, judge, allowance.alone])
+def test_nobody_forgets_the_rule(taking: Callable[..., Any]) -> None:
+    """A rule that is left out would be no rule."""
+    assert inspect.signature(taking).parameters["rule"].default is inspect.Parameter.empty
+    assert inspect.signature(Rule).parameters["above"].default is inspect.Parameter.empty
