@@ -32,6 +32,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     cluster.end_run(run)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave thorough tests to CI, unless they are asked for by name."""
+    named = any("::" in argument for argument in config.args) or "thorough" in config.option.markexpr
+    if named or os.environ.get("REDRIVE_TEST_THOROUGH"):
+        return
+    left = [item for item in items if item.get_closest_marker("thorough")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

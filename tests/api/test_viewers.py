@@ -254,6 +254,7 @@ def test_on_postgres(postgres: World, secret: str, way: str, form: str, shape: A
     check(postgres, secret, way, form, shape)
 
 
+@pytest.mark.thorough
 def test_every_way_in_every_form(sqlite: World) -> None:
     ids = []
     for number, (way, form) in enumerate((way, form) for way in WAYS for form in sorted(FORMS)):

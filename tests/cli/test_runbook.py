@@ -251,6 +251,7 @@ def test_doctor_shows_the_notes_of_those_who_know(redrive, here: Path) -> None:
     assert redrive("doctor").code == 1
 
 
+@pytest.mark.thorough
 def test_smoke_says_what_it_skipped(start, redrive, here: Path) -> None:
     (here / "plain.py").write_text(
         "from redrive import App\napp = App('sqlite:///plain.db')\n@app.task('P')\nasync def p(ctx): ...\n"

@@ -34,6 +34,7 @@ def stored(cause: Cause, happened: Any) -> Failure:
     return failed(happened, Origin()).failure
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", ["tuned", "kept aside", "fresh"])
 @pytest.mark.timeout(300)
 def test_pairs_of_failures(part: str, servers: Servers, postgres: str) -> None:

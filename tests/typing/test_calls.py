@@ -17,6 +17,7 @@ CALLS = Path(__file__).with_name("calls.py")
 MARK = re.compile(r"# E: (\S+)")
 
 
+@pytest.mark.thorough
 def test_mypy_refuses_wrong_calls_and_no_others() -> None:
     wanted = {
         number: found[1]

@@ -97,6 +97,7 @@ async def used(store: Any) -> None:
         await store.close()
 
 
+@pytest.mark.thorough
 @settings(max_examples=1500, deadline=None)
 @given(urls())
 def test_no_part_of_the_library_shows_a_password(url: str) -> None:
@@ -130,6 +131,7 @@ def test_nothing_that_is_opened_shows_a_password(elsewhere: Path) -> None:
     each()
 
 
+@pytest.mark.thorough
 def test_no_command_shows_a_password(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
     @settings(max_examples=60, deadline=None)
     @given(urls(), st.sampled_from([["stats"], ["list", "--json"], ["migrate", "--status"], ["doctor"], ["version"]]))

@@ -63,7 +63,7 @@ async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
 async def drain(app: App, **options: Any) -> Worker:
     """Run until nothing is ready any more."""
     worker = app.worker(await app.store(), Options(**({"concurrency": 5, "stop_when_empty": True} | options)))
-    await asyncio.wait_for(worker.run(), 30)
+    await asyncio.wait_for(worker.run(), 100)
     return worker
 
 
