@@ -57,3 +57,34 @@ def test_a_killed_worker_leaves_nothing_half_erased(store: World, tmp_path: Path
     for name in ("task", "history", "audit", "record"):
         assert SCOPE not in str(store.sql(f"select * from {store.table(name)}")), name
     store.check_totals()
+
+
+def test_no_byte_of_it_is_left_while_workers_work(sqlite: World) -> None:
+    """The files are looked at while two workers read and write them, with tasks of others."""
+    marker = "ann-secret-4711"
+    sqlite.enqueue_many("ECHO", 100, scope=marker, payload={"text": marker * 300}, queue="elsewhere")
+    done = sqlite.enqueue_many("QUICK", 50, scope=marker, trace_id=marker, group=marker)
+    for name in ("a", "b"):
+        sqlite.worker(name, constants={"redrive.ops.erase.PIECE": 20})
+    sqlite.wait_completed(done)
+    call = sqlite.app.sync._portal.call
+
+    async def begin() -> Operation:
+        return (await erase.begin(await sqlite.app.store(), marker, None, actor="ann", rule=FREE))[0]
+
+    async def look() -> Operation:
+        found = await (await sqlite.app.store()).record("operation", operation.id)
+        assert found is not None
+        return Operation.of(found)
+
+    async def prune() -> int:
+        return await (await sqlite.app.store()).upkeep("prune")
+
+    operation = call(begin())
+    while (ended := call(look())).status is Status.RUNNING:
+        sqlite.enqueue_many("QUICK", 50, scope="user:bob", trace_id="b" * 100)
+    assert ended.note is not None and ended.note.startswith(erase.NOT_COVERED)
+    if erase.IN_THE_LOG in ended.note:
+        call(prune())
+    files = list(sqlite.path.parent.glob(f"{sqlite.path.name}*"))
+    assert [path.name for path in files if marker.encode() in path.read_bytes()] == [] and len(files) == 3

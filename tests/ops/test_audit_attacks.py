@@ -23,7 +23,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put
 from redrive.ops import audit, audit_chain, audit_verify
 from redrive.ops.audit_archive import Archive
-from redrive.ops.audit_rows import archived_values, content_digest, row_hash
+from redrive.ops.audit_rows import PRUNE_SUMMARY, archived_values, content_digest, row_hash
 from redrive.testing.conformance.harness import Harness
 from tests.ops.conftest import opened
 from tests.ops.test_audit_chain import AT_ONCE, table, write
@@ -138,9 +138,9 @@ async def row_refilled_after_emptying(scene: Scene) -> None:
 async def deleted_with_an_unsealed_summary(scene: Scene) -> None:
     rows = await scene.harness.store.audit(AuditFilter(), limit=2, after=6)
     await scene.sql("delete from {audit} where id in (7, 8)")
-    await scene.insert(50, audit.PRUNE_SUMMARY, {
+    await scene.insert(50, PRUNE_SUMMARY, {
         "ids": "7-8", "removed": 2, "everything": True, "hashes": [row_hash(row) for row in rows], "piece": None,
-        "youngest": rows[-1].at.isoformat(), "filter": {"older_than": rows[-1].at.isoformat()},
+        "youngest": rows[-1].at.isoformat(), "older_than": rows[-1].at.isoformat(),
     }, actor=audit.KEEPER)  # fmt: skip
 
 
@@ -151,7 +151,7 @@ async def deleted_with_a_summary_that_the_workers_sealed(scene: Scene) -> None:
 
 
 async def everything_through_said_by_nobody(scene: Scene) -> None:
-    await scene.insert(50, audit.PRUNE_SUMMARY, {"everything": True, "ids": "1-10", "hashes": []})
+    await scene.insert(50, PRUNE_SUMMARY, {"everything": True, "ids": "1-10", "hashes": []})
     await scene.sql("delete from {audit} where id between 5 and 8")
 
 
@@ -344,7 +344,7 @@ async def test_an_old_head_is_part_of_the_chain_and_a_replayed_store_lacks_the_n
 
 async def test_every_prune_is_named_with_actor_and_age(scene: Scene) -> None:
     [removal] = (await scene.verdict()).removals
-    assert (removal.actor, removal.rows, removal.action) == ("ann", 4, audit.PRUNE_SUMMARY)
+    assert (removal.actor, removal.rows, removal.action) == ("ann", 4, PRUNE_SUMMARY)
     assert removal.youngest is not None and (removal.at - removal.youngest).total_seconds() < 3600
     await audit.prune(scene.harness.store, older_than_days=0, actor=audit.KEEPER)
     last = max((await scene.verdict()).removals, key=lambda removal: removal.at)
@@ -356,9 +356,9 @@ async def test_a_prune_that_lies_about_the_age_of_what_it_took(scene: Scene) -> 
     rows = await scene.harness.store.audit(AuditFilter(), limit=4, after=4)
     after = {
         "ids": "5-8", "removed": 4, "everything": False, "hashes": [row_hash(row) for row in rows], "piece": None,
-        "youngest": "2001-01-01T00:00:00+00:00", "filter": {"older_than": "2001-01-02T00:00:00+00:00"},
+        "youngest": "2001-01-01T00:00:00+00:00", "older_than": "2001-01-02T00:00:00+00:00",
     }  # fmt: skip
-    forged = Audit(audit.KEEPER, audit.PRUNE_SUMMARY, None, None, "b", None, after)
+    forged = Audit(audit.KEEPER, PRUNE_SUMMARY, None, None, "b", None, after)
     await audit_chain.apply_sealed(scene.harness.store, Commit(pruned=[5, 6, 7, 8], conclusion=lambda _: [forged]))
     found = await scene.verdict()
     assert any("which is younger than it says" in problem for problem in found.problems), found.problems
@@ -371,7 +371,7 @@ async def test_a_prune_that_lies_about_the_age_of_what_it_took(scene: Scene) -> 
 )  # fmt: skip
 @pytest.mark.parametrize("sealed", [True, False])
 async def test_summaries_of_rubbish(scene: Scene, after: Any, sealed: bool) -> None:
-    row = Audit("eve", audit.PRUNE_SUMMARY, None, after=after)
+    row = Audit("eve", PRUNE_SUMMARY, None, after=after)
     if sealed:
         await audit_chain.apply_sealed(scene.harness.store, Commit(conclusion=lambda _: [row]))
     else:

@@ -16,6 +16,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put
 from redrive.ops import audit, audit_chain, audit_verify
 from redrive.ops.audit_archive import Archive
+from redrive.ops.audit_rows import PRUNE_SUMMARY
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
@@ -155,7 +156,7 @@ async def test_summaries_go_with_everything_and_not_by_a_filter(timed: SqliteHar
     await timed.advance(86_400 * 5)
     await audit.prune(timed.store, AuditFilter(actor="bob"), older_than_days=1, actor="cy")
     await timed.advance(86_400 * 5)
-    for which in (AuditFilter(action=audit.PRUNE_SUMMARY), AuditFilter(actor="cy")):
+    for which in (AuditFilter(action=PRUNE_SUMMARY), AuditFilter(actor="cy")):
         assert (await audit.prune(timed.store, which, older_than_days=1, actor="cy")).removed == 0
     assert await problems(timed) == []
     assert (await audit.prune(timed.store, older_than_days=1, actor="cy")).removed == 6

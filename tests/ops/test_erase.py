@@ -21,6 +21,7 @@ from redrive.kernel.task import State
 from redrive.ops import actions, approvals, audit, audit_chain, audit_verify, driving, erase, failed, groups, plans
 from redrive.ops.allowance import FREE, Rule
 from redrive.ops.audit_archive import Archive
+from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY
 from redrive.ops.erase_subject import emptied
 from redrive.testing.conformance.harness import Harness, failing
 from tests.conformance.harness_sqlite import SqliteHarness
@@ -301,7 +302,7 @@ async def test_the_audit_log_counts_and_does_not_repeat(harness: Harness) -> Non
     await approvals.approve(harness.store, approval.id, actor="dee")
     ended = await carried_out(harness, operation)
     rows = await harness.store.audit(AuditFilter(batch_id=operation.id), limit=100)
-    assert {row.action for row in rows} >= {"APPROVAL_REQUEST", "OPERATION_START", audit.ERASE_SUMMARY}
+    assert {row.action for row in rows} >= {"APPROVAL_REQUEST", "OPERATION_START", ERASE_SUMMARY}
     assert SCOPE not in str(rows) and SECRET not in str(rows)
     assert ended.erased["tasks"] == 7 and ended.erased["dead_letters"] == 3 and ended.erased["given_up"] == 4
     assert quoting(await dump(harness)) == []
@@ -329,6 +330,45 @@ async def test_refused(harness: Harness) -> None:
     await erase.begin(harness.store, SCOPE, None, actor="cy", rule=Rule(1000))
     with pytest.raises(InvalidTransition, match="is about the same scope"):
         await erase.begin(harness.store, SCOPE, None, actor="cy", rule=Rule(1000))
+
+
+async def pruned_by(harness: Harness, **which: str) -> None:
+    await audit.prune(harness.store, AuditFilter(**which), older_than_days=0, actor="cy")  # type: ignore[arg-type]
+
+
+async def test_what_a_prune_was_asked_for_goes(harness: Harness) -> None:
+    """Scope and trace ids in its filter; the hashes that it left, which prove the seals of what it took, stay."""
+    await a_life(harness)
+    await others(harness)
+    await audit_chain.seal(harness.store, **AT_ONCE)
+    await plans.make(harness.store, Failures(trace_id=f"trace-{SECRET}"), "bob")
+    await pruned_by(harness, trace_id=f"trace-{SECRET}", action="TASK_RETRY")
+    await pruned_by(harness, scope=SCOPE, action="TASK_PAUSE")
+    await pruned_by(harness, scope="user:bob")
+    foreseen = await erase.foresee(harness.store, SCOPE, None)
+    assert foreseen["audit"] == 1 + 2 and foreseen["documents"] == 3
+    ended = await carried_out(harness, await begun(harness))
+    left = await dump(harness)
+    assert ended.note == erase.NOT_COVERED and quoting(left) == [] and "user:bob" in left
+    rows = await harness.audit(action=PRUNE_SUMMARY)
+    assert [row.before and row.before["filter"].get("scope") for row in rows] == ["user:bob", None, None]
+    assert [row.after["removed"] for row in rows] == [1, 1, 1]
+    found = await audit_verify.verify(harness.store)
+    assert found.problems == [] and found.pruned == 3
+    await harness.sql(f"update {table(harness, 'audit')} set before = null, salt = null, erased = '{'0' * 64}'"
+                      f" where id = {rows[0].id}")  # fmt: skip
+    problems = (await audit_verify.verify(harness.store)).problems
+    assert any(f"rows {rows[0].id} were emptied, and no sealed erasure says so" in problem for problem in problems)
+
+
+async def test_prunes_alone_know_of_it(harness: Harness) -> None:
+    task_id = await harness.enqueue("A", scope=SCOPE)
+    await actions.cancel(harness.store, [task_id], actor="bob")
+    await pruned_by(harness, scope=SCOPE)
+    await harness.sql(f"delete from {table(harness, 'history')}")
+    assert await erase.foresee(harness.store, SCOPE, None) == {"audit": 1}
+    await carried_out(harness, await begun(harness))
+    assert quoting(await dump(harness)) == []
 
 
 # -- the archive -------------------------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ def names(kind: Any) -> set[str]:
         (AuditRow, views.AUDIT_OPEN, ("salt", "erased")),
         (GroupRow, views.GROUP_OPEN, (*views.GROUP_CLOSED, "kind")),
         (Operation, views.OPERATION_OPEN, ("which", "upto", "cursor", "canary", "fingerprints", "plan", "approval",
-                                           "last_piece", "driver", "version", "archive", "erased", "letters")),
+                                           "last_piece", "driver", "version", "archive", "erased", "letters",
+                                               "traces")),
     ],
 )  # fmt: skip
 def test_every_field_was_decided_about(kind: Any, opened: tuple[str, ...], closed: tuple[str, ...]) -> None:

@@ -24,7 +24,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import check_text
 from redrive.ops import audit, audit_verify, inspect
 from redrive.ops.audit_archive import archive_at
-from redrive.ops.audit_rows import values_of
+from redrive.ops.audit_rows import PRUNE_SUMMARY, values_of
 from redrive.ops.operator import Operator
 from redrive.ops.wording import counted
 
@@ -181,9 +181,7 @@ def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
         if removal.actor == audit.KEEPER and not audit_verify.younger_than(removal, retention):
             continue
         rows = counted(removal.rows, "row")
-        what = (
-            f"pruned {rows}" if removal.action == audit.PRUNE_SUMMARY else f"erased personal data, {rows} of this log"
-        )
+        what = f"pruned {rows}" if removal.action == PRUNE_SUMMARY else f"erased personal data, {rows} of this log"
         text = f"{output.when(removal.at)} {removal.actor} {what}"
         if removal.youngest is not None:
             text += f", the youngest {(removal.at - removal.youngest).total_seconds() / 86_400:.1f} days old"

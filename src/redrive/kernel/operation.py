@@ -95,6 +95,7 @@ class Operation:
     note: str | None = None
     archive: str | None = None  # of an erasure: where archived rows of the audit log are
     erased: Mapping[str, int] = field(default_factory=dict)  # and how many went, by place
+    traces: tuple[str, ...] = ()  # and what else its subject is quoted by
     letters: int = 0  # of a retry: the last dead letter by which also cancelled tasks are meant; 0: they are not
     fixed: str | None = None  # what was mended before it was begun
     idempotent: bool | None = None  # may the handlers run twice for one task?
@@ -112,7 +113,8 @@ class Operation:
             canary = Canary(**{**canary, "ids": tuple(UUID(task_id) for task_id in canary["ids"])})
         return cls(
             **{**body, "action": Action(body["action"]), "which": failures(body["which"]), "canary": canary,
-               "status": Status(record.state), "fingerprints": tuple(body["fingerprints"])},
+               "status": Status(record.state), "fingerprints": tuple(body["fingerprints"]),
+               "traces": tuple(body["traces"])},
             id=record.id, version=record.version,
         )  # fmt: skip
 
@@ -180,7 +182,7 @@ class Operation:
         row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
         ended = replace(self, status=status, note=note)
         if self.action is Action.ERASE and self.which.scope is not None:
-            ended = replace(ended, which=Failures(scope="erased"))
+            ended = replace(ended, which=Failures(scope="erased"), traces=())
         return Commit(puts=[ended.put()], audits=[row])
 
     @property

@@ -178,6 +178,10 @@ class Store(Protocol):
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         """One bounded piece of a store's own housekeeping; answers how many rows it touched."""
 
+    async def scrub(self) -> bool:
+        """Have what was erased leave the files, too, as far as a store can do that: False while others are in the way,
+        and the next pruning will do it."""
+
     async def get(self, task_id: UUID) -> Task | None: ...
     async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
         """Those that there are, in the order asked for; ``documents`` as in ``Query``."""

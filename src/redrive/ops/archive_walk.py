@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 
 from redrive.errors import StoreError
 from redrive.kernel.task import AuditRow
-from redrive.ops.audit import SUMMARIES
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_claims import MALFORMED, Claim
-from redrive.ops.audit_rows import row_hash
+from redrive.ops.audit_rows import SUMMARIES, row_hash
 
 
 class ArchiveWalk:

@@ -21,7 +21,7 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow, check_int
 from redrive.ops.actions import check_actor
 from redrive.ops.audit_chain import apply_sealed
-from redrive.ops.audit_rows import COLUMNS, ids_of, row_hash, values_of
+from redrive.ops.audit_rows import COLUMNS, PRUNE_SUMMARY, SUMMARIES, ids_of, row_hash, values_of
 from redrive.ops.inspect import plain
 from redrive.ops.pages import ALONE, in_pieces
 
@@ -29,13 +29,9 @@ LARGEST_PAGE = 500
 PIECE, PRUNE_PIECE = 100, 500
 CHUNK = 65_536
 FORMATS = ("json", "csv", "jsonl")
-PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
-ERASE_SUMMARY = "TASK_ERASE_SUMMARY"
 # Prunes that write to the archive, while they are at it: an erasure of the archive waits for them.
 PRUNE_COLLECTION = "audit-prune"
 PRUNE_LASTS = 600.0  # seconds between two pieces, at most
-# What tells of removals: it goes in its time, with everything, and never by a filter.
-SUMMARIES = (PRUNE_SUMMARY, ERASE_SUMMARY)
 KEEPER = "redrive:retention"
 # Retention waits so long for a full piece: each removal has a seal of its own, and these should be few.
 COMPANY = timedelta(hours=1)
@@ -210,11 +206,11 @@ def _removal(
         if not gone:
             return []
         after = {
-            "removed": len(gone), "ids": ids_of(gone), "filter": facts, "everything": everything,
+            "removed": len(gone), "ids": ids_of(gone), "everything": everything, "older_than": facts["older_than"],
             "youngest": max(row.at for row in gone).isoformat(), "hashes": [row_hash(row) for row in gone],
             "piece": None if written is None else {"name": written.name, "sha256": written.sha256},
         }  # fmt: skip
-        return [Audit(who, PRUNE_SUMMARY, None, None, batch_id, None, after)]
+        return [Audit(who, PRUNE_SUMMARY, None, None, batch_id, {"filter": facts}, after)]
 
     return Commit(pruned=[row.id for row in rows], conclusion=told)
 

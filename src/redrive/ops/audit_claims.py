@@ -12,9 +12,17 @@ from typing import Any
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow
-from redrive.ops.audit import ERASE_SUMMARY, SUMMARIES
 from redrive.ops.audit_chain import Seal
-from redrive.ops.audit_rows import LARGEST, digest_of, is_digest, parse_ranges, ranges, row_hash
+from redrive.ops.audit_rows import (
+    ERASE_SUMMARY,
+    LARGEST,
+    SUMMARIES,
+    digest_of,
+    is_digest,
+    parse_ranges,
+    ranges,
+    row_hash,
+)
 
 REMEMBERED = 16  # parsed claims; the others are read again when they are asked for
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
@@ -56,7 +64,7 @@ class Claim:
             raise ValueError("its hashes are none")
         made.hashes, made.everything = dict(zip(ids, hashes, strict=True)), told.get("everything") is True
         made.youngest = _time(told["youngest"])
-        made.older_than = _time(told["filter"]["older_than"])
+        made.older_than = _time(told["older_than"])
         piece = told.get("piece")
         made.piece = None if piece is None else (str(piece["name"]), str(piece["sha256"]))
         return made

@@ -2,7 +2,8 @@
 
 What may have to be erased one day (reason, target, scope, trace id, before, after) enters a row's hash as one salted
 digest. Erasing removes values and salt and leaves the digest: the hash stays what it was, and nobody can guess the
-values back.
+values back. Rows that tell of a removal say in ``before`` what was asked for, which may name somebody, and in ``after``
+what went, which names nobody: numbers and hashes that prove the seals of others. That part of them stays.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from redrive.ops.inspect import plain
 COLUMNS = ("id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id",
            "before", "after")  # fmt: skip
 ERASABLE = ("reason", "target", "scope", "trace_id", "before", "after")
-KEPT = tuple(name for name in COLUMNS if name not in ERASABLE)
+PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
+ERASE_SUMMARY = "TASK_ERASE_SUMMARY"
+# What tells of removals: it goes in its time, with everything, and never by a filter.
+SUMMARIES = (PRUNE_SUMMARY, ERASE_SUMMARY)
 ARCHIVED = (*COLUMNS, "salt", "erased")
 MOST = 10_000  # rows that one seal, one prune or one piece of an archive may tell of
 LARGEST = 2**63 - 1
@@ -55,17 +59,25 @@ def row_of(values: Mapping[str, Any]) -> AuditRow:
     return AuditRow(**{**kept, "at": at, "task_id": None if task_id is None else UUID(str(task_id))})
 
 
+def erasable(row: AuditRow) -> tuple[str, ...]:
+    """What an erasure removes from it."""
+    return tuple(name for name in ERASABLE if name != "after") if row.action in SUMMARIES else ERASABLE
+
+
 def content_digest(row: AuditRow) -> str:
     """What is left of the erasable part of a row when it is erased."""
-    emptied = row.salt is None and all(getattr(row, name) is None for name in ERASABLE)
+    names = erasable(row)
+    emptied = row.salt is None and all(getattr(row, name) is None for name in names)
     if row.erased is not None and emptied:
         return row.erased
-    return _sha256(canonical([row.salt, {name: plain(getattr(row, name)) for name in ERASABLE}]))
+    return _sha256(canonical([row.salt, {name: plain(getattr(row, name)) for name in names}]))
 
 
 def row_hash(row: AuditRow) -> str:
     """What a row is to the seals: everything in it, in one order."""
-    return _sha256(canonical([{name: plain(getattr(row, name)) for name in KEPT}, content_digest(row)]))
+    names = erasable(row)
+    kept = {name: plain(getattr(row, name)) for name in COLUMNS if name not in names}
+    return _sha256(canonical([kept, content_digest(row)]))
 
 
 def digest_of(hashes: Iterable[str]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from redrive.ops.archive_walk import ArchiveWalk
-from redrive.ops.audit import ERASE_SUMMARY
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_claims import Claim, Claims, told
+from redrive.ops.audit_rows import ERASE_SUMMARY
 
 MOST = 1_000_000
 FORGED = "row {} in the archive is not the one that was removed: it was forged or mixed up"

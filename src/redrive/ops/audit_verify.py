@@ -17,11 +17,11 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow
 from redrive.ops import audit_chain
 from redrive.ops.archive_walk import ArchiveWalk
-from redrive.ops.audit import ANY, KEEPER, PRUNE_SUMMARY
+from redrive.ops.audit import ANY, KEEPER
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_chain import BEGINNING, Seal
 from redrive.ops.audit_claims import Claim, Claims, Removal, told, unproven
-from redrive.ops.audit_rows import digest_of, row_hash
+from redrive.ops.audit_rows import PRUNE_SUMMARY, digest_of, row_hash
 from redrive.ops.audit_unexplained import FORGED, Unexplained, check_pieces
 
 MOST_PROBLEMS = 200

@@ -1,15 +1,16 @@
 """Erasing what is known about a person, or about one task: foreseen, asked for, and carried out piece by piece.
 
 It is an operation like others: written down, approved by a second person, carried out by the workers, resumed where it
-was after a crash. Its phases are the tasks (with attempts, dead letters, keys and causes), the audit log, the small
-documents, and the archive. Each piece and how far it has come are one transaction, with a sealed row of the audit log
-that counts, and does not repeat, what went.
+was after a crash. Its phases are the trace ids by which somebody asked for its tasks, the tasks (with attempts, dead
+letters, keys and causes), the audit log, the small documents, the archive, and the files of the store. Each piece and
+how far it has come are one transaction, with a sealed row of the audit log that counts, and does not repeat, what went.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -30,16 +31,18 @@ from redrive.kernel.task import LIVE, AuditRow, State, check_text
 from redrive.ops import approvals, drill, groups, operations, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Rule
-from redrive.ops.audit import ANY, ERASE_SUMMARY, PRUNE_COLLECTION, PRUNE_LASTS
+from redrive.ops.audit import ANY, PRUNE_COLLECTION, PRUNE_LASTS
 from redrive.ops.audit_archive import Archive, archive_at
 from redrive.ops.audit_chain import apply_sealed
-from redrive.ops.audit_rows import content_digest, ids_of
+from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY, SUMMARIES, content_digest, ids_of
 from redrive.ops.erase_holds import count_holds, holds_of, keeps_others
 from redrive.ops.erase_subject import Subject, emptied
+from redrive.ops.erase_traces import quoted_traces, traces_of
 
 PIECE = 200
 PAGES = 20  # of the audit log, looked through in one step
 QUOTING = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, groups.COLLECTION, drill.COLLECTION)
+IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
 NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
 
 
@@ -49,9 +52,12 @@ async def foresee(store: Store, scope: str | None, task_id: UUID | None, archive
     found = Counter(await store.personal(scope, [] if task_id is None else [task_id]))
     found["holds"] = await count_holds(store, subject)
     if scope is not None:
-        for collection in QUOTING:
-            async for record in _records(store, collection):
-                found["documents"] += subject.quoted_in(record.body)
+        told = [row async for row in _rows(store, AuditFilter(action=PRUNE_SUMMARY))]
+        documents = [record.body async for record in _documents(store)]
+        quoted = quoted_traces([documents, [row.before for row in told]])
+        subject = replace(subject, traces=await traces_of(store, scope, quoted))
+        found["documents"] = sum(map(subject.quoted_in, documents))
+        found["audit"] += sum(map(subject.meant_by, told))
     kept = archive_at(archive)
     if kept is not None and kept.begun:
         found["archive"] = await asyncio.to_thread(lambda: sum(subject.meant_by(row) for row in kept.read()))
@@ -75,7 +81,7 @@ async def begin(
     await _refuse_others(store, subject)
     which = Failures(scope=scope, ids=None if task_id is None else (task_id,))
     total = found.get("live", 0) + found.get("finished", 0)
-    operation = Operation(str(new_id()), Action.ERASE, which, who, why, total, cursor="tasks", archive=archive)
+    operation = Operation(str(new_id()), Action.ERASE, which, who, why, total, cursor="traces 0", archive=archive)
     return await operations.start(store, operation, rule)
 
 
@@ -94,6 +100,8 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
     subject = Subject.of(operation)
     operation = replace(operation, driver=driver)
     match phase:
+        case "traces":
+            await _find_traces(store, operation, subject, int(place or 0))
         case "tasks":
             await _erase_tasks(store, operation, subject)
         case "audit":
@@ -104,13 +112,33 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
             return await _erase_archive(store, operation, subject, place)
         case "replaced":
             await _remove_piece(store, operation, place)
+        case "end":
+            await _sum_up(store, operation, subject)
         case _:
-            await _end(store, operation, subject)
+            await _end(store, operation)
             return None
     return 0.0
 
 
 # -- phases ------------------------------------------------------------------------------------------------------------
+
+
+async def _find_traces(store: Store, operation: Operation, subject: Subject, after: int) -> None:
+    """Before the tasks go: later nobody can tell whose they were."""
+    if subject.scope is None:
+        await store.apply(Commit(puts=[replace(operation, cursor="tasks").put()]))
+        return
+    quoted = set[str]() if after else quoted_traces([record.body async for record in _documents(store)])
+    rows: list[AuditRow] = []
+    for _ in range(PAGES):
+        rows = await store.audit(ANY, limit=500, after=after)
+        quoted |= quoted_traces([[row.before, row.after] for row in rows])
+        after = rows[-1].id if rows else after
+        if len(rows) < 500:
+            break
+    traces = {*operation.traces, *await traces_of(store, subject.scope, quoted)}
+    cursor = f"traces {after}" if len(rows) == 500 else "tasks"
+    await store.apply(Commit(puts=[replace(operation, cursor=cursor, traces=tuple(sorted(traces))).put()]))
 
 
 async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> None:
@@ -157,15 +185,16 @@ async def _erase_audit(store: Store, operation: Operation, subject: Subject, aft
     if not found:
         await store.apply(Commit(puts=[moved.put()]))
         return
-    erase = Erase(subject.tombstone, audit={row.id: content_digest(row) for row in found})
+    telling = tuple(row.id for row in found if row.action in SUMMARIES)
+    erase = Erase(subject.tombstone, audit={row.id: content_digest(row) for row in found}, telling=telling)
     await _apply(store, Commit(erase=erase), moved, ids=ids_of(found))
 
 
 async def _clean_documents(store: Store, operation: Operation, subject: Subject) -> None:
     """Plans, operations, approvals, notes and drills that quote it. Its own operation comes last, with the end."""
     puts: list[Put] = []
-    for collection in QUOTING if subject.scope is not None else ():
-        async for record in _records(store, collection):
+    if subject.scope is not None:
+        async for record in _documents(store):
             if record.id != operation.id and subject.quoted_in(record.body) and len(puts) < PIECE:
                 body = subject.cleaned(record.body)
                 puts.append(Put(record.collection, record.id, body, record.version, record.state))
@@ -227,8 +256,8 @@ def _matching(archive: Archive, name: str, subject: Subject) -> list[AuditRow] |
         return None
 
 
-async def _end(store: Store, operation: Operation, subject: Subject) -> None:
-    """The last word: with what came or ran meanwhile, and without naming whom it was about."""
+async def _sum_up(store: Store, operation: Operation, subject: Subject) -> None:
+    """What came or ran meanwhile. From here on nothing names whom it was about, this operation neither."""
     left = await store.personal(subject.scope, [] if subject.task_id is None else [subject.task_id])
     told = [f"{n} {place.replace('_', ' ')}" for place, n in left.items() if n]
     if pauses := await count_holds(store, subject):
@@ -236,6 +265,13 @@ async def _end(store: Store, operation: Operation, subject: Subject) -> None:
     if operation.erased.get("unreadable"):
         told.append(f"{operation.erased['unreadable']} pieces of the archive that cannot be read")
     note = NOT_COVERED if not told else f"left, because they came or ran meanwhile: {', '.join(told)}; erase again"
+    which = operation.which if subject.scope is None else Failures(scope=ERASED)
+    await store.apply(Commit(puts=[replace(operation, cursor="files", which=which, traces=(), note=note).put()]))
+
+
+async def _end(store: Store, operation: Operation) -> None:
+    """The last word, when also the files are clean."""
+    note = operation.note if await store.scrub() else f"{operation.note}; {IN_THE_LOG}"
     await store.apply(operation.ended(Status.COMPLETED, note))
 
 
@@ -277,12 +313,21 @@ def _subject(scope: str | None, task_id: UUID | None) -> Subject:
     return Subject(check_text(scope, "scope"), task_id, "erased")
 
 
-async def _records(store: Store, collection: str) -> Any:
-    before = None
-    while page := await store.records(collection, limit=200, before=before):
-        for record in page:
-            yield record
-        before = page[-1].seq
+async def _documents(store: Store) -> AsyncIterator[Record]:
+    for collection in QUOTING:
+        before = None
+        while page := await store.records(collection, limit=200, before=before):
+            for record in page:
+                yield record
+            before = page[-1].seq
+
+
+async def _rows(store: Store, which: AuditFilter) -> AsyncIterator[AuditRow]:
+    after = 0
+    while page := await store.audit(which, limit=200, after=after):
+        for row in page:
+            yield row
+        after = page[-1].id
 
 
 async def _prune_under_way(store: Store) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from redrive.kernel.erase import ERASED
 from redrive.kernel.operation import Operation
 from redrive.kernel.task import AuditRow
-from redrive.ops.audit import SUMMARIES
-from redrive.ops.audit_rows import content_digest
+from redrive.ops.audit_rows import SUMMARIES, content_digest, erasable
 
 # A shorter scope is looked for as a whole value only: inside of sentences it would be found everywhere.
 SHORTEST_QUOTED = 6
@@ -20,22 +20,26 @@ DEEPEST = 100
 
 @dataclass(frozen=True)
 class Subject:
-    """A scope, or one task. ``tombstone`` takes the place of the scope, and says only which erasure it was."""
+    """A scope, or one task. ``tombstone`` takes the place of the scope, and says only which erasure it was.
+    ``traces``: trace ids of its tasks by which others have asked for something."""
 
     scope: str | None
     task_id: UUID | None
     tombstone: str
+    traces: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, operation: Operation) -> Subject:
         which = operation.which
-        return cls(which.scope, which.ids[0] if which.ids else None, f"{ERASED}:{operation.id[-12:]}")
+        return cls(which.scope, which.ids[0] if which.ids else None, f"{ERASED}:{operation.id[-12:]}",
+                   operation.traces)  # fmt: skip
 
     def meant_by(self, row: AuditRow) -> bool:
-        """A row of the audit log that is about it, or quotes it, and is not emptied yet. What tells of removals stays:
-        it quotes nobody."""
-        if row.erased is not None or row.action in SUMMARIES:
+        """A row of the audit log that is about it, or quotes it, and is not emptied yet."""
+        if row.erased is not None:
             return False
+        if row.action in SUMMARIES:
+            return self.quoted_in(row.before)  # what was asked for; the rest of it quotes nobody
         if self.task_id is not None:
             return row.task_id == self.task_id
         if row.target is not None and self.quoted_in(row.target.partition(":")[2]):  # a group that is named after it
@@ -58,17 +62,19 @@ class Subject:
         return value
 
     def _cleaned_text(self, text: str) -> str:
-        assert self.scope is not None
-        if text == self.scope:
-            return self.tombstone
-        if len(self.scope) < SHORTEST_QUOTED or self.scope not in text:
-            return text
-        return re.sub(rf"(?<!\w){re.escape(self.scope)}(?!\w)", self.tombstone, text)
+        return self.tombstone if text in self._names else self._quoted.sub(self.tombstone, text)
+
+    @cached_property
+    def _names(self) -> frozenset[str | None]:
+        return frozenset((self.scope, *self.traces))
+
+    @cached_property
+    def _quoted(self) -> re.Pattern[str]:
+        long = sorted((name for name in self._names if name and len(name) >= SHORTEST_QUOTED), key=len, reverse=True)
+        return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, long)) or '(?!)'})(?!\w)")
 
 
 def emptied(row: AuditRow) -> AuditRow:
     """What stays of a row: who did what and when, and a digest of the rest, by which its seal stays valid."""
-    return replace(
-        row, reason=None, target=None, scope=None, trace_id=None, before=None, after=None, salt=None,
-        erased=content_digest(row),
-    )  # fmt: skip
+    nothing: dict[str, Any] = dict.fromkeys(erasable(row))
+    return replace(row, **nothing, salt=None, erased=content_digest(row))

@@ -322,7 +322,7 @@ select removed, more from redrive.prune($1, $2);
 select clock_timestamp();
 
 -- erase: personal data goes
-select redrive.erase($1, $2, $3, $4, $5, $6);
+select redrive.erase($1, $2, $3, $4, $5, $6, $7);
 
 -- personal: what is kept about a scope, or about tasks
 with meant as materialized (

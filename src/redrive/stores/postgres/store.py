@@ -274,6 +274,10 @@ class PostgresStore(Reads):
         now = found[0]["now"] if found else await self._value("now")
         return now, [as_schedule(row) for row in found]
 
+    async def scrub(self) -> bool:
+        """Old versions of rows are the server's: vacuum removes them, with its own patience."""
+        return True
+
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:
             case "recount":
@@ -424,8 +428,9 @@ async def _apply(connection: Connection, commit: Commit, careful: str | None = N
 async def _erase(connection: Connection, erase: Erase) -> dict[str, int]:
     numbers, digests = list(erase.audit), list(erase.audit.values())
     done = await connection.fetchval(
-        SQL["erase"], list(erase.task_ids), erase.tombstone, numbers, digests, erase.scope, json.dumps(erase.holds)
-    )
+        SQL["erase"], list(erase.task_ids), erase.tombstone, numbers, digests, erase.scope, json.dumps(erase.holds),
+        list(erase.telling),
+    )  # fmt: skip
     return {place: n for place, n in json.loads(done).items() if n}
 
 

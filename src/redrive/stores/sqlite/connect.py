@@ -21,13 +21,15 @@ LONGEST_STEP = 0.05
 T = TypeVar("T")
 
 # journal_size_limit: a log that grew under a long reader is cut back; autocheckpoint: 16 MB between two, since a
-# batch of a thousand tasks already writes about a quarter of that.
+# batch of a thousand tasks already writes about a quarter of that. secure_delete: what is deleted or overwritten is
+# zeros then; some builds of SQLite have it on anyway, and erasing data relies on it.
 _SETTINGS = """
 pragma foreign_keys = on;
 pragma temp_store = memory;
 pragma journal_size_limit = 67108864;
 pragma wal_autocheckpoint = 4000;
 pragma cache_size = -65536;
+pragma secure_delete = on;
 """
 
 

@@ -22,6 +22,6 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
         "attempts": session.run(SQL["erase_attempts"], ids),
         "dead_letters": session.run(SQL["erase_letters"], ids, wanted.tombstone),
         "holds": session.run(SQL["erase_holds"], dumps(wanted.holds)),
-        "audit": session.run(SQL["erase_audit"], dumps(list(wanted.audit.items()))),
+        "audit": session.run(SQL["erase_audit"], dumps(list(wanted.audit.items())), dumps(wanted.telling)),
     }
     return {place: n for place, n in done.items() if n}

@@ -36,10 +36,10 @@ where task_id in (select value from json_each(?1))
 update redrive_hold set reason = 'erased' where (target, name) in (
   select json_extract(j.value, '$[0]'), json_extract(j.value, '$[1]') from json_each(?) j)
 
--- erase_audit: rows of the audit log, but for a digest
-update redrive_audit set reason = null, target = null, scope = null, trace_id = null, before = null, after = null, salt = null,
-  erased = v.digest
-from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as digest from json_each(?) j) v
+-- erase_audit: rows of the audit log, but for a digest, and for what those tell that tell of removals
+update redrive_audit set reason = null, target = null, scope = null, trace_id = null, before = null, salt = null,
+  after = case when redrive_audit.id in (select value from json_each(?2)) then after end, erased = v.digest
+from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as digest from json_each(?1) j) v
 where redrive_audit.id = v.id and redrive_audit.erased is null
 
 -- personal: what is kept about a scope, or about tasks

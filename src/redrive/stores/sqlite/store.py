@@ -25,6 +25,7 @@ from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.migrate import SqliteMigrations
 from redrive.stores.sqlite.prune import prune
 from redrive.stores.sqlite.reads import Reads
+from redrive.stores.sqlite.scrub import empty_log
 from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.settle import renew, settle
 from redrive.stores.sqlite.transaction import SqliteTransaction, inside, transaction
@@ -35,6 +36,7 @@ from redrive.stores.sqlite.writer import Writer
 T = TypeVar("T")
 
 PRUNE_PIECES = 20
+SCRUB_TRIES = 4
 
 
 class SqliteStore(Reads):
@@ -134,6 +136,15 @@ class SqliteStore(Reads):
                 return await self._writer.run(control.recount_limited)
         return 0
 
+    async def scrub(self) -> bool:
+        """The write-ahead log has copies of pages as they were: it is emptied into the file."""
+        if self.location.memory:
+            return True
+        for _ in range(SCRUB_TRIES):
+            if await self._reader.run(empty_log):
+                return True
+        return False
+
     async def _prune(self, keep: Retention) -> int:
         """Piece after piece, each a transaction of its own: what has to be kept is looked at, too."""
         removed = 0
@@ -142,6 +153,7 @@ class SqliteStore(Reads):
             removed += gone
             if not more:
                 break
+        await self.scrub()  # what went, and what an erasure could not get out of the log
         return removed
 
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[SqliteTransaction]:

@@ -1,4 +1,4 @@
-drop function redrive.erase(uuid[], text, bigint[], text[], text, jsonb);
+drop function redrive.erase(uuid[], text, bigint[], text[], text, jsonb, bigint[]);
 drop function redrive.prune(jsonb, integer);
 drop function redrive.prune_records(jsonb, integer);
 drop function redrive.prune_causes(timestamptz, timestamptz, integer);

@@ -731,9 +731,9 @@ begin
 end $$;
 
 -- Personal data goes: of finished tasks what they carried, of their attempts and dead letters what was said, their keys, and
--- rows of the audit log but for a digest. Live tasks among p_ids are left alone. Returns how many, by place.
+-- rows of the audit log but for a digest (p_telling: and for what they tell of removals). Live tasks among p_ids are left alone. Returns how many, by place.
 create function redrive.erase(p_ids uuid[], p_tombstone text, p_audit bigint[], p_digests text[], p_scope text,
-  p_holds jsonb)
+  p_holds jsonb, p_telling bigint[])
 returns jsonb
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -784,8 +784,8 @@ begin
   from jsonb_array_elements(p_holds) x(hold) where h.target = x.hold ->> 0 and h.name = x.hold ->> 1;
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('holds', v_n);
-  update redrive.audit a set reason = null, target = null, scope = null, trace_id = null, before = null, after = null, salt = null,
-    erased = u.digest
+  update redrive.audit a set reason = null, target = null, scope = null, trace_id = null, before = null, salt = null,
+    after = case when a.id = any (p_telling) then a.after end, erased = u.digest
   from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null;
   get diagnostics v_n = row_count;
   return v_done || jsonb_build_object('audit', v_n);

@@ -1,0 +1,35 @@
+"""Trace ids of somebody's tasks, where others have asked for something by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.reads import Query
+from redrive.kernel.store import Store
+
+
+def quoted_traces(value: Any) -> set[str]:
+    """Those that a document names: filters of plans, operations and prunes."""
+    found: set[str] = set()
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            left += one
+        elif isinstance(one, dict):
+            left += one.values()
+            if isinstance(one.get("trace_id"), str):
+                found.add(one["trace_id"])
+    return found
+
+
+async def traces_of(store: Store, scope: str, quoted: Iterable[str]) -> tuple[str, ...]:
+    """Which of these are of tasks of this scope, as far as tasks or the audit log still know."""
+    found: list[str] = []
+    for trace in sorted(quoted):
+        known = await store.find(Query(scope=scope, trace_id=trace, limit=1, brief=True))
+        if known or await store.audit(AuditFilter(scope=scope, trace_id=trace), limit=1):
+            found.append(trace)
+    return tuple(found)
