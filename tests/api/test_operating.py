@@ -189,6 +189,21 @@ async def test_what_needs_a_second_person_is_not_retried_at_once(app: App) -> No
         assert len((await post(client, f"{path}/retry", other))["retried"]) == 2
 
 
+async def test_preview_and_retry_take_the_same_names(app: App) -> None:
+    """All of them: what was looked at with some filter can be retried with it."""
+    schema = make_api(app).openapi()
+    listed = schema["paths"]["/api/tasks/dead-letters/preview"]["get"]["parameters"]
+    told = {one["name"] for one in listed if one["in"] == "query"}
+    body = set(schema["components"]["schemas"]["RetryIn"]["properties"])
+    assert told - {"page", "pageSize"} == body - {"dryRun", "reason", "actor"}
+    assert {"episodeId", "jobKind", "traceId", "deadReason", "errorCode", "taskIds", "limit"} <= told
+    async with with_failures(app, 3) as (client, _):
+        path = "/api/tasks/dead-letters"
+        seen = await get(client, f"{path}/preview", jobKind="SEND", limit=1)
+        done = await post(client, f"{path}/retry", {"jobKind": "SEND", "limit": 1})
+        assert (seen["total"], seen["taskIds"]) == (1, done["retried"])
+
+
 async def test_a_preview_writes_no_more_than_it_must(app: App) -> None:
     async with with_failures(app, 3) as (client, _):
         path, store = "/api/tasks/dead-letters/preview", await app.store()

@@ -110,7 +110,7 @@ def test_list_filters_and_pages(redrive) -> None:
     assert kinds("--kind", "A", "--scope", "s1") == ["A"]
     assert kinds("--queue", "x") == ["A"] * 3
     assert kinds("--group", "g") == kinds("--trace-id", "t") == ["B"]
-    assert kinds("--error-code", "X") == kinds("--reason", "timeout") == []
+    assert kinds("--error-code", "X") == kinds("--error-reason", "timeout") == []
     assert redrive("list", "--fingerprint", "0123456789abcdef").code == 1
     first = redrive("list", "--json", "--limit", 3).json
     rest = redrive("list", "--json", "--limit", 3, "--before", first["next"]).json

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 import typer
 
+from redrive.api.filters import FilterIn
 from redrive.cli import output
 from redrive.cli.main import cli, run
+from redrive.kernel.failed import Failures
+from redrive.kernel.reads import Query
+from redrive.ops.filters import FILTERS
 
 ID = "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -143,6 +147,68 @@ def test_a_suggestion_shows_no_password() -> None:
     assert output.suggest("redrive show ID") == "redrive show --url 'postgresql://u:…@h/d' ID"
     output.repeat(["list"])
     assert output.suggest("redrive show ID") == "redrive show ID"
+
+
+def options() -> Iterator[tuple[str, Any]]:
+    """Every option of every command, by how it is typed."""
+    root: Any = typer.main.get_command(cli)
+    for name in ALL:
+        command = root
+        for part in name.split():
+            command = command.commands[part]
+        for parameter in command.params:
+            yield from ((f"{name} {typed}", parameter) for typed in parameter.opts if typed.startswith("--"))
+
+
+SELECTING = ["list", "failed", "retry", "replay", "forget"]
+FIELDS = {one.option: one for one in FILTERS}
+# Options of the same name that choose no tasks: what a new one gets, what a worker serves, what is paused or looked at.
+GIVES = {"enqueue", "work", "pause", "resume", "doctor"}
+
+
+def test_every_filter_has_one_name() -> None:
+    """Also over HTTP: what is error_code here is --error-code there, and errorCode."""
+    found = dict(options())
+    for command in SELECTING:
+        assert {typed for typed in FIELDS if f"{command} {typed}" in found} == set(FIELDS), command
+    for name, option in found.items():
+        command, _, typed = name.rpartition(" ")
+        if typed in FIELDS and command not in GIVES and not command.startswith(("audit", "erase")):
+            assert (option.metavar, option.help) == (FIELDS[typed].metavar, FIELDS[typed].help), name
+        assert typed not in ("--trace", "--code", "--type", "--cause", "--episode", "--episode-id", "--job-kind"), name
+    assert {one.field for one in FILTERS} == set(Failures.__dataclass_fields__) - {"ids", "batch"}
+    assert {one.field for one in FILTERS} <= set(Query.__dataclass_fields__)
+    in_body = set(FilterIn.model_fields)
+    assert in_body == {one.field for one in FILTERS} | {"job_kind", "episode_id"}
+    assert {one.earlier for one in FILTERS} == {None, "jobKind", "episodeId"}
+
+
+def test_a_reason_is_why_somebody_acts() -> None:
+    """What the error's reason is called is --error-reason: a command that acts has both."""
+    for name, option in options():
+        if name.endswith(" --reason"):
+            assert option.help == "Why, for the audit log.", name
+            assert f"{name.removesuffix('--reason')}--by" in dict(options()), name
+
+
+def test_what_is_listed_is_what_is_retried(redrive: Any) -> None:
+    for scope in ("s1", "s2"):
+        redrive(
+            "enqueue", "SYSTEM_FAIL_ALWAYS", "--max-attempts", 1, "--scope", scope, "--trace-id", "t1", "--group", "g"
+        )
+    redrive("work", "--stop-when-empty")
+    [first, _] = redrive("failed", "--json").json["items"]
+    given = [part for one in FILTERS for part in (one.option, str(first[NAMED.get(one.field, one.field)]))]
+    assert [task["id"] for task in redrive("failed", *given, "--json").json["items"]] == [first["id"]]
+    assert [task["id"] for task in redrive("list", *given, "--json").json["items"]] == [first["id"]]
+    for command in ("retry", "replay", "forget"):
+        assert redrive(command, *given, "--dry-run", "--json").json["matched"] == 1, command
+    for one in FILTERS:
+        if one.field not in ("kind", "queue", "fingerprint", "failure_type", "dead_reason"):
+            assert redrive("list", one.option, "nothing-like-this", "--json").json["items"] == [], one.option
+
+
+NAMED = {"fingerprint": "error_fingerprint"}
 
 
 def _json(command: str) -> list[str]:

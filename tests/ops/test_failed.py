@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from redrive.errors import InvalidInput, PlanUnknown
+from redrive.errors import ApprovalNeeded, InvalidInput, PlanUnknown
 from redrive.kernel.failed import Failures
+from redrive.kernel.operation import Action
 from redrive.kernel.task import State
-from redrive.ops import actions, failed
-from redrive.ops.allowance import FREE
+from redrive.ops import actions, failed, operations
+from redrive.ops.allowance import FREE, Rule
+from redrive.ops.driving import step
 from redrive.testing.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
 
+A = Failures(kind="A")
 pytestmark = pytest.mark.anyio
 
 
@@ -186,3 +190,33 @@ async def test_what_was_forgotten_meanwhile_is_not_revived(harness: Harness) -> 
     result = await failed.retry_tasks(harness.store, failed.Chosen({task_id: seen}), actor="ann", reason=None)
     assert result.skipped == {task_id: "it is cancelled, but no longer by the failure that was meant"}
     assert await harness.state(task_id) is State.CANCELLED
+
+
+async def test_a_preview_with_a_limit_is_about_what_the_retry_reaches(harness: Harness) -> None:
+    ids = await fail(harness, 6)
+    await actions.forget(harness.store, ids[4:], actor="bob")
+    for limit in (2, 4, 5, 6, 50):
+        foretold = await failed.retry_matching(harness.store, A, actor="ann", rule=FREE, limit=limit, dry_run=True)
+        for bind in ("ann", None):
+            page = await failed.preview(harness.store, A, limit=limit, bind=bind)
+            assert (page.ids, page.total) == (foretold.would_retry, min(limit, 6)), (limit, bind)
+            second = await failed.preview(harness.store, A, limit=limit, page=2, page_size=2, plan=page.plan)
+            assert second.ids == foretold.would_retry[2:4], (limit, bind)
+    named = replace(A, ids=tuple(reversed(ids)))
+    foretold = await failed.retry_matching(harness.store, named, actor="ann", rule=FREE, limit=3, dry_run=True)
+    page = await failed.preview(harness.store, named, limit=3)
+    assert set(page.ids) == set(foretold.would_retry) == set(ids[3:])
+    with pytest.raises(InvalidInput, match="limit"):
+        await failed.preview(harness.store, A, limit=501)
+
+
+async def test_a_plan_with_a_limit_is_judged_by_what_matches(harness: Harness) -> None:
+    ids = await fail(harness, 6)
+    page = await failed.preview(harness.store, A, limit=2, bind="ann")
+    with pytest.raises(ApprovalNeeded, match="6 tasks are more than 4"):
+        await failed.retry_matching(harness.store, actor="ann", rule=Rule(4), plan=page.plan)
+    begun, _ = await operations.begin(harness.store, Action.RETRY, actor="ann", rule=FREE, plan=page.plan)
+    await harness.advance(25 * 3600)  # the plan is gone, and the operation knows its own bounds
+    while await step(harness.store, begun.id, "w1") is not None:
+        pass
+    assert [await harness.state(task_id) for task_id in ids] == [State.QUEUED] * 2 + [State.FAILED] * 4

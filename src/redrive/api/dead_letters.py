@@ -10,7 +10,7 @@ from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import TheOperator, is_own_page
 from redrive.api.encode import answer
-from redrive.api.filters import FilterIn, Text, WhichFailed
+from redrive.api.filters import FilterIn, Text, WhichFailed, WhichTasks
 from redrive.api.problems import PROBLEMS
 from redrive.ops import inspect
 
@@ -30,7 +30,7 @@ class RetryIn(FilterIn):
 
 @router.get("/dead-letters", response_model=m.DeadLetterPage)
 async def dead_letters(
-    operator: TheOperator, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None
+    operator: TheOperator, which: WhichTasks, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None
 ) -> Response:
     """The records of terminal failures, newest first; they stay when the task is retried."""
     after = None if before is None else inspect.parse_id(before)
@@ -44,13 +44,14 @@ async def preview(
     request: Request, operator: TheOperator, which: WhichFailed,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     pageSize: Annotated[int, Query(ge=1, le=500)] = 50,
+    limit: Annotated[int | None, Query(ge=1, le=500, description="That of the retry; else all that match.")] = None,
     planToken: Annotated[str | None, Query(description="Pages of an earlier preview.")] = None,
 ) -> Response:  # fmt: skip
     """What a retry with the same filters would reach, page by page. Changes no task. For those who may retry, the first
     page brings a plan token: with it, further pages and the retry are about exactly this set, whatever fails later."""
     # A plan is written down: not for pages of other sites, which read nothing, but could fill the store.
     found = await operator.failures.preview(
-        which, page=page, page_size=pageSize, plan=planToken, bind=is_own_page(request)
+        which, page=page, page_size=pageSize, limit=limit, plan=planToken, bind=is_own_page(request)
     )
     return await answer(
         total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,

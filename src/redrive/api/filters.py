@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect as python
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -15,23 +16,38 @@ from redrive.kernel.failed import Failures
 from redrive.kernel.task import check_text
 from redrive.ops import failed
 from redrive.ops.failed import parse_ids
+from redrive.ops.filters import FILTERS, Filter
 
 Text = Annotated[str | None, Query(max_length=1000)]
 
 
-def failures(
-    episodeId: Text = None, jobKind: Text = None, traceId: Text = None, deadReason: Text = None, errorCode: Text = None,
-    scope: Text = None, kind: Text = None, queue: Text = None, group: Text = None, errorReason: Text = None,
-    failureType: Text = None, fingerprint: Text = None,
-    taskIds: Annotated[list[str] | None, Query(max_length=500)] = None,
-) -> Failures:  # fmt: skip
-    """Which failed tasks: ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
-    return make_failures(
-        taskIds, kind=one_of(jobKind or None, kind or None, "jobKind and kind"), queue=queue or None,
-        group=group or None, scope=one_of(episodeId or None, scope or None, "episodeId and scope"),
-        trace_id=traceId or None, error_code=errorCode or None, error_reason=errorReason or None,
-        failure_type=failureType or None, dead_reason=deadReason or None, fingerprint=fingerprint or None,
-    )  # fmt: skip
+def _parameters() -> dict[str, Filter]:
+    """Every name that a filter has in a query."""
+    return {name: one for one in FILTERS for name in (one.parameter, one.earlier) if name is not None}
+
+
+def filters(**given: str | None) -> Failures:
+    """Which tasks; ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
+    return make_failures(None, **{
+        one.field: one_of(
+            given[one.earlier or one.parameter] or None, given[one.parameter] or None,
+            f"{one.earlier} and {one.parameter}",
+        )
+        for one in FILTERS
+    })  # fmt: skip
+
+
+filters.__signature__ = python.Signature([  # type: ignore[attr-defined]
+    python.Parameter(name, python.Parameter.KEYWORD_ONLY, default=None,
+                     annotation=Annotated[str | None, Query(max_length=1000, description=one.help)])
+    for name, one in _parameters().items()
+])  # fmt: skip
+WhichTasks = Annotated[Failures, Depends(filters)]
+
+
+def failures(which: WhichTasks, taskIds: Annotated[list[str] | None, Query(max_length=500)] = None) -> Failures:
+    """The same, and by their ids."""
+    return replace(which, ids=make_failures(taskIds).ids)
 
 
 class FilterIn(m.In):
@@ -51,16 +67,7 @@ class FilterIn(m.In):
     fingerprint: str | None = None
 
     def failures(self, ids: Sequence[str] | None = None) -> Failures:
-        same = (
-            "queue",
-            "group",
-            "trace_id",
-            "dead_reason",
-            "error_code",
-            "error_reason",
-            "failure_type",
-            "fingerprint",
-        )
+        same = [one.field for one in FILTERS if one.earlier is None]
         return make_failures(
             ids, kind=one_of(self.job_kind, self.kind, "jobKind and kind"),
             scope=one_of(self.episode_id, self.scope, "episodeId and scope"),

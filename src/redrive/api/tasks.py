@@ -12,12 +12,10 @@ from redrive.api import models as m
 from redrive.api import shown
 from redrive.api.access import By, TheOperator
 from redrive.api.encode import answer, respond
-from redrive.api.filters import Text, one_of
+from redrive.api.filters import Text, WhichTasks, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
-from redrive.kernel.reads import Query as TaskQuery
-from redrive.kernel.task import check_text
-from redrive.ops import actions, inspect
+from redrive.ops import actions, filters, inspect
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
 single = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
@@ -65,22 +63,12 @@ async def enqueue(
 
 @router.get("", response_model=m.TaskPage)
 async def list_tasks(
-    operator: TheOperator, state: Annotated[list[str], Query()] = [],  # noqa: B006
-    jobKind: Text = None, kind: Text = None, queue: Text = None, group: Text = None, episodeId: Text = None,
-    scope: Text = None, traceId: Text = None, errorCode: Text = None, errorReason: Text = None,
-    fingerprint: Text = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
+    operator: TheOperator, which: WhichTasks, state: Annotated[list[str], Query()] = [],  # noqa: B006
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
 ) -> Response:  # fmt: skip
     """Tasks, newest first. ``nextBefore`` continues: stable while tasks are added."""
-    texts = {
-        "kind": one_of(jobKind or None, kind or None, "jobKind and kind"), "queue": queue, "group": group,
-        "scope": one_of(episodeId or None, scope or None, "episodeId and scope"), "trace_id": traceId,
-        "error_code": errorCode, "error_reason": errorReason, "fingerprint": fingerprint,
-    }  # fmt: skip
-    checked: dict[str, Any] = {name: check_text(value or None, name) for name, value in texts.items()}
-    query = TaskQuery(
-        inspect.parse_states(state), **checked, limit=limit,
-        before=None if before is None else inspect.parse_id(before),
-    )  # fmt: skip
+    after = None if before is None else inspect.parse_id(before)
+    query = filters.query(which, states=inspect.parse_states(state), limit=limit, before=after)
     page = await operator.tasks.list(query)
     return await answer(tasks=shown.tasks(page.tasks, operator), next_before=page.next_before)
 

@@ -34,7 +34,7 @@ Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="By t
 Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this batch or operation.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="About tasks of this kind.")]
 Scope = Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="About tasks of this scope.")]
-Trace = Annotated[str | None, typer.Option("--trace", metavar="ID", help="About tasks of this trace.")]
+Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="About tasks of this trace.")]
 ArchiveFolder = Annotated[
     str | None,
     typer.Option("--archive", metavar="PLACE", help="A folder or s3://bucket/prefix (else TASK_AUDIT_ARCHIVE)."),

@@ -1,4 +1,4 @@
-"""``--kind``, ``--code`` and the like: which failed tasks a command is about."""
+"""``--kind``, ``--error-code`` and the like: which tasks a command is about."""
 
 from __future__ import annotations
 
@@ -10,37 +10,31 @@ import typer
 
 from redrive.kernel.failed import Failures
 from redrive.ops import failed
+from redrive.ops.filters import FILTERS, Filter
 
-_HELP = {
-    "kind": ("KIND", "Of this kind."),
-    "queue": ("NAME", "Of this queue."),
-    "group": ("NAME", "Of this group of tasks."),
-    "scope": ("TEXT", "Of this scope (an episode, a customer, an order)."),
-    "trace": ("ID", "Of this trace."),
-    "code": ("CODE", "With this error code."),
-    "dead_reason": ("REASON", "non_retryable or max_attempts_exceeded."),
-    "failure_type": ("TYPE", "model_error, param_error, timeout, network or unknown."),
-    "fingerprint": ("ID", "Failed by this cause, as redrive groups lists them."),
-}
-_NAMES = {"trace": "trace_id", "code": "error_code"}
-FILTERS = {
-    name: Annotated[str | None, typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=text,
-                                             rich_help_panel="Which tasks")]
-    for name, (metavar, text) in _HELP.items()
-}  # fmt: skip
+Command = Callable[..., None]
 
 
-def filtered(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options; it gets them as one ``which``."""
+def filtered(command: Command) -> Command:
+    """Give a command all filters as options; it gets them as one ``which``."""
+    return _with(command, FILTERS)
+
+
+def filtered_by(*fields: str) -> Callable[[Command], Command]:
+    """Only these of them."""
+    return lambda command: _with(command, [one for one in FILTERS if one.field in fields])
+
+
+def _with(command: Command, filters: tuple[Filter, ...] | list[Filter]) -> Command:
     signature = python.signature(command, eval_str=True)
     own = [p for name, p in signature.parameters.items() if name != "which"]
     added = [
-        python.Parameter(name, python.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in FILTERS.items()
+        python.Parameter(one.field, python.Parameter.KEYWORD_ONLY, default=None, annotation=_option(one))
+        for one in filters
     ]
 
     def wrapped(**given: Any) -> None:
-        which = failed.failures(**{_NAMES.get(name, name): given.pop(name) for name in FILTERS})
+        which = failed.failures(**{one.field: given.pop(one.field) for one in filters})
         command(**given, which=which)
 
     wrapped.__doc__ = command.__doc__
@@ -51,11 +45,15 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def _option(one: Filter) -> Any:
+    panel = "Which tasks"
+    return Annotated[str | None, typer.Option(one.option, metavar=one.metavar, help=one.help, rich_help_panel=panel)]
+
+
 def worded(which: Failures) -> str:
     """A filter for people."""
-    named = {"trace_id": "trace", "error_code": "code"}
     given = [
-        f"{named.get(name, name).replace('_', ' ')} {getattr(which, name)}"
-        for name in Failures.__dataclass_fields__ if name not in ("ids", "batch") and getattr(which, name) is not None
+        f"{one.field.replace('_', ' ')} {getattr(which, one.field)}"
+        for one in FILTERS if getattr(which, one.field) is not None
     ]  # fmt: skip
     return ", ".join(given) or "all failures"

@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from redrive.cli import output
+from redrive.cli.filters import filtered
 from redrive.cli.held import holding, worded
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import operate
+from redrive.kernel.failed import Failures
 from redrive.kernel.reads import HoldRow, Query
 from redrive.kernel.task import Task
-from redrive.ops import inspect
+from redrive.ops import filters, inspect
 from redrive.ops.operator import Operator
 
 LIMIT = 50
@@ -22,31 +24,21 @@ States = Annotated[
     list[str] | None,
     typer.Option("--state", metavar="A,B", help="queued, delayed, running, paused, failed, completed, cancelled."),
 ]
-Kind = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="Only tasks of this kind.")]
-Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only tasks of this queue.")]
-Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="Only tasks with this group label.")]
-Scope = Annotated[str | None, typer.Option("--scope", metavar="NAME", help="Only tasks of this business entity.")]
-Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="Only tasks with this trace id.")]
-Code = Annotated[str | None, typer.Option("--error-code", metavar="CODE", help="e.g. TASK_EXECUTION_FAILED.")]
-Why = Annotated[str | None, typer.Option("--reason", metavar="NAME", help="The failure's reason, e.g. timeout.")]
-Fingerprint = Annotated[str | None, typer.Option("--fingerprint", metavar="HEX", help="A failure group, from stats.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most.")]
 Before = Annotated[
     str | None, typer.Option("--before", metavar="ID", help="Continue a page: only tasks older than this one.")
 ]
 
 
+@filtered
 def list_tasks(
-    state: States = None, kind: Kind = None, queue: Queue = None, group: Group = None, scope: Scope = None,
-    trace_id: Trace = None, error_code: Code = None, reason: Why = None, fingerprint: Fingerprint = None,
-    limit: Limit = LIMIT, before: Before = None, url: Url = None, app: AppName = None, json: Json = False,
+    which: Failures, state: States = None, limit: Limit = LIMIT, before: Before = None, url: Url = None,
+    app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Tasks, newest first, each with the one thing worth knowing about it. Filters narrow it down together."""
     states = inspect.parse_states([name for given in state or [] for name in given.split(",")])
-    query = Query(
-        states, kind, queue, group, scope, trace_id, error_code, reason, fingerprint, limit,
-        None if before is None else inspect.parse_id(before),
-    )  # fmt: skip
+    after = None if before is None else inspect.parse_id(before)
+    query = filters.query(which, states=states, limit=limit, before=after)
 
     async def look(own: Operator) -> tuple[inspect.Page, list[HoldRow]]:
         page = await own.tasks.list(query)

@@ -78,7 +78,7 @@ EXAMPLES: dict[str, list[str]] = {
                 "redrive enqueue --url sqlite:///reports.db BUILD_REPORT --payload-file report.json --delay 60"],
     "failed": ["redrive failed --kind BUILD_REPORT --limit 20", "redrive failed --stats"],
     "retry": ["redrive retry 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'the bucket exists now'",
-              "redrive retry --kind BUILD_REPORT --code TASK_EXECUTION_FAILED --canary 10 --rate 50 --wait",
+              "redrive retry --kind BUILD_REPORT --error-code TASK_EXECUTION_FAILED --canary 10 --rate 50 --wait",
               "redrive retry --all --dry-run"],
     "replay": ["redrive replay --kind BUILD_REPORT --limit 200 --by ann --reason 'the bucket exists now'"],
     "forget": ["redrive forget 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'ordered twice'"],

@@ -25,7 +25,7 @@ from redrive.cli.begin import (
     say_approval,
 )
 from redrive.cli.confirm import DryRun, Yes, confirm
-from redrive.cli.filters import filtered, worded
+from redrive.cli.filters import filtered, filtered_by, worded
 from redrive.cli.options import AppName, By, Json, Reason, Url
 from redrive.cli.progress import progress
 from redrive.cli.session import operate
@@ -90,17 +90,16 @@ def flush(
     begin_bulk(Action.FORGET, Failures(), {"fixed": fixed, "idempotent": idempotent}, ask, "flush")
 
 
+@filtered_by("queue", "kind")
 def purge(
-    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Of this queue.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Of this kind.")] = None,
-    wait: Wait = False, dry_run: DryRun = False, yes: Yes = False, reason: Reason = None, by: By = None,
-    url: Url = None, app: AppName = None, json: Json = False,
+    which: Failures, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False, reason: Reason = None,
+    by: By = None, url: Url = None, app: AppName = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Give waiting tasks up (queued, delayed, paused), once a second operator agrees."""
-    if queue is None and kind is None:
+    if which == Failures():
         raise typer.BadParameter("say which: --queue NAME, --kind KIND, or both")
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
-    begin_bulk(Action.PURGE, Failures(queue=queue, kind=kind), {}, ask)
+    begin_bulk(Action.PURGE, which, {}, ask)
 
 
 @filtered

@@ -25,10 +25,11 @@ class Query:
     fingerprint: str | None = None
     limit: int = 50
     before: UUID | None = None
-    dead_reason: str | None = None  # of dead letters only
+    dead_reason: str | None = None
     brief: bool = False  # without payload, result, progress, memo and stack
     # None: documents as values. Else as ``JsonText``, for pages: longer ones than so many bytes are ``CUT``, no memo.
     documents: int | None = None
+    failure_type: str | None = None
 
 
 @dataclass(slots=True, frozen=True)

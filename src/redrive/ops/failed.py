@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -126,26 +126,32 @@ async def _paged(
 
 
 async def preview(
-    store: Store, which: Failures, *, page: int = 1, page_size: int = USUAL_LIMIT, plan: str | None = None,
-    bind: str | None = None, paged: bool = False,
+    store: Store, which: Failures, *, page: int = 1, page_size: int = USUAL_LIMIT, limit: int | None = None,
+    plan: str | None = None, bind: str | None = None, paged: bool = False,
 ) -> Page:  # fmt: skip
-    """What a retry with the same filter would reach; changes nothing. ``bind`` (who asks) makes a plan of it; with
-    ``plan`` the pages are those of that plan, whatever failed since."""
+    """What a retry with the same filter, and the same ``limit`` if there is one, would reach; changes nothing. ``bind``
+    (who asks) makes a plan of it; with ``plan`` the pages are those of that plan, whatever failed since."""
     check_int(page, "page", 1, 1_000_000)
     check_int(page_size, "page size", 1, LARGEST_PAGE)
+    if limit is not None:
+        check_int(limit, "limit", 1, MOST_AT_ONCE)
+        if which.ids is not None:  # of those that are named the first ones, in whatever state they are
+            which, limit = replace(which, ids=tuple(dict.fromkeys(which.ids))[:limit]), None
     offset = (page - 1) * page_size
     if plan is not None:
         return await _page_of(store, await plans.load(store, plan), page, page_size, paged)
     if bind is not None:
         try:
-            made = await plans.make(store, which, bind, cancelled=True)
+            made = await plans.make(store, which, bind, cancelled=True, limit=limit)
             return await _page_of(store, made, page, page_size, paged)
         except StoreUnavailable:
             pass  # too busy for an exact moment: a preview is still worth having
     failed, (letters, given_up) = await store.count_failed(which), await store.cancelled_end(which)
-    found = await _tasks(store, which, page_size, offset, None, paged) if failed > offset else []
-    found += await _given_up(store, which, page_size - len(found), max(offset - failed, 0), letters, paged)
-    return Page(found, failed + given_up, page, page_size)
+    total = failed + given_up if limit is None else min(failed + given_up, limit)
+    size = max(min(page_size, total - offset), 0)
+    found = await _tasks(store, which, size, offset, None, paged) if failed > offset and size else []
+    found += await _given_up(store, which, size - len(found), max(offset - failed, 0), letters, paged)
+    return Page(found, total, page, page_size)
 
 
 async def _given_up(
@@ -316,7 +322,7 @@ async def _planned(store: Store, token: str, which: Failures, limit: int | None)
         )
     cancelled = frozenset(task_id for task_id, place in plan.listed.items() if plan.given_up(place))
     meant = {task_id: None if task_id in cancelled else place for task_id, place in plan.listed.items()}
-    return Chosen(meant, cancelled, matched=plan.count, everything=plan.which == EVERYTHING)
+    return Chosen(meant, cancelled, matched=plan.matched, everything=plan.which == EVERYTHING)
 
 
 def _limited(which: Failures, limit: int | None) -> int:

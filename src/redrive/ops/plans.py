@@ -34,41 +34,49 @@ class Plan:
     listed: dict[UUID, int] | None
     letters: int = 0
     cancelled: int = 0
+    matched: int = 0  # how many there were, whatever its limit
 
     def given_up(self, place: int) -> bool:
         """This one is meant as a cancelled task."""
         return place > self.upto
 
 
-async def make(store: Store, which: Failures, actor: str, *, cancelled: bool = False) -> Plan:
+async def make(store: Store, which: Failures, actor: str, *, cancelled: bool = False, limit: int | None = None) -> Plan:
     """Who looks again, and nothing has changed within the hour, gets the same plan again. ``cancelled``: tasks that
-    were given up are part of it."""
+    were given up are part of it. ``limit``: only so many, those that failed first."""
     upto, count = await store.failed_end(which)
     letters, given_up = await store.cancelled_end(which) if cancelled else (0, 0)
-    count += given_up
-    token = _token(which, actor, upto, count, letters, await store.now())
+    matched = count = count + given_up
+    token = _token(which, actor, upto, count, letters, limit, await store.now())
     if await store.record(COLLECTION, token) is not None:
         return await load(store, token)
     listed = None
-    if count <= LISTED:
-        listed = {one.id: one.failed_seq or 0 for one in await store.failed_ids(which, limit=LISTED, upto=upto)}
-        behind = await store.cancelled(which, limit=LISTED, upto=letters) if letters else []
+    if count <= LISTED or limit is not None:
+        most = min(LISTED, limit or LISTED)
+        found = await store.failed_ids(which, limit=most, upto=upto)
+        rest = most - len(found)
+        behind = await store.cancelled(which, limit=rest, upto=letters) if letters and rest else []
+        if limit is not None and matched > limit:  # its boundaries are those of what is listed
+            upto = found[-1].failed_seq or 0 if found and not behind else upto
+            letters, given_up = behind[-1].failed_seq or 0 if behind else 0, len(behind)
+        listed = {one.id: one.failed_seq or 0 for one in found}
         listed |= {one.id: upto + (one.failed_seq or 0) for one in behind}
         count = len(listed)  # some may have left since
     body = {
         "which": facts(which), "upto": upto, "count": count, "actor": actor, "letters": letters, "cancelled": given_up,
+        "matched": matched,
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
     }  # fmt: skip
     try:
         await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=KEPT)]))
     except ChangedMeanwhile:
         return await load(store, token)  # the same question, asked twice at once
-    return Plan(token, which, upto, count, listed, letters, given_up)
+    return Plan(token, which, upto, count, listed, letters, given_up, matched)
 
 
-def _token(which: Failures, actor: str, upto: int, count: int, letters: int, now: datetime) -> str:
+def _token(which: Failures, actor: str, upto: int, count: int, letters: int, limit: int | None, now: datetime) -> str:
     """The name of a plan. It opens nothing by itself: whoever uses it has to be allowed to retry."""
-    what = json.dumps([facts(which), actor, upto, count, letters, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
+    what = json.dumps([facts(which), actor, upto, count, letters, limit, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
     return base64.urlsafe_b64encode(hashlib.sha256(what.encode()).digest()[:18]).decode()
 
 
@@ -81,4 +89,5 @@ async def load(store: Store, token: str) -> Plan:
     return Plan(
         token, failures(body["which"]), body["upto"], body["count"],
         None if listed is None else {UUID(task_id): seq for task_id, seq in listed}, body["letters"], body["cancelled"],
+        body["matched"],
     )  # fmt: skip

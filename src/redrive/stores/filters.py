@@ -82,7 +82,10 @@ def largest(rows: Iterable[Any], limit: int) -> dict[str, dict[str, int]]:
 
 
 _SHARED = {"kind": "kind", "queue": "queue", "group": "task_group", "scope": "scope", "trace_id": "trace_id"}
-_ERRORS = {"error_code": "error_code", "error_reason": "error_reason", "fingerprint": "error_fingerprint"}
+_ERRORS = {
+    "error_code": "error_code", "error_reason": "error_reason", "failure_type": "failure_type",
+    "dead_reason": "dead_reason", "fingerprint": "error_fingerprint",
+}  # fmt: skip
 
 
 def of_query(query: Query, *, errors: bool, letters: bool = False) -> list[Condition] | None:

@@ -10,9 +10,8 @@ from uuid import UUID
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
-from redrive.kernel.store import Query
 from redrive.kernel.task import DeadLetter, State, Task
-from redrive.ops import actions, failed
+from redrive.ops import actions, failed, filters
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import Deed
@@ -70,12 +69,9 @@ class FailureService(Service):
     ) -> builtins.list[DeadLetter]:
         """Records of terminal failures, newest first; they stay when the task is retried."""
         self._session.may(Role.VIEWER)
-        if which.failure_type is not None or which.ids is not None:
-            raise InvalidInput("dead letters are not filtered by failureType or taskIds", hint="/api/tasks/failed is")
-        query = Query(
-            (), which.kind, which.queue, which.group, which.scope, which.trace_id, which.error_code,
-            which.error_reason, which.fingerprint, limit, before, which.dead_reason,
-        )  # fmt: skip
+        if which.ids is not None:
+            raise InvalidInput("dead letters are not filtered by taskIds", hint="/api/tasks/failed is")
+        query = filters.query(which, limit=limit, before=before)
         if not self._session.paged:
             return await self._store.dead_letters(query)
 
@@ -86,18 +82,19 @@ class FailureService(Service):
         return await in_pieces(limit, fetch)
 
     async def preview(
-        self, which: Failures = EVERYTHING, *, page: int = 1, page_size: int = 50, plan: str | None = None,
-        bind: bool = True,
+        self, which: Failures = EVERYTHING, *, page: int = 1, page_size: int = 50, limit: int | None = None,
+        plan: str | None = None, bind: bool = True,
     ) -> Page:  # fmt: skip
-        """What a retry with the same filter would reach; changes no task. With ``bind``, whoever may retry gets a plan
-        with the first page: by it the retry is about exactly this set."""
+        """What a retry with the same filter and limit would reach; changes no task. With ``bind``, whoever may retry
+        gets a plan with the first page: by it the retry is about exactly this set."""
         who = self._session.may(Role.VIEWER)
         may_retry = self._session.caller.role >= Role.OPERATOR
         bound = who if bind and may_retry and plan is None and page == 1 else None
         meant = await self._session.known(which)
         return await failed.preview(
-            self._store, meant, page=page, page_size=page_size, plan=plan, bind=bound, paged=self._session.paged
-        )
+            self._store, meant, page=page, page_size=page_size, limit=limit, plan=plan, bind=bound,
+            paged=self._session.paged,
+        )  # fmt: skip
 
     async def retry_matching(
         self, which: Failures = EVERYTHING, *, reason: str | None = None, limit: int | None = None,

@@ -1,0 +1,48 @@
+"""The filters by which tasks are chosen. Each has one name on every face: ``error_code`` is ``--error-code`` and
+``errorCode``, whatever is asked for or done with what matches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from redrive.kernel.failed import Failures
+from redrive.kernel.store import Query
+
+
+@dataclass(slots=True, frozen=True)
+class Filter:
+    """``earlier`` is its name over HTTP in the earlier system, which goes on to be understood there."""
+
+    field: str
+    metavar: str
+    help: str
+    earlier: str | None = None
+
+    @property
+    def option(self) -> str:
+        return f"--{self.field.replace('_', '-')}"
+
+    @property
+    def parameter(self) -> str:
+        first, *rest = self.field.split("_")
+        return first + "".join(part.capitalize() for part in rest)
+
+
+FILTERS = (
+    Filter("kind", "KIND", "Of this kind.", "jobKind"),
+    Filter("queue", "NAME", "Of this queue."),
+    Filter("group", "NAME", "Of this group of tasks."),
+    Filter("scope", "TEXT", "Of this scope (an episode, a customer, an order).", "episodeId"),
+    Filter("trace_id", "ID", "Of this trace."),
+    Filter("error_code", "CODE", "With this error code, such as TASK_EXECUTION_FAILED."),
+    Filter("error_reason", "NAME", "With this reason of the error, such as timeout or http_5xx."),
+    Filter("failure_type", "TYPE", "model_error, param_error, timeout, network or unknown."),
+    Filter("dead_reason", "REASON", "non_retryable or max_attempts_exceeded."),
+    Filter("fingerprint", "ID", "Failed by this cause, as redrive groups lists them; its beginning will do."),
+)
+
+
+def query(which: Failures, **more: Any) -> Query:
+    """The same filters, over all tasks or over dead letters."""
+    return Query(**{one.field: getattr(which, one.field) for one in FILTERS}, **more)
