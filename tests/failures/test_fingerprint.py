@@ -217,7 +217,14 @@ class TestOfTheApplication:
 class TestVersions:
     def test_the_first_digit_is_the_version(self) -> None:
         assert fingerprint(Facts("C"))[0] == f"{algorithm.VERSION:x}"
-        assert former(Facts("C")) == ()
+        assert [one[0] for one in former(Facts("C"))] == ["1"]
+
+    def test_the_first_one_is_still_computed_as_it_was(self) -> None:
+        """Notes and mutes of groups from before are found by these."""
+        assert former(Facts("C", message="x", message_before="m")) == former(
+            Facts("C", message="y", message_before="m")
+        )
+        assert former(Facts("C", "r", ("E",), ("a:b",), {"status": 1}, "x", "m")) == ("1b280f7c12c2773c",)
 
     def test_earlier_versions_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(algorithm, "ALGORITHMS", (lambda f: "1a", lambda f: "2b", lambda f: "3c"))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from redrive.errors import ErrorCode
 from redrive.kernel import evidence, marks, message_template, peer
 from redrive.kernel.failure import failure, failure_of
-from redrive.kernel.message_template import HOLE, MAX_LOOKED_AT, shape, template
+from redrive.kernel.message_template import HOLE, MAX_LOOKED_AT, constant, shape, template
+from redrive.kernel.statements import Written
 
 
 @pytest.mark.parametrize(
@@ -72,10 +73,97 @@ def test_what_the_source_says_is_constant_and_what_is_put_in_is_not() -> None:
     assert shape("nothing fits", written) == template("nothing fits")
 
 
+class TestWhatIsConstant:
+    def test_lists_of_any_length_leave_the_same_words(self) -> None:
+        assert constant("rows  are bad: ") == constant("rows 7 are bad: 'a'") == constant("rows 7, 8 are bad: 'a', 'b'")
+        source = [Written(("there are open bills: ",))]
+        assert len({constant(f"there are open bills: {rest}", source) for rest in ("", "May", "May, June, July")}) == 1
+
+    def test_what_may_be_left_out_counts_all_the_same(self) -> None:
+        source = [Written((" has moved out", " and lives in ", " now", ""), optional=True)]
+        assert constant("Bob has moved out", source) == constant("Al has moved out and lives in Rome now", source)
+
+    def test_the_first_source_that_fits_decides(self) -> None:
+        near, far = Written(("no key to ",)), Written(("no key to ", " in the cellar"))
+        assert constant("no key to the room in the cellar", [Written(("other words",)), near, far]) == "no key to"
+
+    def test_a_phrase_that_is_put_in_counts_if_it_is_written_near(self) -> None:
+        source = [Written(("letter of ", " cannot be sent: "))]
+        near = ["stamp is missing", "receiver is missing"]
+        found = [constant(f"letter of Bob cannot be sent: {phrase}", source, near) for phrase in (*near, "Al, Bob")]
+        assert len(set(found)) == 3
+
+    def test_prose_stands_at_the_end_and_leaves_its_usual_words(self) -> None:
+        source = [Written(("the bank said: ", "the order of ", " is lost"))]
+        told = [constant(f"the bank said: request to {x} failed with invalid key", source) for x in ("Rome", "Paris")]
+        assert told[0] == told[1] != constant("the bank said: server not found", source)
+        assert constant("the order of Access Denied Error is lost", source) == "the order of is lost"
+
+
+LIMIT = "{who} has reached the limit of the plan {plan}"
+
+
+class Desk:
+    CLOSED = "the desk of %s is closed today"
+
+    def closed(self, who: str) -> None:
+        raise RuntimeError(self.CLOSED % who)
+
+
+def _fails(message: str) -> None:
+    raise RuntimeError(message)
+
+
+class TestWhereItWasWritten:
+    """The same words for any values, wherever the format is."""
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda who: _fails(f"{who} has no key to the house"),
+            lambda who: _fails(LIMIT.format(who=who, plan=who)),
+            lambda who: Desk().closed(who),
+            lambda who: _fails(_text("gone", who)),
+        ],
+        ids=["caller", "constant of the module", "constant of the class", "another function"],
+    )
+    def test_is_found(self, call: Any) -> None:
+        def caught(who: str) -> str:
+            try:
+                call(who)
+            except RuntimeError as error:
+                return failure_of(error).fingerprint
+            raise AssertionError
+
+        assert caught("Acme Ltd") == caught("The Open Door") == caught("bob")
+
+    def test_two_statements_of_a_function_are_two_causes(self) -> None:
+        def charge(who: str, card: bool) -> None:
+            if card:
+                raise RuntimeError(f"cannot charge {who}: card expired")
+            raise RuntimeError(f"cannot charge {who}: no card on file")
+
+        found = set()
+        for who, card in (("Al", True), ("Bob", True), ("Al", False), ("Bob", False)):
+            try:
+                charge(who, card)
+            except RuntimeError as error:
+                found.add(failure_of(error).fingerprint)
+        assert len(found) == 2
+
+
+TEXTS = {"gone": "customer %s is gone"}
+
+
+def _text(key: str, *values: str) -> str:
+    return TEXTS[key] % values
+
+
 @given(st.text(max_size=300), st.lists(st.text(max_size=30), max_size=5))
 def test_any_text_has_a_template(text: str, literals: list[str]) -> None:
     assert template(template(text)) is not None
     assert isinstance(shape(text, literals), str)
+    assert isinstance(constant(text, [Written(tuple(literals), optional=True)], literals), str)
 
 
 # -- how much work ---------------------------------------------------------------------------------------------------

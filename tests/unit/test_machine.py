@@ -9,7 +9,7 @@ import pytest
 from redrive.errors import InvalidInput, PayloadInvalid
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.failure import failure
-from redrive.kernel.machine import TABLE, Attempts, DeadReason, Event, Held, Policy, Transition, settle
+from redrive.kernel.machine import TABLE, Attempts, DeadReason, Event, ExpiredLease, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Cancel, Completed, Expired, Fail, Failed, Outcome, Released, Retry, Snooze
 from redrive.kernel.task import HISTORY, LIVE, State
 
@@ -142,3 +142,14 @@ class TestBackoff:
     def test_absurd_attempts_do_not_overflow(self) -> None:
         assert Backoff(2.0, 60.0).delay(10**9, 0.0) == 30.0
         assert Backoff(2.0, 60.0).delay(0, 1.0) == Backoff(2.0, 60.0).delay(1, 1.0)
+
+
+def test_expired_leases_are_one_cause_for_each_kind() -> None:
+    def cause(kind: str, attempt: int, limit: float | None) -> str:
+        lease = ExpiredLease(uuid4(), uuid4(), attempt=attempt, max_attempts=3, worker_id="w", kind=kind)
+        found = settle(lease, Expired(limit), POLICY, 0).failure
+        assert found is not None
+        return found.fingerprint
+
+    assert len({cause("MAIL", 1, None), cause("MAIL", 3, None), cause("MAIL", 2, 60.0)}) == 1
+    assert cause("MAIL", 1, None) != cause("CHARGE", 1, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from redrive.errors import ErrorCode
 from redrive.kernel import evidence, frames, marks
 from redrive.kernel.classify import NO_RULES, UNKNOWN, Classification, FailureRules, FailureType, by_words, classify
 from redrive.kernel.fingerprint import Facts, fingerprint, former
-from redrive.kernel.message_template import shape, template
+from redrive.kernel.message_template import constant, shape, template
 from redrive.kernel.peer import peer_of
 from redrive.kernel.retry_after import retry_after
+from redrive.kernel.statements import Written, written_along, written_by
 from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of
 
 __all__ = ["Failure", "FailureType", "Origin", "clean", "failure", "failure_of"]
@@ -93,7 +95,8 @@ def failure(
     without the data in it, where that is known."""
     message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
     said = marks.marks_in(message)
-    facts = Facts(code, reason, marks=said, message=template(what or message), place=where)
+    before = template(what or message)
+    facts = Facts(code, reason, marks=said, message=constant(before), message_before=before, place=where)
     shown = message if public else safe_message(message, (), payload)
     return Failure(
         code=code,
@@ -121,6 +124,7 @@ def _made(
     codes = written.literals | marks.declared_codes(said)
     facts = Facts(
         code, reason, () if declared else tuple(names), tuple(places), marks.telling(found, codes),
+        _constant(message, error, origin) if counts else None,
         shape(message, _literals_at(error, origin)) if counts else None,
         None if declared else peer_of(errors), cause and cause[:MAX_CAUSE],
     )  # fmt: skip
@@ -166,6 +170,18 @@ def _literals_at(error: BaseException | None, origin: Origin) -> Collection[str]
     last = None if error is None else frames.raised_at(error)
     code = origin.code if last is None else last.f_code
     return () if code is None else frames.texts([code]).literals
+
+
+def _constant(message: str, error: BaseException | None, origin: Origin) -> str:
+    """What is the same in this message each time: as it was written in the statements that it came through, else in
+    their functions, or in the handler that gave it back."""
+    near: list[Written] = []
+    around: list[Written] = []
+    if error is not None:
+        near, around = written_along(error.__traceback__, frames.package_of(origin.module))
+    elif origin.code is not None:
+        around = list(written_by(origin.code, getattr(sys.modules.get(origin.module or ""), "__dict__", {})))
+    return constant(message, [*near, *around], around[0].texts if around else ())
 
 
 def _declared(error: BaseException, origin: Origin) -> str | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from redrive.kernel.evidence import Marks
 
 # The first digit of a fingerprint is the version of the algorithm that made it.
-VERSION = 1
+VERSION = 2
 _PEERS_ONLY = frozenset({"connect", "timeout", "tls"})
 # A driver that lost its server does not always say which; an application has one of each.
 _SERVERS = frozenset({"psycopg", "psycopg_pool", "psycopg2", "asyncpg", "sqlalchemy", "redis", "pymongo", "pymysql",
@@ -32,6 +32,7 @@ class Facts:
     frames: tuple[str, ...] = ()
     marks: Marks = field(default_factory=dict)
     message: str | None = None  # without its variable parts; None where it does not count
+    message_before: str | None = None  # as the first algorithm has it
     peer: str | None = None
     cause: str | None = None  # the application's own word
     place: str = ""  # of what is no exception: a kind, a handler
@@ -48,7 +49,12 @@ def former(facts: Facts) -> tuple[str, ...]:
 
 
 def _first(facts: Facts) -> str:
-    return _digest(1, _parts(facts))
+    return _digest(1, _parts(replace(facts, message=facts.message_before)))
+
+
+def _second(facts: Facts) -> str:
+    """The same facts; what is constant in a message is known better."""
+    return _digest(2, _parts(facts))
 
 
 def _parts(facts: Facts) -> Sequence[str]:
@@ -74,4 +80,4 @@ def _digest(version: int, parts: Sequence[str]) -> str:
 
 
 # Oldest first. A new version is added at the end; the old ones stay, and find the groups they made.
-ALGORITHMS: tuple[Callable[[Facts], str], ...] = (_first,)
+ALGORITHMS: tuple[Callable[[Facts], str], ...] = (_first, _second)

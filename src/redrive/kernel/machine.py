@@ -238,6 +238,8 @@ def _expire(held: Held, limit: float | None) -> Transition:
         f"the lease of attempt {held.attempt} ran out: its worker died, hung or lost the store"
         + ("" if limit is None else f"; by then its time limit of {limit:g} s was over, too"),
         type=FailureType.TIMEOUT, public=True,
+        # One cause for each kind: what hangs or kills its worker. Whether a limit was over by then is chance.
+        where=held.kind if isinstance(held, ExpiredLease) else "", what="the lease ran out",
     )  # fmt: skip
     if held.attempt >= held.max_attempts:
         dead = DeadReason.MAX_ATTEMPTS

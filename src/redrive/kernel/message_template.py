@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from redrive.kernel.error_words import ERROR_WORDS
+from redrive.kernel.statements import Written
 
 MAX_LOOKED_AT = 4_000
 MAX_FRAGMENTS = 400
@@ -120,11 +121,9 @@ def shape(text: str, literals: Iterable[str]) -> str:
 
 def _written(text: str, literals: Iterable[str]) -> list[tuple[int, int]]:
     """Where parts of the source's texts stand in this one, longest first, none within a word."""
-    fragments = {part for literal in literals if literal == text or not literal.isidentifier()
-                 for part in _FIELD.split(literal[:MAX_LOOKED_AT]) if _WORD.search(part)}  # fmt: skip
     taken = bytearray(len(text))
     spans: list[tuple[int, int]] = []
-    for fragment in sorted(fragments, key=lambda part: (-len(part), part))[:MAX_FRAGMENTS]:
+    for fragment in sorted(_fragments(text, literals), key=lambda part: (-len(part), part))[:MAX_FRAGMENTS]:
         begin = text.find(fragment)
         while begin >= 0:
             end = begin + len(fragment)
@@ -133,6 +132,12 @@ def _written(text: str, literals: Iterable[str]) -> list[tuple[int, int]]:
                 spans.append((begin, end))
             begin = text.find(fragment, end)
     return sorted(spans)
+
+
+def _fragments(text: str, literals: Iterable[str]) -> set[str]:
+    """The parts of the source's texts between their fields. A single name is none, unless it is all there is."""
+    return {part for literal in literals if literal == text or not literal.isidentifier()
+            for part in _FIELD.split(literal[:MAX_LOOKED_AT]) if _WORD.search(part)}  # fmt: skip
 
 
 def _whole(text: str, begin: int, end: int) -> bool:
@@ -151,3 +156,59 @@ def _between(text: str) -> str:
     if known >= 2 and known * 2 >= len(words):
         return template(text)
     return f" {HOLE} "
+
+
+# -- the second algorithm: what is constant, without a mark for what is not ------------------------------------------
+
+# Words that names and titles have as well.
+_LINKS = frozenset(["a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"])
+_ENDS = " \t\n:;,.-([{|"
+
+
+def constant(text: str, sources: Sequence[Written] = (), elsewhere: Iterable[str] = ()) -> str:
+    """The words of a message that are the same each time, as the first source that fits it has them. A list of none, of
+    one and of many leave the same words. ``elsewhere``: what else is written near, and may have been put in."""
+    text = text[:MAX_LOOKED_AT]
+    for source in sources:
+        spans = _written(text, source.texts)
+        if sum(len(_WORD.findall(text[begin:end])) for begin, end in spans) >= 2:
+            return _words(_said(text, spans, source, list(elsewhere)))
+    return _words(template(text))
+
+
+def _said(text: str, spans: list[tuple[int, int]], source: Written, elsewhere: list[str]) -> str:
+    parts: list[str] = []
+    at = 0
+    for begin, end in [*spans, (len(text), len(text))]:
+        parts += [_put_in(text, at, begin, elsewhere), "" if source.optional else text[begin:end]]
+        at = end
+    if source.optional:
+        # What was left out this time belongs to it all the same.
+        parts += sorted(_fragments(text, source.texts))
+    return HOLE.join(parts)
+
+
+def _put_in(text: str, begin: int, end: int, elsewhere: list[str]) -> str:
+    """What was put in between: nothing, unless it is a phrase that is written near, or prose of somebody who said what
+    went wrong; of that, its usual words. Prose stands at the end, after a colon or alone: whatever else is put into a
+    sentence is a value."""
+    value = text[begin:end]
+    phrases = [value[first:last] for first, last in _written(value, elsewhere)] if len(value) > 4 else []
+    phrases = [phrase for phrase in phrases if len(_WORD.findall(phrase)) > 1]
+    if phrases:
+        return HOLE.join(phrases)
+    before = text[:begin].rstrip()
+    if text[end:].strip() or (before and before[-1] not in ":-(>"):
+        return ""
+    return " ".join(word for piece in template(value).split(",") for word in _prose(piece))
+
+
+def _prose(text: str) -> list[str]:
+    """The usual words of a piece of prose, each once; none of what does not read like it."""
+    words = [word for word in dict.fromkeys(map(str.lower, _WORD.findall(text))) if word not in _LINKS]
+    known = [word for word in words if word in ERROR_WORDS]
+    return known if len(known) >= 2 and len(known) * 3 >= len(words) else []
+
+
+def _words(text: str) -> str:
+    return _folded(" ".join(piece.strip(_ENDS) for piece in text.split(HOLE)))

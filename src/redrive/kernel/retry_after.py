@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from math import isfinite
 
 from redrive.kernel.evidence import chain, header
 
@@ -42,7 +43,7 @@ def _seconds(value: str) -> float | None:
         found = float(value)
     except ValueError:
         return None
-    return found if found == found else None
+    return found if isfinite(found) else None
 
 
 def _moment(value: str | None) -> datetime | None:

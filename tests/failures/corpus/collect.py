@@ -98,7 +98,7 @@ def _from_application(trace: TracebackType | None) -> TracebackType | None:
     """Without the frames of these tests: a worker calls the application's handler itself."""
     first = trace
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("shop", "clinic", "depot"):
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("shop", "clinic", "depot", "bureau"):
             return trace
         trace = trace.tb_next
     return first
