@@ -9,6 +9,7 @@ from redrive.kernel.outcome import Cancel, Done, Fail, Retry, Snooze, StopReason
 from redrive.kernel.task import State, Task
 from redrive.observe.current import TaskFields
 from redrive.version import __version__
+from redrive.worker.worker import Worker
 
 __all__ = [
     "App",
@@ -27,5 +28,6 @@ __all__ = [
     "StopReason",
     "Task",
     "TaskFields",
+    "Worker",
     "__version__",
 ]

@@ -51,6 +51,7 @@ from redrive.stores import is_sqlite, make_store, shown_url
 from redrive.stores.loops import LoopStores
 from redrive.sync import Portal, SyncApp
 from redrive.worker.maintenance import Errand
+from redrive.worker.options import WorkerOptions, make_options
 from redrive.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -319,16 +320,30 @@ class App:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def worker(self, store: Store, options: Options | None = None, *, log: TaskLog | None = None) -> Worker:
-        """A worker of this application on a store."""
-        chosen = options or Options(
-            queues=self.queues(), concurrency=self.settings.concurrency, sleep=self.settings.interval
-        )
+    def worker(
+        self, store: Store | None = None, options: Options | None = None, *, log: TaskLog | None = None,
+        **given: Unpack[WorkerOptions],
+    ) -> Worker:  # fmt: skip
+        """A worker of this application for your own process, with the options of ``redrive work`` by name:
+        ``async with app.worker(queues="mail", concurrency=10): …`` or ``await app.worker(concurrency=10).run()``."""
+        if options is not None and given:
+            raise InvalidInput("give the worker's options by name, or as one Options, not both")
+        chosen = options or make_options(given, self.queues(), self.settings)
         return Worker(
-            store, self.registry, self.settings, chosen, schedules=[self._planned(s) for s in self.schedules.values()],
-            owner=self.owner, log=log or TaskLog(style=choose_style(self.settings.log_format)),
-            errands=self._errands(), retention=retention_of(self.settings),
+            self._own_store() if store is None else store, self.registry, self.settings, chosen,
+            schedules=[self._planned(s) for s in self.schedules.values()], owner=self.owner,
+            log=log or TaskLog(style=choose_style(self.settings.log_format)), errands=self._errands(),
+            retention=retention_of(self.settings), where=self.shown_url,
         )  # fmt: skip
+
+    def _own_store(self) -> Store:
+        try:
+            return self.bound_store()
+        except RuntimeError:  # SQLite serves all loops, and needs none here
+            raise InvalidInput(
+                "a worker belongs to an event loop, and none runs here",
+                hint="call app.worker() in the coroutine that runs it: async with app.worker(): …",
+            ) from None
 
     def _errands(self) -> dict[str, Errand]:
         """What operators leave to the workers."""
@@ -364,9 +379,9 @@ class App:
         """Every queue that a handler of this application uses, ``default`` first."""
         return tuple(sorted({h.queue for h in self.registry.handlers.values()}, key=lambda q: (q != "default", q)))
 
-    async def run_worker(self, options: Options | None = None) -> None:
-        """Run a worker in this event loop until it is cancelled or an option ends it."""
-        await self.worker(await self.store(), options).run()
+    async def run_worker(self, options: Options | None = None, **given: Unpack[WorkerOptions]) -> None:
+        """Run a worker in this event loop until it is cancelled or an option ends it: ``app.worker(…).run()``."""
+        await self.worker(None, options, **given).run()
 
     def _planned(self, schedule: Schedule) -> Schedule:
         """With its first run from now on; a schedule the store already knows keeps the run planned there."""

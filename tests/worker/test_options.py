@@ -149,7 +149,8 @@ async def test_shutdown_hands_back_what_does_not_finish(make_app: MakeApp) -> No
     assert back is not None and (back.state, back.attempt_count, back.lease_token) == (State.QUEUED, 0, None)
 
 
-async def test_cancelling_the_worker_coroutine_hands_tasks_back(app: App) -> None:
+async def test_cancelling_the_worker_coroutine_hands_tasks_back(make_app: MakeApp) -> None:
+    app = make_app(grace_ms=0)
     started = asyncio.Event()
 
     @app.task("ENDLESS", max_attempts=1)

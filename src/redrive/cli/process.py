@@ -14,12 +14,11 @@ from fastapi import FastAPI
 from redrive.api import make_api
 from redrive.app import App
 from redrive.cli import output
-from redrive.cli.ending import Ending
 from redrive.cli.loading import Loaded, told
 from redrive.cli.serve import LOOPBACK_NAMES, address, bind, is_loopback, make_server, refuse_open
 from redrive.cli.session import missing_file
 from redrive.cli.signals import stopping
-from redrive.cli.work import leave_unknown_kinds, run_worker
+from redrive.cli.work import ending, leave_unknown_kinds, run_worker
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import DEFAULT_URL, Options
 from redrive.version import __version__
@@ -46,7 +45,7 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
         worker = app.worker(await app.store(), options)
         api = _make_api(app, worker, host)
         # Before it says that it is up: whoever reads that may stop it the next moment.
-        with stopping(Ending(worker, api.state.triggered.halt)):
+        with stopping(ending(worker, api.state.triggered.halt)):
             if demo:
                 await _demo(loaded)
             _announce(loaded, worker, listening, migrated, json)
@@ -69,7 +68,7 @@ async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     serving.add_done_callback(lambda _: worker.stop())
     try:
-        await run_worker(worker, loaded.app.shown_url)
+        await run_worker(worker)
     finally:
         await api.state.triggered.stop()
         server.should_exit = True

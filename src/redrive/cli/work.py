@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from redrive.app import App
 from redrive.cli import output
-from redrive.cli.ending import Ending
 from redrive.cli.loading import Loaded, load
 from redrive.cli.options import AppName, Json, Url
 from redrive.cli.session import refuse_memory
@@ -164,31 +163,27 @@ async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
             with suppress(StoreUnavailable):  # the worker waits for its store
                 await warn_of_unknown_queues(app, options.queues)
         worker = app.worker(store, options)
-        with stopping(Ending(worker)):
-            await run_worker(worker, app.shown_url)
+        with stopping(ending(worker)):
+            await run_worker(worker)
         summary = {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
         return 0, summary | {"running": len(worker.runs)}
     finally:
         await app.close()
 
 
-async def run_worker(worker: Worker, where: str) -> None:
-    """A worker from its first log line to its last."""
-    options = worker.options
-    logger.info(
-        "%s takes %s from %s, %d at once", worker.id, ",".join(options.queues), where, options.concurrency,
-        extra={"event": "worker.started", "worker_id": worker.id, "queues": list(options.queues),
-               "concurrency": options.concurrency},
-    )  # fmt: skip
+def ending(worker: Worker, also: Callable[[], None] = lambda: None) -> Callable[[str], None]:
+    """What a first signal does. ``also``: what else is to stop with the worker."""
+
+    def stop(why: str) -> None:
+        worker.stop(why, hint="a second signal exits at once")
+        also()
+
+    return stop
+
+
+async def run_worker(worker: Worker) -> None:
     freeze_what_is_loaded()
     await worker.run()
-    health = worker.health
-    logger.info(
-        "%s stopped: %d completed, %d requeued, %d failed, %d cancelled", worker.id, health.completed, health.requeued,
-        health.failed, health.cancelled,
-        extra={"event": "worker.stopped", "worker_id": worker.id, "completed": health.completed,
-               "requeued": health.requeued, "failed": health.failed, "cancelled": health.cancelled},
-    )  # fmt: skip
 
 
 async def _supervise(loaded: Loaded, options: Options, processes: int, url: str | None) -> tuple[int, dict[str, Any]]:

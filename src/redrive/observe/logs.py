@@ -72,6 +72,16 @@ class TaskLog:
         elif self._style == "text":
             self._lines.append(self._text(event, label, ms, level, extra))
 
+    def worker(self, event: str, message: str, level: str = "info", **extra: Any) -> None:
+        """A line about the worker itself, written at once."""
+        self.begin()
+        if self._style == "json":
+            told = {"at": self._at, "level": level, "event": event, "message": message}
+            self._lines.append(_encode({**told, "worker_id": json.loads(self._worker), **extra}) + "\n")
+        elif self._style == "text":
+            self._lines.append(self._text(event, message, None, level, {}))
+        self.flush()
+
     def flush(self) -> None:
         if self._lines:
             stream = self._stream or sys.stderr

@@ -46,7 +46,7 @@ class Attempts:
         self._processes = ProcessPool(self.note_progress)
         self._carriers = Carriers(self._attempt, self.broke)
         self._bulk = BulkCalls(worker, self)
-        self._runner = Runner(self._threads, self._processes, worker.id, self._process_began)
+        self._runner = Runner(self._threads, self._processes, worker.id, self._process_began, lambda: worker.cut_off)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -112,7 +112,12 @@ class Attempts:
 
     def broke(self, run: Run, error: BaseException | None) -> None:
         if not run.settled:
-            self.finish(run, _broken(run, error))
+            self.finish(run, self._broken(run, error))
+
+    def _broken(self, run: Run, error: BaseException | None) -> Outcome:
+        if self._worker.cut_off and (error is None or isinstance(error, asyncio.CancelledError)):
+            run.note_shutdown()
+        return unforeseen(run, error) if run.stop is None else stopped(run)
 
     async def _attempt(self, run: Run) -> None:
         if run.settled:  # given back before its turn came
@@ -120,7 +125,7 @@ class Attempts:
         try:
             outcome = await self._runner.run(run) if run.stop is None else stopped(run)
         except BaseException as error:
-            outcome = _broken(run, error)
+            outcome = self._broken(run, error)
         self.finish(run, outcome)
 
     async def attempt_bulk(self, runs: list[Run]) -> None:
@@ -133,7 +138,7 @@ class Attempts:
         try:
             outcomes = await self._runner.run_bulk(runs)
         except BaseException as error:
-            outcomes = [_broken(run, error) for run in runs]
+            outcomes = [self._broken(run, error) for run in runs]
         for run, outcome in zip(runs, outcomes, strict=True):
             self.finish(run, outcome)
 
@@ -305,7 +310,3 @@ class Attempts:
         if self.trailing.get(run.task.id) is run:
             del self.trailing[run.task.id]
         self._worker.wake()
-
-
-def _broken(run: Run, error: BaseException | None) -> Outcome:
-    return unforeseen(run, error) if run.stop is None else stopped(run)

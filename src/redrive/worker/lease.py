@@ -30,6 +30,7 @@ class LeaseKeeper:
         self._changed = asyncio.Event()
         self._progress_at = 0.0
         self._grace_ends: float | None = None
+        self._grace_said = False
         self._renewing: asyncio.Task[None] | None = None
 
     def watch(self, run: Run) -> None:
@@ -67,6 +68,9 @@ class LeaseKeeper:
                 await asyncio.gather(self._renewing, return_exceptions=True)
 
     def _enforce(self, now: float) -> None:
+        if self._grace_ends is not None and now >= self._grace_ends and not self._grace_said:
+            self._grace_said = True  # before anything is stopped: what was stopped is no longer there to be counted
+            self._worker.announce.grace_over()
         attempts = self._worker.attempts
         for run in (*attempts.runs.values(), *attempts.trailing.values(), *attempts.superseded):
             if run.settled and not run.trailing:

@@ -27,10 +27,12 @@ async def prepare(worker: Worker) -> None:
             if controls:
                 await worker.store.apply(Commit(controls=controls))
             worker.outage.over()
+            worker.begun.set()
             return
         except StoreUnavailable as error:
             if worker.options.stop_when_empty:
                 raise
+            worker.begun.set()
             await asyncio.sleep(worker.outage.begin(error))
 
 

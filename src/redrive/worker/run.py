@@ -108,6 +108,12 @@ class Run:
                 mate.context._told = True
             self.future.cancel()
 
+    def note_shutdown(self) -> None:
+        """Its task was cancelled by somebody who cancels the whole worker: a loop that ends cancels what it finds, and
+        a handler may hear of it before the worker does."""
+        if self.stop is None:
+            self.stop = self.context._stop = StopReason.SHUTDOWN
+
     def give_up(self) -> None:
         """The lease is somebody else's: whatever this was stopped for before, its outcome will not be asked for."""
         self.ask_to_stop(StopReason.LEASE_LOST)
@@ -122,8 +128,10 @@ class Runner:
     """Runs attempts where their handler belongs."""
 
     def __init__(
-        self, threads: ThreadPool, processes: ProcessPool, worker_id: str, on_start: Callable[[Run], None]
-    ) -> None:
+        self, threads: ThreadPool, processes: ProcessPool, worker_id: str, on_start: Callable[[Run], None],
+        cut_off: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self._cut_off = cut_off
         self._threads = threads
         self._processes = processes
         self._worker_id = worker_id
@@ -230,6 +238,8 @@ class Runner:
     def _raised(self, run: Run, error: BaseException, handler: Handler, judged: Failed | None = None) -> Outcome:
         if isinstance(error, Verdict):
             return judged if judged and isinstance(error, Fail | Retry) else outcome_of(error, handler, run.task)
+        if isinstance(error, asyncio.CancelledError) and self._cut_off():
+            run.note_shutdown()
         # However a handler that was told to stop puts it, it stopped because it was told to: a thread has no other way
         # than an exception of its own, and a shutdown must not cost an attempt.
         if run.stop is not None and (run.context._told or isinstance(error, asyncio.CancelledError)):

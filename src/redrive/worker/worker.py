@@ -16,7 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.errors import InvalidTransition, RedriveError, StoreUnavailable, StoreUnusable
 from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Schedule
 from redrive.kernel.retention import Retention
@@ -24,9 +24,11 @@ from redrive.kernel.store import Cycle, Store, Wake, Want
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options, Settings
+from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
 from redrive.worker.beat import Beater
 from redrive.worker.lease import STOP_GRACE, LeaseKeeper
+from redrive.worker.life import Background, see_through
 from redrive.worker.maintenance import DUTIES, Errand
 from redrive.worker.outage import Outage
 from redrive.worker.prepare import prepare
@@ -39,13 +41,14 @@ LOOK_AGAIN_FIRST, LOOK_AGAIN_LAST = 0.002, 0.25
 
 
 class Worker:
-    """Runs tasks of the given queues until told to stop."""
+    """Runs tasks of the given queues until told to stop: ``await worker.run()``, or ``async with worker:`` beside what
+    else the event loop does. Made by ``App.worker``; each runs once."""
 
     def __init__(
         self, store: Store, registry: Registry, settings: Settings, options: Options, *,
         log: TaskLog | None = None, schedules: Sequence[Schedule] = (), owner: str = "default",
         rng: Callable[[], float] = random.random, errands: Mapping[str, Errand] | None = None,
-        retention: Retention | None = None,
+        retention: Retention | None = None, where: str = "its store",
     ) -> None:  # fmt: skip
         self.store = store
         self.registry = registry
@@ -55,6 +58,7 @@ class Worker:
         self.health = Health(worker_id=self.id)
         self.report = Report(log or TaskLog(style="off"), self.health)
         self.report.log.name(self.id)
+        self.announce = Announcer(self, where)
         self.schedules = tuple(schedules)
         self.owner = owner
         self.rng = rng
@@ -63,6 +67,8 @@ class Worker:
         self.duties = DUTIES(settings) | {name: errand.every for name, errand in self.errands.items()}
         self.stopping = False
         self.stopped_at = 0.0
+        # The store was reached, or is known not to be.
+        self.begun = asyncio.Event()
         self.outage = Outage(self.id, self.health)
         self.leases = LeaseKeeper(self)
         self.beats = Beater(self)
@@ -78,17 +84,44 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tried: dict[str, object] = {}
         self._deafen: Callable[[], None] = lambda: None
+        self._asked = False
+        self._life: asyncio.Task[None] | None = None
+        self._background: Background | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         assert self._loop is not None
         return self._loop
 
+    @property
+    def cut_off(self) -> bool:
+        """Everything is to end at once: its second cancellation, or the end of the event loop."""
+        return self._life is not None and self._life.cancelling() > 0
+
     # -- life ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until stopped or until an option says that it is enough. Everything claimed is settled at the end."""
+        """Work until stopped or until an option says that it is enough. Everything claimed is settled at the end.
+
+        A cancellation is a request to stop, with the same grace for what runs as a signal gives. A second one cuts
+        that short: handlers are interrupted at once, and what they had is handed back."""
+        if self._loop is not None:
+            raise InvalidTransition("this worker has run already", hint="make another one: app.worker()")
         self._loop = asyncio.get_running_loop()
+        self._life = self._loop.create_task(self._live(), name="redrive-worker")
+        await see_through(self._life, lambda: self.stop("cancelled"))
+
+    async def __aenter__(self) -> Worker:
+        self._background = Background(self)
+        await self._background.begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._background is not None
+        await self._background.end()
+
+    async def _live(self) -> None:
+        self.announce.started()
         self.health.started_at = time.time()
         helpers: list[asyncio.Task[None]] = []
         try:
@@ -114,9 +147,15 @@ class Worker:
                 await self.beats.leave()
             self.attempts.close()
             self.report.flush()
+            self._asked = True  # whoever asks from now on has nothing to wait for
+            self.begun.set()
+            self.announce.stopped()
 
-    def stop(self) -> None:
-        """Claim no more; let what runs finish within the grace period, then hand it back."""
+    def stop(self, why: str = "asked to stop", *, hint: str = "") -> None:
+        """Claim no more; let what runs finish within the grace period, then hand it back. ``why`` is for the log."""
+        if not self._asked:
+            self._asked = True
+            self.announce.stopping(why, hint)
         self.leases.begin_grace()
         self._retire()
         self.wake()

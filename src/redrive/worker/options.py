@@ -1,0 +1,60 @@
+"""What a worker in an application's own process can be told: the options of ``redrive work``, by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict
+
+from pydantic import ValidationError
+
+from redrive.errors import InvalidInput
+from redrive.kernel.task import check_name
+from redrive.settings import Options, Settings
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of ``App.worker``; those that are left out, or None, are as for ``redrive work``."""
+
+    queues: Iterable[str] | str | None
+    concurrency: int | None
+    sleep: float | None
+    tries: int | None
+    timeout: float | None
+    max_time: float | None
+    max_jobs: int | None
+    once: bool
+    stop_when_empty: bool
+
+
+def make_options(given: WorkerOptions, queues: Sequence[str], settings: Settings) -> Options:
+    """What was given, else the settings; without queues, all of these."""
+    _refuse_unknown(given)
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None and name != "queues"}
+    chosen = _names(given.get("queues")) or tuple(queues)
+    defaults: dict[str, Any] = {"concurrency": settings.concurrency, "sleep": settings.interval}
+    try:
+        return Options(queues=chosen, **(defaults | values))
+    except ValidationError as error:
+        problems = "; ".join(f"{p['loc'][0]}={p['input']!r}: {p['msg']}" for p in error.errors())
+        raise InvalidInput(f"these worker options cannot be used: {problems}") from None
+
+
+def _names(queues: Iterable[str] | str | None) -> tuple[str, ...]:
+    """The first drained first. A text has commas between, as on the command line."""
+    if queues is None:
+        return ()
+    names = [part.strip() for part in queues.split(",")] if isinstance(queues, str) else queues
+    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(names))
+    if not chosen:
+        raise InvalidInput("queues= names no queue", hint="leave it out to take all queues of the application")
+    return chosen
+
+
+def _refuse_unknown(given: WorkerOptions) -> None:
+    known = WorkerOptions.__annotations__
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"options are: {', '.join(known)}"
+            raise InvalidInput(f"there is no worker option {name!r}", hint=hint)
