@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,23 @@ def test_the_postgresql_section_of_the_quickstart_works_as_written(empty_postgre
     [task] = json.loads(done.stdout)["items"]
     assert (task["kind"], task["state"]) == ("BUILD_REPORT", "completed")
     assert not list(tmp_path.glob("*.db"))
+
+
+def test_the_script_of_the_embedding_page_stops_at_sigterm(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
+    [code] = [code for _, code in BLOCK.findall(text) if code.startswith("# relay.py")]
+    script, log = tmp_path / "relay.py", tmp_path / "log"
+    script.write_text(code, encoding="utf-8")
+    with log.open("wb") as out:
+        process = subprocess.Popen([sys.executable, script], cwd=tmp_path, stdout=out, stderr=out)
+    try:
+        give_up = time.monotonic() + 60
+        while "worker.started" not in log.read_text():
+            assert process.poll() is None and time.monotonic() < give_up, log.read_text()
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert "0 done" in log.read_text()
