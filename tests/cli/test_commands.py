@@ -132,6 +132,9 @@ def test_a_failure_from_work_to_retry(redrive) -> None:
     shown = redrive("show", made["id"], "--stack").out
     for part in (made["id"], "attempt 1 failed", "SHOT_RIGHTS_MISSING", "w-1", "dead letter", '"shot_id": "s-1"'):
         assert part in shown
+    plain = redrive("show", made["id"]).out
+    assert "examples/shots.py:" in plain and f"redrive show {made['id']} --stack" in plain.replace("\n", "")
+    assert "raised at" not in shown and "Traceback" in shown
     listed = redrive("list", "--fingerprint", found["task"]["error_fingerprint"], "--json").json
     assert [task["id"] for task in listed["items"]] == [made["id"]]
     retried = redrive("retry", made["id"], "--by", "ann", "--reason", "rights are cleared", "--json")

@@ -213,3 +213,11 @@ NAMED = {"fingerprint": "error_fingerprint"}
 
 def _json(command: str) -> list[str]:
     return [] if command == "audit export" else ["--json"]
+
+
+def test_suggestions_need_no_application_that_the_environment_names(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive("enqueue", "ANY")
+    assert "redrive work --app module:app" in redrive("doctor").out
+    monkeypatch.setenv("REDRIVE_APP", "redrive.examples.shots:app")
+    doctor = redrive("doctor").out
+    assert "redrive work" in doctor and "--app" not in doctor

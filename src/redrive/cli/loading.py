@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from redrive.app import DEFAULT_NAME, App
+from redrive.cli import output
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import load_settings
 
@@ -38,6 +39,7 @@ def load(url: str | None, spec: str | None) -> Loaded:
     wanted = spec or load_settings().app
     if wanted is None:
         return Loaded(App(url))
+    output.know_app()
     loaded = _import(wanted)
     chosen = url or os.environ.get("REDRIVE_URL")
     if chosen:

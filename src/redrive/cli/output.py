@@ -193,14 +193,22 @@ _ALONE = (
 )
 _SUGGESTED = re.compile(rf"\bredrive (?:(?:{_GROUPS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
 _repeated = ""
+_app_known = False
 
 
 def repeat(arguments: Sequence[str]) -> None:
     """From now on commands that are suggested are about the same store and application as this one."""
-    global _repeated
+    global _repeated, _app_known
     given = {name: _given(arguments, name) for name in ("--url", "--app")}
     shown = {"--url": shown_url(given["--url"] or ""), "--app": given["--app"]}
     _repeated = "".join(f" {name} {shlex.quote(shown[name] or '')}" for name in given if given[name])
+    _app_known = given["--app"] is not None
+
+
+def know_app() -> None:
+    """The settings name the application: commands that are suggested need not."""
+    global _app_known
+    _app_known = True
 
 
 def _given(arguments: Sequence[str], name: str) -> str | None:
@@ -215,9 +223,9 @@ def _given(arguments: Sequence[str], name: str) -> str | None:
 
 def suggest(text: str) -> str:
     """Our own words, with commands that can be typed as they are here."""
+    plain_text = text.replace(" --app module:app", "") if _app_known else text
     if not _repeated:
-        return text
-    plain_text = text.replace(" --app module:app", "") if " --app " in _repeated else text
+        return plain_text
     return _SUGGESTED.sub(lambda found: found.group(0) + _repeated, plain_text)
 
 

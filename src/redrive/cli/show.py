@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -23,6 +24,8 @@ _FIELDS = (
     "error_message", "error_fingerprint", "replay_count", "last_replayed_by", "last_replayed_reason", "execution_ms",
     "erased_at",
 )  # fmt: skip
+_FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+_NOT_OURS = re.compile(r"site-packages|/lib/python3|redrive/worker/")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 Event = tuple[datetime, str, str]
 
@@ -40,6 +43,8 @@ def show(
         output.emit(_document(found, reasons))
         return
     _print_task(found.task, reasons)
+    if not stack:
+        _print_place(found)
     _print_timeline(found)
     _print_body("payload", found.task.payload)
     _print_body("result", found.task.result)
@@ -121,6 +126,19 @@ def _audit(row: AuditRow) -> Event:
 def _print_body(name: str, value: Any) -> None:
     if value is not None:
         output.say("", Text(name, style="bold"), output.json_text(value))
+
+
+def _print_place(found: Timeline) -> None:
+    """Where the last failure was raised, in the application's own code if it has a part in it."""
+    stack = next((attempt.stack for attempt in reversed(found.attempts) if attempt.stack), None)
+    frames = list(_FRAME.finditer(stack or ""))
+    if frames and found.task.error_code is not None:
+        own = [frame for frame in frames if not _NOT_OURS.search(frame["file"])]
+        at = (own or frames)[-1]
+        whole = output.suggest(f"redrive show {found.task.id} --stack")
+        output.say(
+            output.clean(f"raised at: {at['file']}:{at['line']} in {at['function']}") + f"  (all of it: {whole})"
+        )
 
 
 def _print_stacks(found: Timeline) -> None:
