@@ -221,3 +221,10 @@ def test_suggestions_need_no_application_that_the_environment_names(redrive, mon
     monkeypatch.setenv("REDRIVE_APP", "redrive.examples.shots:app")
     doctor = redrive("doctor").out
     assert "redrive work" in doctor and "--app" not in doctor
+
+
+def test_a_file_that_is_not_there_yet_is_explained_by_who_was_asked(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDRIVE_URL", "sqlite:///nowhere.db")
+    assert "with --app" in redrive("list").err
+    named = redrive("list", "--app", "redrive.examples.shots:app").err
+    assert "nothing enqueued yet" in named and "redrive migrate --app redrive.examples.shots:app" in named

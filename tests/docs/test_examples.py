@@ -9,7 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+import typing
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +46,65 @@ def test_every_setting_is_documented() -> None:
 
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert [name for name in map(_name, Settings.model_fields) if f"`{name}`" not in text] == []
+
+
+def _settings_rows() -> dict[str, str]:
+    """What the tables of the settings page say is the default, by name."""
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    plain = re.findall(r"^\| `([A-Z_]+)` \| ([^|]*) \|", text, re.MULTILINE)
+    kept = re.findall(r"^\| [^|]+ \| `([A-Z_]+)`[^|]*\| ([^|]*) \|", text, re.MULTILINE)
+    return dict(kept) | dict(plain)
+
+
+def test_documented_defaults_are_those_of_the_code() -> None:
+    from redrive.settings import Settings, _name
+
+    said = {name: re.match(r"[\d.]+(?![\w.])", default.strip()) for name, default in _settings_rows().items()}
+    numbers = {name: float(found[0]) for name, found in said.items() if found}
+    code = {_name(field): info.default for field, info in Settings.model_fields.items()}
+    assert {name: code[name] for name in numbers} == numbers
+    both = {"REDRIVE_PORT", "REDRIVE_HOST"}  # one row, two defaults
+    with_number = {name for name, default in code.items() if isinstance(default, int | float)}
+    assert with_number - both <= set(numbers), "every number of the code is said"
+
+
+def test_the_file_of_the_settings_page_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from redrive.settings import load_settings
+
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    (tmp_path / "redrive.toml").write_text(text.partition("```toml\n")[2].partition("```")[0], encoding="utf-8")
+    for name in [name for name in os.environ if name.startswith(("REDRIVE_", "TASK_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings()
+    assert (settings.app, settings.lease, settings.kind_concurrency) == ("shop.tasks:app", 60, {"VIDEO_GEN": 1})
+
+
+def test_every_option_of_a_worker_is_documented() -> None:
+    from redrive.cli.up import up
+    from redrive.cli.work import work
+    from redrive.worker.options import WorkerOptions
+
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    table = text.partition("## Options of commands")[2].partition("\n## ")[0]
+    said = set(re.findall(r"`(--[a-z-]+)`", table))
+    assert said == {option for command in (work, up) for option in _options(command)}
+    named = {"--queue" if name == "queues" else "--" + name.replace("_", "-") for name in WorkerOptions.__annotations__}
+    assert named <= said
+
+
+def _options(command: Callable[..., Any]) -> Iterator[str]:
+    for parameter in typing.get_type_hints(command, include_extras=True).values():
+        for info in getattr(parameter, "__metadata__", ()):
+            yield next(name for name in (info.default, *(info.param_decls or ())) if str(name).startswith("--"))
+
+
+def test_every_other_variable_is_documented() -> None:
+    from redrive.settings import OTHER_NAMES
+
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    internal = {"REDRIVE_DEV", "REDRIVE_SUPERVISED"}
+    assert [name for name in sorted(OTHER_NAMES - internal) if f"`{name}`" not in text] == []
 
 
 def test_the_postgresql_section_of_the_quickstart_works_as_written(empty_postgres_url: str, tmp_path: Path) -> None:

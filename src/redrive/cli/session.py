@@ -28,7 +28,7 @@ def operate(
     loaded = load(url, spec)
     refuse_memory(loaded)
     if not creates:
-        _insist_on_file(loaded.app.url)
+        _insist_on_file(loaded)
 
     async def use() -> T:
         try:
@@ -44,15 +44,21 @@ def refuse_memory(loaded: Loaded) -> None:
         raise ConfigError("a database in memory lives only as long as this command", hint="use sqlite:///redrive.db")
 
 
-def _insist_on_file(url: str) -> None:
+def _insist_on_file(loaded: Loaded) -> None:
     """Looking for tasks in the wrong directory is a mistake to point out, not a reason to make an empty database."""
+    url = loaded.app.url
     path = missing_file(url)
-    if path is not None:
-        default = " (the default: neither --url nor REDRIVE_URL nor --app says another)" if url == DEFAULT_URL else ""
-        raise StoreUnavailable(
-            f"there is no SQLite file at {shown_path(path)}{default}",
-            hint="name another with --url, or the application that knows it with --app; or make it: redrive migrate",
-        )
+    if path is None:
+        return
+    default, hint = (
+        "",
+        "name another with --url, or the application that knows it with --app; or make it: redrive migrate",
+    )
+    if loaded.module is not None:
+        hint = "was nothing enqueued yet, or is this another folder? Its first task makes it; or: redrive migrate"
+    elif url == DEFAULT_URL:
+        default = " (the default: neither --url nor REDRIVE_URL nor --app says another)"
+    raise StoreUnavailable(f"there is no SQLite file at {shown_path(path)}{default}", hint=hint)
 
 
 def missing_file(url: str) -> str | None:
