@@ -142,6 +142,31 @@ def test_suggested_commands_are_about_the_same_store_and_application(redrive: An
     assert f"redrive work {given}" in doctor and "module:app" not in doctor
 
 
+def test_an_application_that_is_set_is_not_asked_for(redrive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive("migrate")
+    assert "redrive work --app module:app" in redrive("doctor").out
+    monkeypatch.setenv("REDRIVE_APP", "redrive.examples.shots:app")
+    told = redrive("doctor")
+    assert "→ redrive work\n" in told.out and "module:app" not in told.out
+    assert {one["fix"] for one in redrive("doctor", "--json").json["findings"]} == {"redrive work"}
+
+
+def test_a_schema_that_is_missing_is_made_in_the_same_place(redrive: Any, empty_postgres_url: str) -> None:
+    for command in (["list"], ["doctor"], ["stats"], ["work", "--stop-when-empty"], ["enqueue", "A"], ["show", ID]):
+        told = redrive(*command, "--url", empty_postgres_url)
+        assert "redrive migrate --url postgresql://" in told.err + told.out, (command, told.err, told.out)
+
+
+def test_hints_name_the_task(redrive: Any) -> None:
+    redrive("enqueue", "SYSTEM_FAIL_ALWAYS", "--max-attempts", 1)
+    redrive("work", "--stop-when-empty")
+    [task] = redrive("failed", "--json").json["items"]
+    assert f"redrive show {task['id']} --stack" in redrive("show", task["id"]).out
+    assert "--stack" not in redrive("show", task["id"], "--stack").out.replace(ID, "")
+    redrive("forget", task["id"])
+    assert f"redrive show {task['id']} tells" in redrive("forget", task["id"]).err
+
+
 def test_a_suggestion_shows_no_password() -> None:
     output.repeat(["list", "--url", "postgresql://u:secret@h/d"])
     assert output.suggest("redrive show ID") == "redrive show --url 'postgresql://u:…@h/d' ID"
@@ -213,18 +238,3 @@ NAMED = {"fingerprint": "error_fingerprint"}
 
 def _json(command: str) -> list[str]:
     return [] if command == "audit export" else ["--json"]
-
-
-def test_suggestions_need_no_application_that_the_environment_names(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    redrive("enqueue", "ANY")
-    assert "redrive work --app module:app" in redrive("doctor").out
-    monkeypatch.setenv("REDRIVE_APP", "redrive.examples.shots:app")
-    doctor = redrive("doctor").out
-    assert "redrive work" in doctor and "--app" not in doctor
-
-
-def test_a_file_that_is_not_there_yet_is_explained_by_who_was_asked(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDRIVE_URL", "sqlite:///nowhere.db")
-    assert "with --app" in redrive("list").err
-    named = redrive("list", "--app", "redrive.examples.shots:app").err
-    assert "nothing enqueued yet" in named and "redrive migrate --app redrive.examples.shots:app" in named

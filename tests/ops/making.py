@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.kernel.outcome import Completed, Fail, Outcome
+from redrive.kernel.task import Claimed
 from redrive.testing.conformance.harness import TERMINAL, Harness
 
 OTHER = Fail("TASK_PAYLOAD_INVALID", "no such shot")
@@ -20,6 +21,12 @@ async def fail(
     for task_id in ids:
         assert await harness.settle(claimed[task_id], outcome)
     return ids
+
+
+async def held(harness: Harness) -> Claimed:
+    """A task that runs on w1, for ten minutes unless it beats."""
+    await harness.enqueue()
+    return await harness.claim_one(lease=600.0)
 
 
 async def run(harness: Harness, outcome: Outcome | None = None, count: int = 1000) -> list[UUID]:

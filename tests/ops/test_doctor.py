@@ -11,7 +11,7 @@ from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action, Canary
-from redrive.ops import actions, growth, operations
+from redrive.ops import actions, growth, inspect, operations
 from redrive.ops.allowance import FREE, Rule
 from redrive.ops.doctor import examine, worst
 from redrive.ops.driving import step
@@ -19,7 +19,8 @@ from redrive.stores.postgres import diagnose
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
-from tests.ops.making import fail
+from tests.ops.making import fail, held
+from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
 
@@ -78,6 +79,27 @@ async def test_leases_that_nobody_recovers(harness: Harness) -> None:
     await harness.advance(120)
     await harness.tick("w1")
     assert (await codes(harness))["stale_leases"] is Level.CRITICAL
+
+
+async def test_what_runs_only_on_paper(harness: Harness) -> None:
+    """As soon as a beat is overdue, and not only when the lease ends."""
+    await harness.tick("w1")
+    first = await held(harness)
+    await held(harness)
+    await harness.tick("w1")
+    assert "lost_tasks" not in await codes(harness)
+    await harness.advance(12)
+    await harness.tick("w2")
+    (found,) = [one for one in await examine(harness.store) if one.code == "lost_tasks"]
+    assert found.level is Level.WARNING and "2 tasks of queue default run on worker w1, silent for 12 s" in found.text
+    assert "in 10 min at the latest" in found.text
+    stats = await inspect.stats(harness.store)
+    assert [(one.worker.id, one.tasks, one.restarted) for one in stats.lost()] == [("w1", 2, False)]
+    assert {row.id: stats.held_by(row) for row in stats.overview.workers} == {"w1": 2, "w2": 0}
+    result = await operator(harness).tasks.cancel([first.id])
+    assert result.requested == [first.id] and result.notes[first.id].endswith("then it is cancelled")
+    await harness.tick("w1")
+    assert (await operator(harness).tasks.cancel([first.id])).notes == {}
 
 
 async def test_failures_quota_approvals_and_operations(harness: Harness) -> None:

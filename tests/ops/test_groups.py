@@ -17,12 +17,13 @@ from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import Failures
 from redrive.kernel.operation import Action
+from redrive.kernel.store import Beat
 from redrive.ops import access, audit, audit_rows, executor, groups, operations
 from redrive.ops.access import Role
 from redrive.ops.allowance import Rule
 from redrive.ops.why import why
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
-from tests.ops.making import OTHER, fail, run
+from tests.ops.making import OTHER, fail, held, run
 
 pytestmark = pytest.mark.anyio
 
@@ -217,9 +218,39 @@ class TestWhy:
         await harness.tick("w1")
         task = await harness.running()
         assert await self.codes(harness, task.id) == []
-        await harness.advance(40)
+        await harness.advance(12)
+        await harness.tick("w2")
         (reason,) = await why(harness.store, await harness.task(task.id))
-        assert reason.code == "lost_worker" and "its worker w1 was last seen 40 s ago" in reason.text
+        assert reason.code == "lost_worker" and "its worker w1 has been silent since" in reason.text
+        assert "(12 s); the lease ends at" in reason.text and "(in 48 s), then it is tried again" in reason.text
+        last = await harness.running(max_attempts=1)
+        await harness.advance(12)
+        await harness.tick("w2")
+        (reason,) = await why(harness.store, await harness.task(last.id))
+        assert reason.text.endswith("then it fails: its attempts are used up")
+        await harness.advance(60)
+        (over, nobody) = await why(harness.store, await harness.task(last.id))
+        assert (over.code, nobody.code) == ("lease_over", "no_worker")
+
+    async def test_its_worker_beats_seldom(self, harness: Harness) -> None:
+        await harness.store.tick(Beat("w1", "host", 1, ("default",), 4, 0, "0", {}, every=60.0))
+        task = await held(harness)
+        await harness.advance(100)
+        assert await self.codes(harness, task.id) == [], "it is not overdue yet"
+        await harness.advance(100)
+        assert await self.codes(harness, task.id) == ["lost_worker", "no_worker"]
+
+    async def test_its_worker_was_started_anew(self, harness: Harness) -> None:
+        await harness.tick("w1")
+        task = await held(harness)
+        await harness.advance(20)
+        for _ in range(2):
+            await harness.store.tick(Beat("w1", "host", 2, ("default",), 4, 0, "0", {}))
+            await harness.advance(2)
+        (reason,) = await why(harness.store, await harness.task(task.id))
+        assert reason.code == "lost_worker" and "w1 was started anew at" in reason.text
+        again = await held(harness)
+        assert await self.codes(harness, again.id) == []
 
     async def test_somebody_outside_serves_it(self, harness: Harness) -> None:
         first, second = await harness.enqueue_many(2, queue="ext")

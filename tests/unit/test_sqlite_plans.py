@@ -75,3 +75,9 @@ def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
     names = "|".join([LARGE, *sorted(letter for letter in letters if f") {letter}" not in text)])
     plan = [row[3] for row in connection.execute(f"explain query plan {sql}", [None] * bindings(sql))]
     return [step for step in plan if re.match(rf"SCAN ({names})\b", step) and "VIRTUAL" not in step]
+
+
+async def test_who_holds_leases_is_found_by_the_leases(connection: sqlite3.Connection) -> None:
+    sql = statements("redrive.stores.sqlite", "reads.sql")["holders"]
+    plan = [row[3] for row in connection.execute(f"explain query plan {sql}")]
+    assert any("t USING INDEX redrive_task_lease" in step for step in plan), plan

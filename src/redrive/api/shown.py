@@ -66,7 +66,7 @@ def batch(result: BatchResult) -> m.BatchOut:
 
 
 def worker(found: Worker) -> m.WorkerOut:
-    values = {name: getattr(found.row, name) for name in WorkerRow.__dataclass_fields__}
+    values = {name: getattr(found.row, name) for name in WorkerRow.__dataclass_fields__ if name != "every"}
     return m.WorkerOut(**{**values, "queues": list(found.row.queues)}, alive=found.alive)
 
 

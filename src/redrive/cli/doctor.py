@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -34,7 +34,7 @@ def doctor(
     level = service.worst(found)
     if json:
         told = {name: note.model_dump() for name, note in notes.items()}
-        output.emit({"worst": level.value, "findings": [asdict(finding) for finding in found], "triage": told})
+        output.emit({"worst": level.value, "findings": [_document(finding) for finding in found], "triage": told})
     else:
         for finding in found:
             output.say(Text.assemble((f"{finding.level.value:<9}", _STYLE[finding.level]), output.clean(finding.text)))
@@ -43,6 +43,10 @@ def doctor(
         for name, note in notes.items() if queue is not None or level in _EXIT else ():
             _say_triage(name, note)
     raise typer.Exit(_EXIT.get(level, 0))
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    return asdict(finding) | {"fix": finding.fix and output.suggest(finding.fix)}
 
 
 def _say_triage(queue: str, note: Triage) -> None:

@@ -55,7 +55,7 @@ def show(
 def _document(found: Timeline, reasons: list[Reason]) -> dict[str, Any]:
     return {
         "task": inspect.as_dict(found.task),
-        "why": [asdict(reason) for reason in reasons],
+        "why": [asdict(reason) | {"fix": reason.fix and output.suggest(reason.fix)} for reason in reasons],
         "attempts": [asdict(attempt) for attempt in found.attempts],
         "dead_letters": [asdict(letter) for letter in found.dead_letters],
         "audit": [values_of(row) for row in found.audit],

@@ -14,7 +14,7 @@ from redrive.cli.session import operate
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
 from redrive.ops.inspect import Stats
-from redrive.ops.why import is_alive
+from redrive.ops.why import is_alive, is_silent
 from redrive.ops.wording import counted
 
 _STATES = [state.value for state in State]
@@ -47,9 +47,12 @@ def _document(found: Stats) -> dict[str, Any]:
         "now": overview.now, "totals": found.totals(), "queues": found.by("queue"), "kinds": found.by("kind"),
         "counts": [asdict(count) for count in found.counts], "holds": [asdict(row) for row in overview.holds],
         "limits": [asdict(row) for row in overview.limits],
-        "workers": [asdict(row) for row in overview.workers if not _gone(row, overview.now)],
+        "workers": [asdict(row) | {"running": found.held_by(row)}
+                    for row in overview.workers if not _gone(row, overview.now)],
+        "lost": [{"worker": one.worker.id, "queue": one.queue, "tasks": one.tasks, "seen_at": one.worker.seen_at,
+                  "restarted": one.restarted, "leases_end": one.last_ends} for one in found.lost()],
         "workers_gone": sum(_gone(row, overview.now) for row in overview.workers),
-        "failure_groups": [asdict(row) for row in found.groups],
+        "failure_groups": [asdict(row) | {"failed": found.failing[row.fingerprint]} for row in found.groups],
         "schedules": [asdict(row) for row in overview.schedules],
     }  # fmt: skip
 
@@ -103,17 +106,21 @@ def _limits(found: Stats) -> None:
 
 def _workers(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
-        [row.id, ",".join(row.queues), f"{row.running}/{row.concurrency}",
+        [row.id, ",".join(row.queues), f"{found.held_by(row)}/{row.concurrency}",
          output.ago(row.started_at, now), output.ago(row.seen_at, now),
          _standing(row, now)]
         for row in found.overview.workers if not _gone(row, now)
     ]  # fmt: skip
     _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
-    gone = [row for row in found.overview.workers if _gone(row, now)]
-    if gone:
-        silent = sum(not row.stopping for row in gone)
+    for one in found.lost():
+        gone = "was started anew" if one.restarted else f"has been silent for {output.ago(one.worker.seen_at, now)}"
+        output.say("", f"{one.tasks} of the running tasks, of queue {one.queue}, held by worker {one.worker.id}, which"
+                   f" {gone}; back when the leases end, {output.when(one.last_ends)} at the latest")  # fmt: skip
+    ended = [row for row in found.overview.workers if _gone(row, now)]
+    if ended:
+        silent = sum(not row.stopping for row in ended)
         fell = output.suggest(f"; {silent} without a word: redrive doctor") if silent else ""
-        output.say("", f"{counted(len(gone), 'worker')} of the last day gone{fell}")
+        output.say("", f"{counted(len(ended), 'worker')} of the last day gone{fell}")
 
 
 def _gone(row: WorkerRow, now: datetime) -> bool:
@@ -122,7 +129,7 @@ def _gone(row: WorkerRow, now: datetime) -> bool:
 
 
 def _standing(row: WorkerRow, now: datetime) -> str:
-    return "stopping" if row.stopping else ""
+    return "stopping" if row.stopping else "silent" if is_silent(row, now) else ""
 
 
 def _ended(row: WorkerRow, now: datetime) -> bool:
@@ -132,11 +139,13 @@ def _ended(row: WorkerRow, now: datetime) -> bool:
 
 def _groups(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
-        [row.fingerprint, row.count, row.kind, row.code, row.reason, output.ago(row.last_seen, now),
-         output.shorten(row.message, 80)]
+        [row.fingerprint, found.failing[row.fingerprint], row.count, row.kind, row.code, row.reason,
+         output.ago(row.last_seen, now), output.shorten(row.message, 80)]
         for row in found.groups
     ]  # fmt: skip
-    _section("failures by cause", ["fingerprint", "#count", "kind", "code", "reason", "last", "message"], rows)
+    _section(
+        "failures by cause", ["fingerprint", "#failed", "#ever", "kind", "code", "reason", "last", "message"], rows
+    )
 
 
 def _schedules(found: Stats, now: datetime) -> None:

@@ -80,6 +80,20 @@ class WorkerRow:
     started_at: datetime
     seen_at: datetime
     stopping: bool
+    every: float = 1.5  # seconds between two beats
+
+
+@dataclass(slots=True, frozen=True)
+class Holder:
+    """A worker, or whoever else claims, and the leases it holds: when the first and the last of them end. ``earlier``:
+    those claimed well before a worker of this name was started, whose process is gone."""
+
+    worker_id: str
+    queue: str
+    tasks: int
+    earlier: int
+    first_ends: datetime
+    last_ends: datetime
 
 
 @dataclass(slots=True, frozen=True)

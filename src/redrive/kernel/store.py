@@ -17,6 +17,7 @@ from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.reads import (
     Count,
     GroupRow,
+    Holder,
     HoldRow,
     LetterCount,
     LimitRow,
@@ -38,6 +39,7 @@ __all__ = [
     "Cycle",
     "GroupRow",
     "HoldRow",
+    "Holder",
     "LetterCount",
     "LimitRow",
     "Migrations",
@@ -106,6 +108,7 @@ class Beat:
     version: str
     duties: Mapping[str, float]
     stopping: bool = False
+    every: float = 1.5  # seconds until the next one
 
 
 @dataclass(slots=True)
@@ -272,6 +275,8 @@ class Store(Protocol):
     async def counts(self) -> list[Count]: ...
     async def balance(self, account: str) -> int: ...
     async def overview(self) -> Overview: ...
+    async def holders(self) -> list[Holder]:
+        """Who holds the tasks that run now; costs no more than there are of those."""
 
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
         """A transaction of the store's own database that applies ``settlement()`` as its last statement."""

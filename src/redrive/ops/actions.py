@@ -23,6 +23,7 @@ class Result:
     done: list[UUID] = field(default_factory=list)
     requested: list[UUID] = field(default_factory=list)
     skipped: dict[UUID, str] = field(default_factory=dict)
+    notes: dict[UUID, str] = field(default_factory=dict)  # what else is to be known about those that were asked to stop
 
 
 _TARGETS = {

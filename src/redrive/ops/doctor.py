@@ -11,7 +11,7 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, groups, growth, inspect, operations
-from redrive.ops.why import ALIVE, OUTSIDE, drivers, live_workers
+from redrive.ops.why import OUTSIDE, Lost, drivers, is_alive, is_silent, live_workers, lost
 from redrive.ops.wording import counted
 
 SLOW = timedelta(minutes=5)
@@ -36,7 +36,8 @@ async def examine(store: Store, queue: str | None = None, queues: Sequence[str] 
     stats = inspect.Stats(await store.counts(), overview, [])
     rows = {name: row for name, row in stats.by("queue").items() if queue in (None, name)}
     found = [
-        *_workers(overview, rows), *_backlog(diagnosis, overview, rows), *_leases(diagnosis),
+        *_workers(overview, rows), *_lost(lost(await store.holders(), overview), overview.now, queue),
+        *_backlog(diagnosis, overview, rows), *_leases(diagnosis),
         *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, rows),
         *await _bulk(store, overview), *diagnosis.findings, *await growth.trends(store),
     ]  # fmt: skip
@@ -61,21 +62,51 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
     ]  # fmt: skip
     if not alive and not found:
         found.append(Finding(Level.WARNING, "no_worker", "no worker is alive", "redrive work --app module:app"))
-    quiet = [w for w in overview.workers if not w.stopping and ALIVE <= overview.now - w.seen_at < FORGOTTEN]
-    found += [_silent(worker, overview.now) for worker in quiet if worker.host != OUTSIDE][:5]
-    if alive:
+    now = overview.now
+    quiet = [w for w in overview.workers if not w.stopping and not is_alive(w, now) and now - w.seen_at < FORGOTTEN]
+    found += [_silent(worker, now) for worker in quiet if worker.host != OUTSIDE][:5]
+    heard = [worker for worker in alive if not is_silent(worker, now)]
+    if heard:
+        served = {name for worker in heard for name in worker.queues}
         found.append(
-            Finding(Level.OK, "workers", f"{counted(len(alive), 'worker')} alive, for {', '.join(sorted(served))}")
+            Finding(Level.OK, "workers", f"{counted(len(heard), 'worker')} alive, for {', '.join(sorted(served))}")
         )
     return found
 
 
+def _lost(found: Sequence[Lost], now: datetime, queue: str | None) -> list[Finding]:
+    """Tasks that run only on paper."""
+    meant = [one for one in found if queue in (None, one.queue)]
+    return [
+        Finding(
+            Level.WARNING, "lost_tasks", f"{counted(one.tasks)} of queue {one.queue} {_runs(one)} on worker"
+            f" {one.worker.id}, {_gone(one, now)}: {'it comes' if one.tasks == 1 else 'they come'} back when"
+            f" {'its lease ends' if one.tasks == 1 else 'their leases end'}, {_ends(one, now)}",
+            f"redrive list --state running --queue {shlex.quote(one.queue)}; TASK_WORKER_LEASE_MS makes this shorter",
+        )
+        for one in meant[:SHOWN]
+    ]  # fmt: skip
+
+
+def _runs(one: Lost) -> str:
+    return "runs" if one.tasks == 1 else "run"
+
+
+def _gone(one: Lost, now: datetime) -> str:
+    if one.restarted:
+        return f"which was started anew {_ago(now, one.worker.started_at)} ago"
+    return f"silent for {_ago(now, one.worker.seen_at)}"
+
+
+def _ends(one: Lost, now: datetime) -> str:
+    return f"in {_ago(one.last_ends, now)} at the latest" if one.last_ends > now else "which was some time ago"
+
+
 def _silent(worker: WorkerRow, now: datetime) -> Finding:
-    """An alarm while its tasks may still be held; then a note for a while."""
-    held = f", with {counted(worker.running)} running: each comes back when its lease ends" if worker.running else ""
+    """An alarm at first; then a note for a while."""
     return Finding(
         Level.WARNING if now - worker.seen_at < NEWS else Level.NOTE, "silent_worker",
-        f"worker {worker.id} was last seen {_ago(now, worker.seen_at)} ago, and did not say goodbye{held}",
+        f"worker {worker.id} was last seen {_ago(now, worker.seen_at)} ago, and did not say goodbye",
         f"look at its process: pid {worker.pid} on {worker.host}",
     )  # fmt: skip
 

@@ -10,9 +10,10 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
 from redrive.kernel.payload import CUT, JsonText, readable
-from redrive.kernel.store import Count, GroupRow, LetterCount, Overview, Query, Store
+from redrive.kernel.store import Count, GroupRow, Holder, LetterCount, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.pages import in_pieces
+from redrive.ops.why import OUTSIDE, Lost, lost
 
 
 @dataclass(slots=True)
@@ -23,6 +24,18 @@ class Stats:
     overview: Overview
     groups: list[GroupRow]
     letters: list[LetterCount] = field(default_factory=list)
+    holders: list[Holder] = field(default_factory=list)
+    failing: Counter[str] = field(default_factory=Counter)  # tasks that are failed now, by cause
+
+    def lost(self) -> list[Lost]:
+        """Tasks that run only on paper: their workers are silent."""
+        return lost(self.holders, self.overview)
+
+    def held_by(self, worker: WorkerRow) -> int:
+        """How many tasks run on it, as the store has it; what a worker says of itself is a beat old."""
+        name = worker.id.rpartition(" (")[0] if worker.host == OUTSIDE else worker.id
+        meant = [one for one in self.holders if one.worker_id == name]
+        return sum(one.tasks for one in meant if worker.host != OUTSIDE or one.queue in worker.queues)
 
     def totals(self) -> dict[str, int]:
         """Tasks by state, over everything."""
@@ -79,7 +92,12 @@ async def _paged(store: Store, query: Query) -> list[Task]:
 
 async def stats(store: Store, groups: int = 10) -> Stats:
     found = await store.groups(groups) if groups else []
-    return Stats(await store.counts(), await store.overview(), found, await store.letter_counts())
+    failing: Counter[str] = Counter()
+    for count in await store.failed_counts([row.fingerprint for row in found]) if found else ():
+        failing[count.fingerprint] += count.n
+    return Stats(
+        await store.counts(), await store.overview(), found, await store.letter_counts(), await store.holders(), failing
+    )
 
 
 async def known_queues(store: Store, declared: Sequence[str] = ()) -> set[str]:

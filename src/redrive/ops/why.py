@@ -5,16 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Operation, Status
-from redrive.kernel.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
+from redrive.kernel.store import Holder, HoldRow, LimitRow, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task
 
 ALIVE = timedelta(seconds=30)
+# A beat is written down every few seconds at most: one that has not been for so long, or for three beats, is overdue.
+QUIET, WRITTEN = timedelta(seconds=10), timedelta(seconds=4)
 OUTSIDE, ABROAD = "http", timedelta(minutes=15)  # the host of those who claim from outside; they come now and then
+RESTARTED = timedelta(seconds=5)  # a worker may claim a moment before its first beat is written down
 SHOWN = 3
 
 
@@ -51,7 +54,43 @@ async def why(store: Store, task: Task) -> list[Reason]:
 
 def is_alive(worker: WorkerRow, now: datetime) -> bool:
     """Whoever claims from outside comes now and then, and is given more time to be heard of again."""
-    return not worker.stopping and now - worker.seen_at < (ABROAD if worker.host == OUTSIDE else ALIVE)
+    return not worker.stopping and now - worker.seen_at < max(ALIVE, _patience(worker))
+
+
+def is_silent(worker: WorkerRow, now: datetime) -> bool:
+    """Its beat is overdue: what it holds may be held by nobody. Whoever claims from outside does not beat."""
+    return worker.host != OUTSIDE and now - worker.seen_at >= _patience(worker)
+
+
+def _patience(worker: WorkerRow) -> timedelta:
+    return ABROAD if worker.host == OUTSIDE else max(QUIET, WRITTEN + 3 * timedelta(seconds=worker.every))
+
+
+@dataclass(slots=True, frozen=True)
+class Lost:
+    """Tasks that run on a worker of which nothing is heard; they come back when their leases end. ``restarted``: it
+    runs again, and knows nothing of them."""
+
+    worker: WorkerRow
+    queue: str
+    tasks: int
+    first_ends: datetime
+    last_ends: datetime
+    restarted: bool
+
+
+def lost(holders: Sequence[Holder], overview: Overview) -> list[Lost]:
+    """What runs only on paper, by worker and queue."""
+    workers = {worker.id: worker for worker in overview.workers}
+    found = []
+    for holder in holders:
+        worker = workers.get(holder.worker_id)
+        if worker is None:
+            continue
+        silent = is_silent(worker, overview.now)
+        if tasks := holder.tasks if silent else holder.earlier:
+            found.append(Lost(worker, holder.queue, tasks, holder.first_ends, holder.last_ends, not silent))
+    return found
 
 
 def live_workers(overview: Overview) -> list[WorkerRow]:
@@ -65,13 +104,40 @@ def drivers(overview: Overview) -> list[WorkerRow]:
 
 
 def _lost(task: Task, overview: Overview) -> list[Reason]:
-    """A task that runs on a worker of which nothing is heard any more."""
+    """A task that runs on a worker of which nothing is heard any more, or that was started anew since."""
     worker = next((worker for worker in overview.workers if worker.id == task.worker_id), None)
-    if worker is None or overview.now - worker.seen_at < ALIVE or task.lease_expires_at is None:
+    ends, now = task.lease_expires_at, overview.now
+    if ends is None:
         return []
-    silent, left = overview.now - worker.seen_at, task.lease_expires_at - overview.now
-    return [Reason("lost_worker", f"its worker {worker.id} was last seen {_span(silent.total_seconds())} ago; the lease"
-                   f" ends in {_span(max(left.total_seconds(), 0))}, then it runs elsewhere")]  # fmt: skip
+    if ends <= now:
+        text = f"its lease ended {_span((now - ends).total_seconds())} ago; {_then(task)} as soon as a worker looks"
+        return [Reason("lease_over", text), *_unserved(task, overview)]
+    if worker is None:
+        return []
+    if is_silent(worker, now):
+        gone = f"has been silent since {_at(worker.seen_at)} ({_span((now - worker.seen_at).total_seconds())})"
+    elif task.last_attempt_at is not None and task.last_attempt_at < worker.started_at - RESTARTED:
+        gone = f"was started anew at {_at(worker.started_at)}, and does not have it"
+    else:
+        return []
+    return [Reason("lost_worker", f"its worker {worker.id} {gone}; the lease ends at {_at(ends)}"
+                   f" (in {_span((ends - now).total_seconds())}), then {_then(task)}"),
+            *_unserved(task, overview)]  # fmt: skip
+
+
+def _then(task: Task) -> str:
+    """What becomes of it when its lease is recovered."""
+    if task.cancel_requested_at is not None:
+        return "it is cancelled"
+    return "it is tried again" if task.attempt_count < task.max_attempts else "it fails: its attempts are used up"
+
+
+def _unserved(task: Task, overview: Overview) -> list[Reason]:
+    return [reason for reason in _served(task, overview) if reason.code == "no_worker"]
+
+
+def _at(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%H:%M:%SZ")
 
 
 def _failed(task: Task) -> Reason:

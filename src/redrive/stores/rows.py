@@ -9,7 +9,7 @@ from redrive.kernel.failed import FailedCount
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.records import Record
-from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
+from redrive.kernel.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
 Row = Mapping[str, Any]
@@ -147,8 +147,12 @@ def limit(row: Row) -> LimitRow:
 def worker(row: Row) -> WorkerRow:
     return WorkerRow(
         row["id"], row["host"], row["pid"], tuple(row["queues"]), row["concurrency"], row["running"], row["version"],
-        row["started_at"], row["seen_at"], row["stopping"],
+        row["started_at"], row["seen_at"], row["stopping"], row["beat_ms"] / 1000,
     )  # fmt: skip
+
+
+def holder(row: Row) -> Holder:
+    return Holder(row["worker_id"], row["queue"], row["tasks"], row["earlier"], row["first_ends"], row["last_ends"])
 
 
 def schedule(row: Row) -> ScheduleRow:

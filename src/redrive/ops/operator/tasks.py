@@ -109,10 +109,15 @@ class TaskService(Service):
         """Waiting and failed tasks are cancelled now; running ones are asked to stop. All of them are given up with
         it: that counts like forgetting or purging them."""
         who = self._session.may(Role.OPERATOR)
-        return await self._session.alone(
+        result = await self._session.alone(
             Deed(Action.PURGE, len(set(ids))),
             lambda puts: actions.cancel(self._store, ids, actor=who, reason=reason, puts=puts),
         )  # fmt: skip
+        # A worker that is gone hears nothing: its task is cancelled when the lease ends.
+        for task_id, task in (await self._store.get_many(result.requested, documents=0)).items():
+            if gone := [one for one in await why(self._store, task) if one.code in ("lost_worker", "lease_over")]:
+                result.notes[task_id] = gone[0].text
+        return result
 
     async def pause(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         who = self._session.may(Role.OPERATOR)

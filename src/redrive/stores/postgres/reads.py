@@ -12,7 +12,7 @@ from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.records import Record
-from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, LetterCount, Overview, Query
+from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
 from redrive.stores.filters import largest
@@ -262,6 +262,9 @@ class Reads:
             now[0][0], [rows.hold(r) for r in holds], [rows.limit(r) for r in limits],
             [rows.worker(r) for r in workers], [rows.schedule(r) for r in schedules],
         )  # fmt: skip
+
+    async def holders(self) -> list[Holder]:
+        return [rows.holder(row) for row in await self._rows("holders")]
 
     async def _rows(self, name: str, *args: Any) -> list[Any]:
         found: list[Any] = await self.pool.run(lambda connection: connection.fetch(SQL[name], *args))

@@ -31,7 +31,7 @@ select redrive.complete($1, $2, $3, $4, $5);
 select redrive.renew($1, $2, $3, $4, $5);
 
 -- tick: a worker's beat
-select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
+select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 
 -- expired: leases that ran out
 select * from redrive.expired($1, $2);
@@ -295,6 +295,13 @@ select * from redrive.kind order by kind;
 
 -- workers: workers seen lately
 select * from redrive.worker order by id;
+
+-- holders: who holds the leases there are
+select t.worker_id, t.queue, count(*)::integer as tasks,
+  (count(*) filter (where t.last_attempt_at < w.started_at - interval '5 s'))::integer as earlier,
+  min(t.lease_expires_at) as first_ends, max(t.lease_expires_at) as last_ends
+from redrive.task t left join redrive.worker w on w.id = t.worker_id
+where t.state = 'running' and t.worker_id is not null and t.lease_expires_at is not null group by t.worker_id, t.queue;
 
 -- schedules: periodic tasks
 select * from redrive.schedule order by name;

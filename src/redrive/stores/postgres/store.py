@@ -247,6 +247,7 @@ class PostgresStore(Reads):
         args = [
             beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running, beat.version,
             beat.stopping, list(beat.duties), list(beat.duties.values()), since, PROMOTE_LIMIT,
+            round(beat.every * 1000),
         ]  # fmt: skip
         found = await past_bad_rows(self.pool, beat.queues, lambda: self._fetch("tick", *args))
         row = found[0]

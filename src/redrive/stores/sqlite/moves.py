@@ -100,8 +100,9 @@ def _applies(t: Transition, row: Live, now: int) -> bool:
 
 def _decide(t: Transition, row: Live, now: int) -> Move:
     final = t.to
-    if row.cancel_at is not None and row.state == State.RUNNING and final in (State.QUEUED, State.DELAYED):
-        final = State.CANCELLED  # a task somebody wants cancelled is not queued again
+    again = final in (State.QUEUED, State.DELAYED) or t.event is Event.EXPIRE
+    if row.cancel_at is not None and row.state == State.RUNNING and again:
+        final = State.CANCELLED  # somebody wants it: it is not queued again, nor failed for want of a worker
     elif t.event is Event.RESUME and row.next_attempt_at is not None and row.next_attempt_at > now:
         final = State.DELAYED
     if t.event in (Event.PAUSE, Event.RESUME) and final is not State.QUEUED:

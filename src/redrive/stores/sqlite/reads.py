@@ -13,7 +13,7 @@ from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
 from redrive.kernel.records import Record
-from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, LetterCount, Overview, Query, ScheduleRow
+from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.filters import DIMENSIONS, largest
 from redrive.stores.sql import statements
@@ -214,6 +214,9 @@ class Reads:
 
     async def overview(self) -> Overview:
         return await self.read(_overview)
+
+    async def holders(self) -> list[Holder]:
+        return await self.read(lambda session: [rows.holder(row) for row in _rows(session, SQL["holders"])])
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
         def look(session: Session) -> tuple[datetime, list[ScheduleRow]]:

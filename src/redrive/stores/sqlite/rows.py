@@ -12,7 +12,7 @@ from uuid import UUID
 from redrive.ids import from_text, is_id
 from redrive.kernel.failed import FailedCount, Meant
 from redrive.kernel.records import Record
-from redrive.kernel.store import GroupRow, HoldRow, LimitRow, ScheduleRow, WorkerRow
+from redrive.kernel.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
 from redrive.stores import rows as common
 from redrive.stores.sqlite.clock import to_datetime
@@ -20,7 +20,7 @@ from redrive.stores.sqlite.clock import to_datetime
 _TIMES = frozenset({
     "created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "cancel_requested_at",
     "failed_at", "last_replayed_at", "finished_at", "at", "dead_at", "first_seen", "last_seen", "next_at", "last_at",
-    "started_at", "seen_at", "updated_at", "erased_at",
+    "started_at", "seen_at", "updated_at", "erased_at", "first_ends", "last_ends",
 })  # fmt: skip
 FIRST, LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 _IDS = frozenset({"task_id", "sample_task", "lease_token"})
@@ -81,6 +81,10 @@ def worker(row: sqlite3.Row) -> WorkerRow:
     values["queues"] = json.loads(values["queues"])
     values["stopping"] = bool(values["stopping"])
     return common.worker(values)
+
+
+def holder(row: sqlite3.Row) -> Holder:
+    return common.holder(_typed(row))
 
 
 def _typed(row: sqlite3.Row) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def _beat(session: Session, beat: Beat) -> None:
     if not seen:
         session.run(
             SQL["join"], beat.worker_id, beat.host, beat.pid, dumps(beat.queues), beat.concurrency, beat.running,
-            beat.version, now, now, stopping,
+            beat.version, now, now, stopping, round(beat.every * 1000),
         )  # fmt: skip
 
 

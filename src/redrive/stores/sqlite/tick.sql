@@ -2,9 +2,12 @@
 update redrive_worker set seen_at = ?, running = ?, stopping = ? 
 where id = ? and (seen_at < ? or stopping <> ? or (stopping and running <> ?))
 
--- join: a worker seen for the first time
-insert into redrive_worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
+-- join: a worker seen for the first time, or another process under the same name
+insert into redrive_worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping, beat_ms)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set host = excluded.host, pid = excluded.pid,
+  queues = excluded.queues, concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
+  started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping, beat_ms = excluded.beat_ms
+where (host, pid, queues) <> (excluded.host, excluded.pid, excluded.queues)
 
 -- duties_new: duties nobody had yet
 insert into redrive_duty (name, next_at) select value, ? from json_each(?) where true on conflict (name) do nothing

@@ -8,6 +8,7 @@ import pytest
 
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed
+from redrive.kernel.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness
 from redrive.testing.conformance.outcomes import REQUEUED, SETTLED
@@ -69,12 +70,15 @@ class TestCancel:
         assert await harness.claim(5) == []
         await harness.check_totals()
 
-    async def test_a_cancel_request_wins_over_recovery(self, harness: Harness) -> None:
-        claimed = await harness.running()
+    @pytest.mark.parametrize("most", [1, 3])
+    async def test_a_cancel_request_wins_over_recovery(self, harness: Harness, most: int) -> None:
+        """Also where the attempts are used up: nobody waits for a worker that is gone to say so."""
+        claimed = await harness.running(max_attempts=most)
         await harness.ask_to_cancel(claimed.id)
         await harness.advance(LEASE + 1)
         assert await harness.recover() == {claimed.id}
         assert await harness.state(claimed.id) is State.CANCELLED
+        assert await harness.store.dead_letters(Query()) == []
         await harness.check_totals()
 
     async def test_work_that_was_done_anyway_counts(self, harness: Harness) -> None:

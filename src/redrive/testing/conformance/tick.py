@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from redrive.kernel.store import Beat
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness
 
@@ -77,6 +78,29 @@ class TestTick:
         await harness.recover()
         await harness.advance(2)
         assert (await harness.tick(recover=1.0)).duties == []
+
+    async def test_a_process_that_takes_a_name_over_is_seen(self, harness: Harness) -> None:
+        await harness.tick("w1")
+        claimed = await harness.running()
+        await harness.advance(20)
+        for _ in range(2):  # the first says that somebody lives, the next who
+            await harness.store.tick(Beat("w1", "other", 2, ("a", "b"), 8, 0, "1", {}, every=3.0))
+            await harness.advance(1)
+        (worker,) = (await harness.store.overview()).workers
+        assert (worker.host, worker.pid, worker.queues, worker.concurrency, worker.every) == (
+            "other",
+            2,
+            ("a", "b"),
+            8,
+            3.0,
+        )
+        (holder,) = await harness.store.holders()
+        assert (holder.worker_id, holder.tasks, holder.earlier) == ("w1", 1, 1), "it knows nothing of this one"
+        await harness.running()
+        (holder,) = await harness.store.holders()
+        assert (holder.queue, holder.tasks, holder.earlier) == ("default", 2, 1)
+        assert holder.first_ends == (await harness.task(claimed.id)).lease_expires_at
+        assert holder.last_ends > holder.first_ends
 
     @pytest.mark.parametrize("stopping", [False, True])
     async def test_workers_are_seen(self, harness: Harness, stopping: bool) -> None:

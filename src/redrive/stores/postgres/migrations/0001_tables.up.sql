@@ -360,7 +360,8 @@ create table redrive.worker (
   version      text not null,
   started_at   timestamptz not null,
   seen_at      timestamptz not null,
-  stopping     boolean not null
+  stopping     boolean not null,
+  beat_ms      integer not null
 ) with (fillfactor = 50);
 
 -- Housekeeping that the fleet does once per interval, whoever comes first.

@@ -378,8 +378,9 @@ begin
   ), ok as materialized (
     select v.*, l.state as was, l.queue, l.kind, l.scope, l.attempt_count, l.replay_count, l.worker_id,
       case
-        -- A task somebody wants cancelled is not queued again.
-        when l.cancel_requested_at is not null and l.state = 'running' and v.target in ('queued', 'delayed') then 'cancelled'
+        -- A task somebody wants cancelled is not queued again, nor failed for want of a worker.
+        when l.cancel_requested_at is not null and l.state = 'running'
+          and (v.target in ('queued', 'delayed') or v.event = 'expire') then 'cancelled'
         when v.event = 'resume' and l.next_attempt_at > v_now then 'delayed'
         else v.target
       end::redrive.state as final

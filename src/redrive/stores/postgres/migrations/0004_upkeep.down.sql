@@ -22,6 +22,6 @@ drop function redrive.set_hold(text, text, boolean, text, text);
 drop function redrive.resume_groups(integer, text);
 drop function redrive.expired(timestamptz, integer);
 drop function redrive.tick(text, text, integer, text[], integer, integer, text, boolean, text[], double precision[],
-  timestamptz, integer);
+  timestamptz, integer, integer);
 drop function redrive.promote_everywhere(integer);
 drop function redrive.promote(text[], timestamptz, integer);

@@ -64,7 +64,7 @@ end $$;
 -- promoted and settled rows may, and are not walked again.
 create function redrive.tick(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
-  p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer
+  p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer, p_beat_ms integer
 ) returns table (duties text[], cancels uuid[], next_due double precision, promoted integer, checked_to timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -79,10 +79,16 @@ begin
   update redrive.worker w set seen_at = v_now, running = p_running, stopping = p_stopping
   where w.id = p_worker and (w.seen_at < v_now - interval '4 s' or w.stopping <> p_stopping
     or (p_stopping and w.running <> p_running));
-  if not found and not exists (select 1 from redrive.worker w where w.id = p_worker) then
-    insert into redrive.worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping)
-    values (p_worker, p_host, p_pid, p_queues, p_concurrency, p_running, p_version, v_now, v_now, p_stopping)
-    on conflict do nothing;
+  if not found and not exists (
+    select 1 from redrive.worker w where w.id = p_worker and w.host = p_host and w.pid = p_pid and w.queues = p_queues)
+  then
+    insert into redrive.worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping, beat_ms)
+    values (p_worker, p_host, p_pid, p_queues, p_concurrency, p_running, p_version, v_now, v_now, p_stopping, p_beat_ms)
+    -- Another process under the same name.
+    on conflict (id) do update set host = excluded.host, pid = excluded.pid, queues = excluded.queues,
+      concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
+      started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping,
+      beat_ms = excluded.beat_ms;
   end if;
 
   if exists (select 1 from unnest(p_duties) u(name) where not exists (select 1 from redrive.duty d where d.name = u.name)) then

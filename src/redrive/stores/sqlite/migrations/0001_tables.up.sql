@@ -316,7 +316,8 @@ create table redrive_worker (
   version      text not null,
   started_at   integer not null,
   seen_at      integer not null,
-  stopping     integer not null
+  stopping     integer not null,
+  beat_ms      integer not null
 ) strict;
 
 -- Housekeeping that the fleet does once per interval, whoever comes first.
