@@ -1,0 +1,164 @@
+"""Erasing: a marker in every column and every collection that can hold text is gone, or kept on purpose."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+import redrive
+from redrive.kernel.commit import Commit
+from redrive.kernel.records import Put
+from redrive.ops import actions, erase
+from redrive.testing.conformance.harness import Harness, failing
+from tests.conformance.harness_sqlite import SqliteHarness
+from tests.ops.conftest import opened
+from tests.ops.test_erase import SCOPE, SECRET, a_life, begun, carried_out, table
+
+pytestmark = pytest.mark.anyio
+WORD = f"of {SCOPE} itself"
+NAMES = "the application's own names of kinds, queues and schedules"
+CODES = "codes and causes, made of the programmer's words"
+WHO = "who acted, or which process"
+LABELS = {"kind": NAMES, "queue": NAMES, "lane": NAMES, "worker_id": WHO, "actor": WHO, "lease_token": "an id",
+          "code": CODES, "reason": CODES, "failure_type": CODES, "fingerprint": CODES, "former": CODES}  # fmt: skip
+# What stays, by table and column, and why. A new column is erased, or has its reason here.
+KEPT: dict[str, dict[str, str]] = {
+    "history": LABELS,
+    "attempt": LABELS,
+    "dead_letter": LABELS | {"error_code": CODES, "error_reason": CODES, "error_fingerprint": CODES},
+    "failure_group": LABELS,
+    "failure_delta": LABELS,
+    "failure_hour": LABELS,
+    "audit": {"actor": WHO, "action": CODES, "kind": NAMES, "batch_id": "an id"},
+    "record": {"id": "an id, or the name of who acts", "state": CODES},
+    "hold": {"actor": WHO, "name": NAMES, "target": NAMES},
+    "kind": LABELS,
+    "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
+    "worker": dict.fromkeys(("id", "host", "queues", "version"), WHO),
+    "duty": {"name": NAMES},
+    "migration": dict.fromkeys(("name", "digest", "sha256", "version"), "about the schema"),
+    "pruned": {"name": NAMES, "tie": "a place", "key": "a place"},
+    "resuming": {"task_group": "gone with the next ticks"},
+    "account": {"name": "the application's books, which have their own keep"},
+    "posting": {"key": "the application's books", "note": "the application's books"},
+    "entry": {"posting": "the application's books", "account": "the application's books"},
+}
+# By these rows are found: a marker there would hide the row, not test it.
+STRUCTURE = {("audit", "erased"), ("history", "state"), ("record", "collection"), ("record", "body")}
+# Counted by the store from what tasks say: nothing is written there, but nothing may be left there either.
+COUNTED = {"total", "total_delta", "failed_total", "failed_sum", "failed_delta"}
+# Of live tasks, what those counts are made of.
+COUNTED_BY = {"kind", "queue", "lane", "task_group", "error_code", "error_reason", "failure_type", "dead_reason",
+              "error_fingerprint", "state", "idempotency_key"}  # fmt: skip
+# Collections that do not quote people, and why.
+QUIET = {
+    "token": "names of those who act",
+    "alone": "numbers, by who acts",
+    "vitals": "numbers",
+    "audit-seal": "hashes",
+    "audit-prune": "empty",
+}
+COLUMNS = """
+select c.table_name::text, c.column_name::text from information_schema.columns c
+join pg_class t on t.relname = c.table_name and t.relnamespace = 'redrive'::regnamespace
+where c.table_schema = 'redrive' and t.relkind in ('r', 'p') and not t.relispartition
+  and c.data_type not in ('uuid', 'integer', 'bigint', 'smallint', 'boolean', 'double precision', 'real', 'numeric')
+  and c.data_type !~ '^(timestamp|time|date|interval)'
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+    async with opened(request.param, request, tmp_path, "postgres_url") as made:
+        yield made
+
+
+def collections() -> set[str]:
+    sources = Path(redrive.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in sources.rglob("*.py") if "testing" not in path.parts)
+    return set(re.findall(r'^\w*COLLECTION\w* = "([\w-]+)"', text, re.MULTILINE))
+
+
+async def texts(harness: Harness) -> set[tuple[str, str]]:
+    """Every column that is no number, time or truth, by table and name."""
+    if not isinstance(harness, SqliteHarness):
+        return {(row[0], row[1]) for row in await harness.sql(COLUMNS)}
+    names = await harness.sql("select name from sqlite_master where type = 'table' and name like 'redrive_%'")
+    return {
+        (name.removeprefix("redrive_"), column[1]) for (name,) in names
+        for column in await harness.sql(f"pragma table_info({name})") if column[2].lower() not in ("integer", "real")
+    }  # fmt: skip
+
+
+async def plant(harness: Harness, name: str, column: str) -> bool:
+    """Into all rows, each its own, as text that is a document as well; False where no such text fits."""
+    other = "hex(randomblob(8))" if isinstance(harness, SqliteHarness) else "gen_random_uuid()"
+    made = f"""'"{WORD} ' || {other} || '"'"""
+    for value in (made, f"({made})::jsonb", f"array[{made}]"):
+        with suppress(sqlite3.Error, asyncpg.PostgresError):  # a check, a type, a reference: this form does not fit
+            await harness.sql(f"update {table(harness, name)} set {column} = {value}")
+            return True
+    return False
+
+
+async def identifiers(harness: Harness, name: str, column: str) -> bool:
+    found = await harness.sql(f"select {column} from {table(harness, name)} where {column} is not null")
+    try:
+        return bool(found) and all(UUID(str(row[0])) for row in found)
+    except ValueError:
+        return False
+
+
+async def found(harness: Harness) -> set[tuple[str, str]]:
+    """Columns in which the person is named."""
+    sql = "select 1 from {} where cast({} as text) like '%{}%' or cast({} as text) like '%{}%' limit 1"
+    return {
+        (name, column) for name, column in await texts(harness)
+        if await harness.sql(sql.format(table(harness, name), column, SCOPE, column, SECRET))
+    }  # fmt: skip
+
+
+async def a_full_house(harness: Harness) -> None:
+    """Rows of the person wherever there can be some: causes both added up and not yet, a pause that names somebody."""
+    await a_life(harness)
+    await harness.store.upkeep("fold")
+    claimed = await harness.running("A", scope=SCOPE, max_attempts=1)
+    await harness.settle(claimed, failing(f"no such user {SECRET}"))
+    await actions.hold(harness.store, "queue", "mail", actor="bob", reason=f"floods {SCOPE}")
+
+
+async def test_every_column(harness: Harness) -> None:
+    await a_full_house(harness)
+    there = await found(harness)
+    assert {("task", "scope"), ("history", "idempotency_key"), ("audit", "reason")} <= there
+    kept = {(name, column) for name, columns in KEPT.items() for column in columns}
+    for name, column in sorted(await texts(harness) - STRUCTURE - there):
+        if name in COUNTED or (name == "task" and column in COUNTED_BY) or await identifiers(harness, name, column):
+            continue
+        if await plant(harness, name, column):
+            full = await harness.sql(f"select 1 from {table(harness, name)} limit 1")
+            assert full or (name, column) in kept, f"nothing to erase in {name}: have a row in this test, or say why"
+    await carried_out(harness, await begun(harness))
+    await harness.store.upkeep("fold")
+    assert sorted(await found(harness) - kept) == [], "erase it, or say above why it stays"
+    assert await found(harness), "it would be found"
+
+
+async def test_every_collection(harness: Harness) -> None:
+    names = collections()
+    assert set(erase.QUOTING) | QUIET.keys() == names and not set(erase.QUOTING) & QUIET.keys()
+    for name in erase.QUOTING:
+        body = {"said": WORD, "filter": {"scope": SCOPE}, SCOPE: [[WORD]]}
+        await harness.store.apply(Commit(puts=[Put(name, "x", body, state="completed")]))
+    assert (await erase.foresee(harness.store, SCOPE, None))["documents"] == len(erase.QUOTING)
+    await carried_out(harness, await begun(harness))
+    bodies = await harness.sql(f"select cast(body as text) from {table(harness, 'record')}")
+    assert SCOPE not in json.dumps([row[0] for row in bodies])
