@@ -36,7 +36,11 @@ POSTGRES = {
     "a payload 300 levels deep": "payload = (repeat('[', 300) || repeat(']', 300))::jsonb",
     "a payload of 80 MB when it is read": "payload = (select jsonb_agg('1e131071'::jsonb)"
     " from generate_series(1, 650))",
+    "a payload of 3 MB": "payload = (select jsonb_agg(md5(n::text)) from generate_series(1, 90000) n)",
+    "a payload of 3 MB that is small on the disk": "payload = to_jsonb(repeat('x', 3000000))",
+    "a number that nobody reads": """payload = '{"n": 1e5000}'""",
     "made at the end of time": "created_at = 'infinity'",
+    "made in the year 20,000": "created_at = '20000-01-01', last_attempt_at = '20000-01-01'",
     "a timeout of 24 days": "timeout_ms = 2147483647",
 }
 SQLITE = {
@@ -49,6 +53,8 @@ SQLITE = {
     "a payload 300 levels deep": "payload = replace(hex(zeroblob(150)), '0', '[')"
     " || replace(hex(zeroblob(150)), '0', ']')",
     "a payload that is no JSON": "payload = 'not json'",
+    "a payload of 3 MB": "payload = '\"' || hex(zeroblob(1500000)) || '\"'",
+    "a number that nobody reads": "payload = '{\"n\": 1' || hex(zeroblob(2500)) || '}'",
     "a payload with half a character": "payload = cast(x'22eda08022' as text)",
     "a payload with a NUL": "payload = cast(x'2261006222' as text)",
     "a group with half a character": "task_group = cast(x'eda080' as text)",
@@ -73,7 +79,8 @@ alter domain redrive.name add constraint name_of_1_to_120_bytes
 alter domain redrive.label add constraint label_of_1_to_1536_bytes
   check (octet_length(value) between 1 and 1536) not valid;
 alter domain redrive.payload add constraint payload_check check (octet_length(value::text) <= 1048576
-  and not jsonb_path_exists(value, '$.**{101}') or redrive.refuse_payload(value)) not valid;
+  and not jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
+  or redrive.refuse_payload(value)) not valid;
 alter table redrive.task add constraint task_attempts_in_bounds
   check (attempt_count between 0 and max_attempts) not valid;
 alter table redrive.task add constraint task_max_attempts_check check (max_attempts between 1 and 1000000) not valid;
@@ -169,6 +176,8 @@ class TestBadRows:
             assert rest.error_code == "TASK_ROW_INVALID"
             (letter,) = await harness.store.dead_letters(Query(limit=10))
             assert letter.error_code == "TASK_ROW_INVALID" and letter.task_id == rest.id
+        if "3 MB" in case[1]:
+            assert rest.state is State.FAILED and "over the limit" in str(rest.error_message)
         if isinstance(harness, PostgresHarness):
             await harness.store.upkeep("fold", {})
 

@@ -429,7 +429,17 @@ class TestEnqueueFunction:
             ("redrive.enqueue('A', '{}', delay => interval '-1 s')", "delay must be from 0"),
             ("redrive.enqueue('A', '{}', max_attempts => 0)", "at least 1"),
             ("redrive.enqueue('A', '{}', max_attempts => 2000000)", "at most 1,000,000"),
-            ("redrive.enqueue('A', '{}', timeout => interval '24 days')", "timeout must be from 1 ms"),
+            ("redrive.enqueue('A', '{}', timeout => interval '24 days')", "timeout must be from 1 ms to 2,000,000 s"),
+            ("redrive.enqueue('A', '{}', timeout => interval '40 years')", "timeout must be from 1 ms to 2,000,000 s"),
+            ("redrive.enqueue('A', '{}', timeout => interval '-40 years')", "timeout must be from 1 ms"),
+            ("redrive.enqueue('A', '{}', delay => interval '200000000 days')", "delay must be from 0 to 10 years"),
+            ("redrive.enqueue('A', '{}', priority => 40000)", "priority must be from -32,768 to 32,767"),
+            ("redrive.enqueue('A', '{}', priority => -40000, idempotency_key => 'k')", "priority must be from -32,768"),
+            (
+                "redrive.enqueue(array[gen_random_uuid()], array['A'], array['default'], null, array[40000], array[3],"
+                " null, null, null, null, null, null, null)",
+                "priority must be from -32,768",
+            ),
             ("redrive.enqueue('A', '{}', task_group => repeat('x', 12000))", "group must be text of 1-512 characters"),
             ("redrive.enqueue('A', '{}', scope => '')", "scope must be text"),
             ("redrive.enqueue('A', '{}', trace_id => E'a\\nb')", "trace_id must be text"),

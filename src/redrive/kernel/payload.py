@@ -19,6 +19,9 @@ from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
+# What Python reads; from the first digit on, so that each digit is looked at once.
+MAX_DIGITS = 4300
+_LONG_NUMBER = re.compile(rf"(?<!\d)\d{{{MAX_DIGITS + 1}}}")
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 _encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
@@ -106,8 +109,8 @@ def size_of(text: str, limit: int = MAX_PAYLOAD_BYTES) -> int:
 
 
 def depth_of(text: str) -> int:
-    """How many lists and objects there are around the innermost value of a JSON text."""
-    brackets = _NOT_BRACKETS.sub("", _STRING.sub('""', text).replace("[]", "").replace("{}", ""))
+    """How many lists and objects there are inside each other in a JSON text, the innermost one included."""
+    brackets = _NOT_BRACKETS.sub("", _STRING.sub('""', text))
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
@@ -122,6 +125,14 @@ def decode_shallow(text: str | bytes | None) -> Any:
     if whole.count("[") + whole.count("{") > MAX_PAYLOAD_DEPTH and depth_of(whole) > MAX_PAYLOAD_DEPTH:
         raise ValueError(f"it is nested more than {MAX_PAYLOAD_DEPTH} levels deep")
     return value
+
+
+def page_text(text: str) -> JsonText:
+    """For pages, which pass documents on as they are: one with a number that most clients refuse to read would make the
+    whole page unreadable for them, and is said to be so instead."""
+    if len(text) > MAX_DIGITS and _LONG_NUMBER.search(text) and _LONG_NUMBER.search(_STRING.sub('""', text)):
+        return JsonText(_own.encode({"unreadable": f"it has a number of more than {MAX_DIGITS} digits"}))
+    return JsonText(text)
 
 
 def readable(text: str | bytes | None) -> Any:

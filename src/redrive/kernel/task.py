@@ -14,7 +14,7 @@ from redrive.errors import InvalidInput
 # The limits of what a task carries: one set for every way in. PostgreSQL has them as domains, SQLite as checks of its
 # table and in its enqueue; docs/guide.md lists them.
 MAX_PAYLOAD_BYTES = 1024 * 1024
-MAX_PAYLOAD_DEPTH = 100  # lists and objects around a value
+MAX_PAYLOAD_DEPTH = 100  # lists and objects inside each other
 PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
 MAX_DELAY_SECONDS = 10 * 366 * 86400
 MAX_ATTEMPTS = 1_000_000

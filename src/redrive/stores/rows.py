@@ -7,7 +7,7 @@ from typing import Any
 
 from redrive.kernel.failed import FailedCount
 from redrive.kernel.machine import Event
-from redrive.kernel.payload import CUT, JsonText, readable
+from redrive.kernel.payload import CUT, page_text, readable
 from redrive.kernel.records import Record
 from redrive.kernel.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
@@ -29,7 +29,7 @@ def document(row: Row, name: str, as_text: bool) -> Any:
         return readable(found)
     if found is None:
         return CUT if row.get(f"has_{name}") else None
-    return JsonText(found)
+    return page_text(found)
 
 
 def _text(row: Row, name: str) -> Any:

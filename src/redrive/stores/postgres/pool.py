@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from redrive.errors import StoreUnavailable
+from redrive.errors import StoreError, StoreUnavailable
 from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
+from redrive.stores.postgres.times import bring_to_the_ends
 from redrive.stores.postgres.url import parse
 from redrive.stores.postgres.without_loop import close_without_loop
 
@@ -111,6 +112,25 @@ class Pool:
                 self._busy.discard(connection)
             self._give(connection)
             return answer
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]], *, snapshot: bool = False) -> T:
+        """The same for what only reads; ``snapshot``: all as of one moment. If the driver cannot read a time, once
+        more with times that it can: one row of the year 20,000 would make all around it unreadable."""
+        options: dict[str, Any] = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
+        try:
+            if not snapshot:
+                return await self.run(work)
+            async with self.transaction(**options) as connection:
+                return await work(connection)
+        except StoreError as error:
+            if not isinstance(error.__cause__, OverflowError):
+                raise
+        async with self.transaction(**options) as connection:
+            await bring_to_the_ends(connection)
+            try:
+                return await work(connection)
+            finally:
+                await connection.reset_type_codec("timestamptz", schema="pg_catalog")
 
     @asynccontextmanager
     async def _slot_to_lend(self) -> AsyncIterator[None]:

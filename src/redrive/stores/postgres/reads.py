@@ -109,7 +109,7 @@ class Reads:
         rest = f"{SQL['failed_places']}{where.sql})){order}"
         page = f"{SQL['page_live']} and state = 'failed' and failed_seq = any (array({rest}"
         text = page if documents is not None else f"{SQL['failed']}({rest}"
-        found = await self.pool.run(lambda connection: connection.fetch(text, *where.args))
+        found = await self.pool.read(lambda connection: connection.fetch(text, *where.args))
         return [rows.task(row, documents is not None) for row in found]
 
     async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
@@ -118,7 +118,7 @@ class Reads:
 
     async def count_failed(self, which: Failures) -> int:
         name, where = filters.count_failed(which)
-        found: int = await self.pool.run(lambda connection: connection.fetchval(SQL[name] + where.sql, *where.args))
+        found: int = await self.pool.read(lambda connection: connection.fetchval(SQL[name] + where.sql, *where.args))
         return found
 
     async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
@@ -143,7 +143,7 @@ class Reads:
         if by_rows:
             where.add(" and failed_seq <= {}", end)
             text = SQL[name] + where.sql
-            count = await self.pool.run(lambda connection: connection.fetchval(text, *where.args))
+            count = await self.pool.read(lambda connection: connection.fetchval(text, *where.args))
         return end, count
 
     async def cancelled(
@@ -156,7 +156,7 @@ class Reads:
         return [Meant(*row) for row in await self._where("cancelled", where)]
 
     async def cancelled_end(self, which: Failures) -> tuple[int, int]:
-        end: int = await self.pool.run(lambda connection: connection.fetchval(SQL["letters_end"]))
+        end: int = await self.pool.read(lambda connection: connection.fetchval(SQL["letters_end"]))
         where = filters.cancelled(which, upto=end)
         return end, 0 if where is None else (await self._where("count_cancelled", where))[0][0]
 
@@ -221,7 +221,7 @@ class Reads:
     async def count_audit(self, which: AuditFilter) -> int:
         where = filters.audit(which)
         text = SQL["count_audit"] + where.sql
-        found: int = await self.pool.run(lambda connection: connection.fetchval(text, *where.args))
+        found: int = await self.pool.read(lambda connection: connection.fetchval(text, *where.args))
         return found
 
     async def record(self, collection: str, record_id: str) -> Record | None:
@@ -237,7 +237,7 @@ class Reads:
         return [rows.record(row) for row in found]
 
     async def now(self) -> datetime:
-        found: datetime = await self.pool.run(lambda connection: connection.fetchval(SQL["now"]))
+        found: datetime = await self.pool.read(lambda connection: connection.fetchval(SQL["now"]))
         return found
 
     async def counts(self) -> list[Count]:
@@ -267,17 +267,16 @@ class Reads:
         return [rows.holder(row) for row in await self._rows("holders")]
 
     async def _rows(self, name: str, *args: Any) -> list[Any]:
-        found: list[Any] = await self.pool.run(lambda connection: connection.fetch(SQL[name], *args))
+        found: list[Any] = await self.pool.read(lambda connection: connection.fetch(SQL[name], *args))
         return found
 
     async def _where(self, name: str, where: filters.Where) -> list[Any]:
         text = SQL[name] + where.sql
-        found: list[Any] = await self.pool.run(lambda connection: connection.fetch(text, *where.args))
+        found: list[Any] = await self.pool.read(lambda connection: connection.fetch(text, *where.args))
         return found
 
     async def _snapshot(self, work: Any) -> Any:
-        async with self.pool.transaction(isolation="repeatable_read", readonly=True) as connection:
-            return await work(connection)
+        return await self.pool.read(work, snapshot=True)
 
 
 _whole: tuple[str, str, list[Any]] = (SQL["get_live"], SQL["get_history"], [])

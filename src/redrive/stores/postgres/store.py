@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -22,9 +23,9 @@ from redrive.kernel.outcome import Released
 from redrive.kernel.records import Put
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, Enqueued, NewTask
 from redrive.stores.postgres import arguments
-from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows, settle_in_parts
+from redrive.stores.postgres.bad_rows import about_a_row, fail_row, past_bad_rows, settle_in_parts
 from redrive.stores.postgres.batcher import Batcher
 from redrive.stores.postgres.diagnose import diagnose, vitals
 from redrive.stores.postgres.enqueue import NotMade, enqueue, enqueue_in_parts
@@ -203,7 +204,16 @@ class PostgresStore(Reads):
                 cycle.lost.add(row[0])
             else:
                 cycle.claimed.append(arguments.claimed(row, token))
+        if any(task.payload and len(task.payload) > MAX_PAYLOAD_BYTES for task in cycle.claimed):
+            await self._set_aside_large(cycle)
         return cycle
+
+    async def _set_aside_large(self, cycle: Cycle) -> None:
+        """Payloads that were written past the limit, and are larger than they look on the disk."""
+        for task in [task for task in cycle.claimed if task.payload and len(task.payload) > MAX_PAYLOAD_BYTES]:
+            why = f"its payload is over the limit of {MAX_PAYLOAD_BYTES:,} bytes"
+            await self.pool.run(partial(fail_row, task_id=task.id, why=why), atomic=True)
+            cycle.claimed.remove(task)
 
     def _learn(self, found: list[Any], want: Want, started: float) -> None:
         now = time.monotonic()

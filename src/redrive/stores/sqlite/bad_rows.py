@@ -18,7 +18,7 @@ from redrive.errors import InvalidInput, SchemaError, StoreError, StoreUnavailab
 from redrive.ids import from_text, is_id
 from redrive.kernel.machine import Transition, reject
 from redrive.kernel.payload import decode
-from redrive.kernel.task import MAX_ATTEMPTS, MAX_TEXT_BYTES, PRIORITY_MAX, PRIORITY_MIN
+from redrive.kernel.task import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, PRIORITY_MAX, PRIORITY_MIN
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.errors import breaks_connection, is_busy
@@ -88,6 +88,8 @@ def _try_row(session: Session, rowid: int, moving: bool) -> None:
     for name in ("kind", "queue", *_LABELS):
         if row[name] is not None and "\ufffd" in row[name]:
             raise ValueError(f"its {name.removeprefix('task_')} is not valid text")
+    if (row["payload_bytes"] or 0) > MAX_PAYLOAD_BYTES:
+        raise ValueError(f"its payload is over the limit of {MAX_PAYLOAD_BYTES:,} bytes")
     for name in ("as_ready", "as_claimed", "as_held") if moving else ():
         session.run(SQL[name], rowid)
 
@@ -146,7 +148,7 @@ def _inside(session: Session, work: Callable[[Session], T], *, keep: bool = True
 def _row(session: Session, rowid: int) -> dict[str, Any]:
     cursor = session.connection.cursor()
     cursor.row_factory = sqlite3.Row
-    return dict(cursor.execute(SQL["row"], (rowid,)).fetchone())
+    return dict(cursor.execute(SQL["row"], (rowid, MAX_PAYLOAD_BYTES)).fetchone())
 
 
 def _uuid(text: str) -> UUID:

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from redrive.ids import from_text
 from redrive.kernel.store import Want
-from redrive.kernel.task import Claimed
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import micros, to_datetime
 from redrive.stores.sqlite.session import Row, Session, dumps
@@ -140,7 +140,10 @@ class _Lease:
         """Large payloads are fetched one by one: a thousand of them as one text might be more than SQLite can make."""
         large = row[17]
         if large:
-            row[6], row[15] = self._session.row(SQL["large"], row[0]) or (None, None)
+            found = self._session.row(SQL["large"], row[0], MAX_PAYLOAD_BYTES)
+            if found is None:
+                raise ValueError("a payload is over the limit")  # its row will be set aside
+            row[6], row[15] = found
         return row
 
 

@@ -21,8 +21,8 @@ indexed by redrive_task_ready where t.state = 'queued' and t.queue = ? and t.lan
 -- picked: these rows
 where t.rowid in (select value from json_each(?))
 
--- large: what does not travel with the others
-select payload, memo from redrive_task where rowid = ?
+-- large: what does not travel with the others, unless it was written past the limit
+select payload, memo from redrive_task where rowid = ?1 and coalesce(length(cast(payload as blob)), 0) <= ?2
 
 -- take: they are this worker's now
 update redrive_task set state = 'running', attempt_count = attempt_count + 1, lease_token = ?, lease_expires_at = ?,

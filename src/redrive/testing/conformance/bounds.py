@@ -23,7 +23,7 @@ LABELS = ("group", "scope", "trace_id", "idempotency_key")
 
 
 def deep(levels: int, *, objects: bool = False) -> str:
-    """JSON text of a value inside so many lists or objects."""
+    """JSON text of so many lists or objects inside each other, with a value in the innermost one."""
     return '{"a":' * levels + "1" + "}" * levels if objects else "[" * levels + "1" + "]" * levels
 
 
@@ -36,7 +36,8 @@ TOO_MUCH: list[dict[str, Any]] = [
 ]  # fmt: skip
 TOO_LARGE = [
     json.dumps("x" * (MAX_PAYLOAD_BYTES - 1)), deep(MAX_PAYLOAD_DEPTH + 1), deep(300),
-    deep(MAX_PAYLOAD_DEPTH + 1, objects=True),
+    deep(MAX_PAYLOAD_DEPTH + 1, objects=True), "[" * (MAX_PAYLOAD_DEPTH + 1) + "]" * (MAX_PAYLOAD_DEPTH + 1),
+    '{"a":' * MAX_PAYLOAD_DEPTH + "{}" + "}" * MAX_PAYLOAD_DEPTH,
     "[" + ",".join(["1"] * (MAX_PAYLOAD_BYTES // 3 + 9)) + "]",
     "[" + ",".join(['{"a":[[]]}'] * 200 + [deep(MAX_PAYLOAD_DEPTH)]) + "]",
 ]  # fmt: skip
@@ -46,7 +47,8 @@ ENOUGH: list[dict[str, Any]] = [
     *({name: value} for name in ("kind", "queue") for value in ("x" * 120, "_a.b:c-d", "9")),
     {"max_attempts": MAX_ATTEMPTS}, {"timeout": float(MAX_TIMEOUT_SECONDS)}, {"timeout": 0.001},
     {"payload": json.dumps("x" * (MAX_PAYLOAD_BYTES - 2))}, {"payload": deep(MAX_PAYLOAD_DEPTH)},
-    {"payload": deep(MAX_PAYLOAD_DEPTH, objects=True)},
+    {"payload": deep(MAX_PAYLOAD_DEPTH, objects=True)}, {"payload": deep(MAX_PAYLOAD_DEPTH - 1)},
+    {"payload": "[" * MAX_PAYLOAD_DEPTH + "]" * MAX_PAYLOAD_DEPTH},
     {"payload": json.dumps({"brackets in text": "[" * 300 + '"' + "{" * 300})},
     {"payload": "[" + ",".join(["[]"] * 500) + "]"},
 ]  # fmt: skip

@@ -36,7 +36,9 @@ create domain redrive.label as text constraint label_of_1_to_1536_bytes check (o
 -- Its size as PostgreSQL writes it: numbers are written out in full there, and 1e131071, eight bytes on the way in, would be
 -- 131 kB for everybody who reads it. The function is called for what is refused only, to say why.
 create domain redrive.payload as jsonb check (
-  octet_length(value::text) <= 1048576 and not jsonb_path_exists(value, '$.**{101}') or redrive.refuse_payload(value));
+  octet_length(value::text) <= 1048576
+  and not jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
+  or redrive.refuse_payload(value));
 
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last, fixed-width ones first.
 create table redrive.task (

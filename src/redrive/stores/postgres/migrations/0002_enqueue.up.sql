@@ -56,7 +56,7 @@ end $$;
 
 -- The same rules for both forms: what gets in must be something that a worker can claim and an operator can list.
 create function redrive.check_numbers(p_max_attempts integer[], p_delays double precision[], p_run_ats timestamptz[],
-  p_timeouts_ms integer[]) returns void
+  p_timeouts_ms integer[], p_priorities integer[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_problem text;
@@ -71,11 +71,19 @@ begin
       'run_at must be after 1970 and at most 10 years ahead'
     when exists (select 1 from unnest(p_timeouts_ms) t where t not between 1 and 2000000000) then
       'timeout must be from 1 ms to 2,000,000 s'
+    when exists (select 1 from unnest(p_priorities) p where p not between -32768 and 32767) then
+      'priority must be from -32,768 to 32,767'
   end;
   if v_problem is not null then
     raise exception '%', v_problem using errcode = 'invalid_parameter_value';
   end if;
 end $$;
+
+-- A timeout in milliseconds; what no number can hold becomes one that is refused.
+create function redrive.milliseconds(p_time interval) returns integer
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select case when p_time is not null then least(greatest(extract(epoch from p_time) * 1000, -1), 2147483647)::integer end
+$$;
 
 -- What a key stands for. The separator keeps kind "A" with payload "12" apart from kind "A1" with payload "2".
 create function redrive.digest(p_kind text, p_payload jsonb) returns bytea
@@ -109,7 +117,7 @@ begin
     raise exception 'give one kind, queue, priority and max_attempts, or as many as there are ids' using
       errcode = 'invalid_parameter_value';
   end if;
-  perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms);
+  perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_priorities);
   perform redrive.check_name('kind', k.name) from (select distinct u.name from unnest(p_kinds) u(name)) k;
   perform redrive.check_name('queue', q.name) from (select distinct u.name from unnest(p_queues) u(name)) q;
   -- Called for those that are wrong, to say so.
@@ -244,7 +252,8 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
 declare
   v_now constant timestamptz := clock_timestamp();
-  v_due timestamptz := coalesce(run_at, v_now + delay);
+  v_timeout_ms constant integer := redrive.milliseconds(timeout);
+  v_due timestamptz;
   v_waits boolean;
   v_position bigint := 0;
   v_existing record;
@@ -253,10 +262,11 @@ begin
   perform redrive.check_label('group', task_group), redrive.check_label('scope', scope),
     redrive.check_label('trace_id', trace_id);
   perform redrive.check_numbers(array[max_attempts], array[extract(epoch from delay)::double precision], array[run_at],
-    array[(extract(epoch from timeout) * 1000)::integer]);
+    array[v_timeout_ms], array[priority]);
+  v_due := coalesce(run_at, v_now + delay);
   if idempotency_key is not null then
     select * into v_existing from redrive.enqueue(array[id], array[kind], array[queue], array[payload], array[priority],
-      array[max_attempts], null, array[v_due], array[(extract(epoch from timeout) * 1000)::integer], array[task_group],
+      array[max_attempts], null, array[v_due], array[v_timeout_ms], array[task_group],
       array[scope], array[trace_id], array[idempotency_key]);
     if v_existing.conflict then
       raise exception 'idempotency key % already belongs to task %, which has another kind or payload',
@@ -270,7 +280,7 @@ begin
     kind, queue, lane, task_group, scope, trace_id, payload)
   values (id, v_now, v_position, v_due, case when v_waits then v_due end,
     case when v_waits then 'delayed' else 'queued' end::redrive.state, max_attempts,
-    (extract(epoch from timeout) * 1000)::integer, priority, kind, queue,
+    v_timeout_ms, priority, kind, queue,
     coalesce((select k.kind from redrive.kind k where k.kind = enqueue_with_options.kind), ''), task_group, scope, trace_id, payload);
   if v_waits then
     insert into redrive.total_delta (queue, kind, delayed) values (queue, kind, 1);
@@ -299,7 +309,8 @@ declare
   v_position pg_catalog.int8;
 begin
   if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
-    or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000 then
+    or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000
+    or priority operator(pg_catalog.<) -32768 or priority operator(pg_catalog.>) 32767 then
     v_id := redrive.enqueue_with_options(kind, payload, queue, priority, max_attempts, delay, run_at, timeout, task_group, scope,
       trace_id, idempotency_key, v_id);
     if id operator(pg_catalog.<) redrive.id_from(-600) or id operator(pg_catalog.>) redrive.id_from(600) then

@@ -15,3 +15,4 @@ drop function redrive.candidates(integer, integer, boolean, text[], text[], text
   bigint[], integer[]);
 drop function redrive.open_lanes(text[], text[], text, text[], text[], text[], integer[], bigint[], integer[]);
 drop type redrive.claimed;
+drop function redrive.within_limit(jsonb);

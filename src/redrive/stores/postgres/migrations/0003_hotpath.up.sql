@@ -4,6 +4,18 @@
 -- statistics, which are wrong for a queue most of the time, and sessions behind a transaction pooler cannot keep
 -- settings. Functions that only "cycle" calls run under its settings; setting them again would cost a tenth of a claim.
 
+-- Payloads that were written past the limit are not handed out: the claim is refused, and their rows are set aside. Called
+-- for those that are large on the disk; a smaller one that is large when it is read is set aside by whoever claimed it.
+create function redrive.within_limit(p_value jsonb) returns jsonb
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if octet_length(p_value::text) > 1048576 then
+    raise exception 'a payload is % bytes, over the limit of 1,048,576', octet_length(p_value::text) using
+      errcode = 'invalid_parameter_value';
+  end if;
+  return p_value;
+end $$;
+
 create type redrive.claimed as (
   id uuid, kind text, queue text, lane text, priority smallint, "position" bigint, payload jsonb, attempt_count integer,
   max_attempts integer, created_at timestamptz, task_group text, scope text, trace_id text, idempotency_key text,
@@ -217,9 +229,10 @@ begin
       insert into redrive.total_delta (queue, kind, queued, running)
       select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
     )
-    select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position, p.payload::jsonb, p.attempt_count,
-      p.max_attempts, p.created_at, p.task_group::text, p.scope::text, p.trace_id::text, p.idempotency_key::text,
-      p.timeout_ms, p.memo, p.replay_count
+    select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
+      case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
+      p.max_attempts, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
+      p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count
     from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
     get diagnostics v_got = row_count;
     v_left := v_left - v_got;
@@ -260,9 +273,10 @@ begin
         from (select p.kind, count(*)::integer as n from picked p group by p.kind) n
         where k.kind = n.kind and (k.concurrency is not null or k.rate_ms is not null)
       )
-      select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position, p.payload::jsonb, p.attempt_count,
-        p.max_attempts, p.created_at, p.task_group::text, p.scope::text, p.trace_id::text, p.idempotency_key::text,
-        p.timeout_ms, p.memo, p.replay_count
+      select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
+      case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
+        p.max_attempts, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
+        p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count
       from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
       get diagnostics v_got = row_count;
       v_left := v_left - v_got;

@@ -31,6 +31,7 @@ begin
   select case
     when (t.payload is not null and redrive.usable_json(t.payload) is null)
       or (t.memo is not null and redrive.usable_json(t.memo) is null) then 'its payload cannot be read'
+    when octet_length(t.payload::text) > 1048576 then 'its payload is over the limit of 1,048,576 bytes'
     when exists (select 1 from unnest(array[t.created_at, t.run_at, t.next_attempt_at, t.last_attempt_at]) u(at)
       where u.at is not null and redrive.usable_time(u.at, null) is null) then 'one of its times is out of range' end
   into v_why from redrive.task t where t.id = p_id;

@@ -1,0 +1,99 @@
+"""Payloads at their limits, by every way in; and rows past them, in lists that stay readable."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from redrive import App
+from redrive.cli.main import run
+from redrive.errors import PayloadInvalid
+from redrive.ops import actions
+from tests.api.conftest import served
+
+pytestmark = pytest.mark.anyio
+SHAPES = {
+    "lists": lambda n: "[" * n + "1" + "]" * n, "empty lists": lambda n: "[" * n + "]" * n,
+    "objects": lambda n: '{"a":' * n + "1" + "}" * n,
+    "empty objects": lambda n: '{"a":' * (n - 1) + "{}" + "}" * (n - 1),
+}  # fmt: skip
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/limits.db"
+    found: str = request.getfixturevalue("emptied_postgres_url")
+    return found
+
+
+async def python(app: App, url: str, text: str) -> bool:
+    try:
+        await app.enqueue("A", json.loads(text))
+    except PayloadInvalid as error:
+        assert "more than 100 levels" in error.message
+        return False
+    return True
+
+
+async def http(app: App, url: str, text: str) -> bool:
+    async with served(app) as client:
+        answer = await client.post("/api/tasks", content=f'{{"kind": "A", "payload": {text}}}',
+                                   headers={"Content-Type": "application/json"})  # fmt: skip
+    assert answer.status_code in (201, 400, 413, 422), answer.text
+    return answer.status_code == 201
+
+
+async def command(app: App, url: str, text: str) -> bool:
+    return await asyncio.to_thread(run, ["enqueue", "A", text, "--url", url]) == 0
+
+
+async def sql(app: App, url: str, text: str) -> bool:
+    if url.startswith("sqlite"):
+        return await python(app, url, text)  # there is no other
+    with psycopg.connect(url, autocommit=True) as connection:
+        try:
+            connection.execute("select redrive.enqueue('A', %s::jsonb)", (text,))
+        except psycopg.errors.InvalidParameterValue as error:
+            assert "more than 100 levels" in str(error)
+            return False
+    return True
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("way", [python, http, command, sql], ids=lambda way: way.__name__)
+async def test_a_hundred_levels_and_no_more(url: str, shape: str, way: Any) -> None:
+    app = App(url)
+    app.declare("A")
+    await app.store()
+    assert [await way(app, url, SHAPES[shape](levels)) for levels in (99, 100, 101)] == [True, True, False]
+    await app.close()
+
+
+async def test_one_unreadable_row_does_not_spoil_a_page(emptied_postgres_url: str) -> None:
+    """A number of 5,001 digits, which a client in Python refuses to read, and times beyond its calendar."""
+    app = App(emptied_postgres_url)
+    app.declare("A")
+    good = (await app.enqueue("A", {"digits in text": "7" * 5000})).id
+    with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
+        (bad,) = connection.execute("""select redrive.enqueue('A', '{"n": 1e5000}', scope => 's')""").fetchone() or (
+            "",
+        )
+        await actions.cancel(await app.store(), [bad], actor="ann", reason="odd")
+        connection.execute("select redrive.enqueue('A', '{}', scope => 's')")
+        for name, column in (("task", "created_at"), ("history", "created_at"), ("audit", "at")):
+            connection.execute(f"update redrive.{name} set {column} = '20000-01-01' where scope = 's'")
+    async with served(app) as client:
+        tasks = {task["id"]: task for task in json.loads((await client.get("/api/tasks")).text)["tasks"]}
+        one = json.loads((await client.get(f"/api/tasks/{bad}")).text)
+        whole = json.loads((await client.get(f"/api/tasks/{bad}/payload")).text)
+        log = json.loads((await client.get("/api/tasks/audit-logs")).text)["items"]
+    unreadable = {"unreadable": "it has a number of more than 4300 digits"}
+    assert len(tasks) == 3 and tasks[str(good)]["payload"] == {"digits in text": "7" * 5000}
+    assert tasks[str(bad)]["payload"] == unreadable and whole == unreadable and one["task"]["payload"] == unreadable
+    assert {row["at"][:4] for row in log} == {"9999"} and tasks[str(bad)]["createdAt"].startswith("9999")
