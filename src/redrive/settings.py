@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
 import os
 import tomllib
 from pathlib import Path
@@ -17,9 +18,18 @@ from redrive.kernel.backoff import Backoff
 
 DEFAULT_URL = "sqlite:///redrive.db"
 CONFIG_FILE = "redrive.toml"
+AROUND = 20  # characters that are quoted before and after a mistake
 # Read elsewhere, or set by redrive itself for its own processes.
 OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED", "REDRIVE_TOKEN"}
+OURS = ("REDRIVE_", "TASK_WORKER_", "TASK_AUDIT_", "INTERNAL_WORKER_")
 KindMap = dict[str, int]
+# How each setting that is a map is written, for whoever got it wrong.
+MAPS = {
+    "kind_concurrency": '{"VIDEO_GEN": 1}',
+    "kind_rate_limit_ms": '{"VIDEO_GEN": 500}',
+    "public_fields": '{"VIDEO_GEN": ["shot_id"]}',
+    "triage": '{"reports": {"look": "is the warehouse up?", "problems": ["the import is late"], "tables": ["report"]}}',
+}
 
 
 def _env(name: str, default: Any = ..., **limits: Any) -> Any:
@@ -106,6 +116,14 @@ class Settings(BaseSettings):
     def _addresses(cls, value: object) -> list[str]:
         return parse_networks(value)
 
+    @field_validator("audit_archive")
+    @classmethod
+    def _no_login(cls, value: str | None) -> str | None:
+        """It is shown in errors and written down with operations."""
+        if value is not None and "@" in value.partition("://")[2].partition("/")[0]:
+            raise ValueError("a login does not belong there; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are for that")
+        return value
+
     @field_validator("kind_concurrency", "kind_rate_limit_ms")
     @classmethod
     def _not_negative(cls, value: KindMap) -> KindMap:
@@ -124,7 +142,7 @@ class Settings(BaseSettings):
 
     @property
     def approved_above(self) -> int | None:
-        """From how many tasks on a second operator has to agree; None: never."""
+        """A second operator has to agree to more tasks than this; None: to none."""
         return self.approvals_above if self.approvals == "on" else None
 
     @property
@@ -179,14 +197,12 @@ def load_settings(**given: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        problems = [f"{_label(problem['loc'])}: {problem['msg']}" for problem in error.errors()]
+        problems = [f"{_label(problem['loc'])}: {_told(problem)}" for problem in error.errors()]
         raise ConfigError("settings cannot be used: " + "; ".join(problems), hint="see docs/settings.md") from None
     except ConfigError:
         raise
     except Exception as error:  # pydantic-settings wraps JSON mistakes in its own error
-        raise ConfigError(
-            f"settings cannot be used: {_bad_json(error)}", hint='maps are JSON, for example {"VIDEO_GEN": 1}'
-        ) from None
+        raise _bad_json(error) from None
 
 
 def unknown_names() -> list[str]:
@@ -194,21 +210,46 @@ def unknown_names() -> list[str]:
     known = {_name(field) for field in Settings.model_fields} | OTHER_NAMES
     return sorted(
         name for name in os.environ
-        if name.startswith(("REDRIVE_", "TASK_WORKER_")) and name not in known and not name.startswith("REDRIVE_TEST_")
+        if name.startswith(OURS) and name not in known and not name.startswith("REDRIVE_TEST_")
     )  # fmt: skip
 
 
-def similar_name(name: str) -> str | None:
+def misspelt() -> list[str]:
+    """What to say about each of them."""
     known = [*map(_name, Settings.model_fields), *OTHER_NAMES]
-    return next(iter(difflib.get_close_matches(name, known, 1)), None)
+    found = []
+    for name in unknown_names():
+        close = next(iter(difflib.get_close_matches(name, known, 1)), None)
+        guess = f"did you mean {close}?" if close else "the settings are listed in docs/settings.md"
+        found.append(f"{name} is set and is no setting of redrive; {guess}")
+    return found
 
 
-def _bad_json(error: Exception) -> str:
-    """pydantic-settings names the field that it could not read, not the variable it came from."""
-    for field in ("kind_concurrency", "kind_rate_limit_ms", "public_fields"):
+def _bad_json(error: Exception) -> ConfigError:
+    """pydantic-settings names the field that it could not read: neither the variable it came from, nor the place."""
+    for field, example in MAPS.items():
         if f'"{field}"' in str(error):
-            return f"{_name(field)} is not a JSON object: {os.environ.get(_name(field), '')!r}"
-    return str(error)
+            name = _name(field)
+            said = f"settings cannot be used: {name} is not JSON{_place(os.environ.get(name, ''))}"
+            return ConfigError(said, hint=f"for example {name}='{example}'; see docs/settings.md")
+    return ConfigError(f"settings cannot be used: {error}", hint="see docs/settings.md")
+
+
+def _place(text: str) -> str:
+    """Where it stops being JSON, with what is written around it."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        around = text[max(error.pos - AROUND, 0) : error.pos + AROUND]
+        return f": {error.msg.lower()} at character {error.pos + 1}, near {around!r}"
+    return ""
+
+
+def _told(problem: Any) -> str:
+    """What is wrong, and for a field that there is not, which there are."""
+    if problem["type"] == "extra_forbidden":
+        return f"there is no such field; there are {', '.join(Triage.model_fields)}"
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 def _name(field: str) -> str:

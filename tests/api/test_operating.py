@@ -356,6 +356,16 @@ class TestExecutor:
             assert (attempt["reason"], attempt["failureType"]) == ("http_5xx", "model_error")
             assert attempt["stack"].startswith("at render.js:7") and len(attempt["stack"]) <= 16_000
 
+    async def test_a_reason_is_a_name(self, app: App) -> None:
+        """Viewers see reasons: what somebody writes there as a sentence belongs to the message."""
+        async with served(app) as client:
+            task = await self.claimed(app, client)
+            said = {"errorReason": "card 4711 of ann was refused", "errorMessage": "no"}
+            await post(client, f"/api/tasks/{task['id']}/report",
+                       {"leaseToken": task["leaseToken"], "outcome": "failed", **said})  # fmt: skip
+            [attempt] = (await get(client, f"/api/tasks/{task['id']}"))["attempts"]
+            assert attempt["reason"] == "reported" and "no (card 4711 of ann was refused)" in attempt["message"]
+
     async def test_only_what_it_handles(self, app: App) -> None:
         async with served(app) as client:
             await app.enqueue("SYSTEM_HEALTH_CHECK")

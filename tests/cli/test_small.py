@@ -107,3 +107,13 @@ def test_an_account_with_a_taken_name(
     assert redrive("migrate", *url).code == 0
     assert redrive("tokens", "create", "ann", *url).code == 0
     assert "os:app" in redrive("tokens", *url).out
+
+
+def test_a_misspelt_setting_is_said_once_on_stderr(
+    redrive: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redrive("migrate")
+    monkeypatch.setenv("REDRIVE_URLS", "sqlite:///other.db")
+    told = redrive("list")
+    assert told.err == "warning: REDRIVE_URLS is set and is no setting of redrive; did you mean REDRIVE_URL?\n"
+    assert redrive("list", "--json").err == ""

@@ -87,12 +87,21 @@ def test_every_collection_has_a_keep_or_a_reason() -> None:
 
 
 def test_settings_reach_the_stores() -> None:
-    days = {name: 11.0 for name in Settings.model_fields if name.endswith("_days") and name not in ("plan_days",)}
-    kept = retention_of(Settings(**days, plan_days=0.5))
-    assert {kept.history_days, kept.key_days, kept.attempt_days, kept.dead_letter_days, kept.cause_days,
-            kept.noted_cause_days, kept.trend_days} == {11.0}  # fmt: skip
-    assert {rule.days for rule in (kept.records or {}).values()} == {11.0, 0.5}
-    assert kept.values()["records"][0]["days"] == 11.0
+    """Each its own: with one number for all, two that are mixed up would not be seen."""
+    names = [name for name in Settings.model_fields if name.endswith("_days") and name != "plan_days"]
+    days = {name: 11.0 + nth for nth, name in enumerate(names)} | {"plan_days": 0.5}
+    kept = retention_of(Settings(**days))
+    for name in ("history", "key", "attempt", "dead_letter", "cause", "noted_cause", "trend"):
+        assert getattr(kept, f"{name}_days") == days[f"{name}_days"], name
+    told = {"operation": "operation", "approval": "operation", "plan": "plan", "drill": "drill", "vitals": "growth",
+            "token": "revoked_token"}  # fmt: skip
+    rules = kept.records or {}
+    assert {name: rule.days for name, rule in rules.items()} == {
+        name: days[f"{setting}_days"] for name, setting in told.items()
+    }
+    assert {one["collection"]: one["days"] for one in kept.values()["records"]} == {
+        name: rule.days for name, rule in rules.items()
+    }
 
 
 async def test_failed_tasks_are_given_up_only_when_asked_for(harness: Harness) -> None:

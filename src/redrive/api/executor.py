@@ -57,7 +57,8 @@ class HeartbeatOut(m.Out):
 class ReportIn(m.In):
     """``completed`` with a result, ``failed`` (tried again while attempts remain, unless ``errorCode`` says that it is
     not worth it), ``cancelled``, or ``released``: given back without using up the attempt. Of a failure
-    ``errorReason`` (such as ``http_5xx``), ``failureType`` and ``errorStack`` are kept, as of our own workers."""
+    ``errorReason`` (a name such as ``http_5xx``; a sentence joins the message), ``failureType`` and
+    ``errorStack`` are kept, as of our own workers."""
 
     lease_token: m.Id
     outcome: Literal["completed", "failed", "cancelled", "released"]

@@ -34,6 +34,7 @@ from redrive.cli.bulk import approvals_cli, operations_cli
 from redrive.cli.groups import groups_cli
 from redrive.cli.tokens import tokens_cli
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
+from redrive.settings import misspelt
 
 OK, REFUSED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 EPILOG = (
@@ -144,6 +145,9 @@ def run(arguments: Sequence[str]) -> int:
     """One command; answers its exit code."""
     as_json = "--json" in arguments
     output.repeat(arguments)
+    if not as_json and not {"work", "up"} & set(arguments[:1]):  # those have it in their log
+        for text in misspelt():
+            sys.stderr.write(f"warning: {output.clean(text)}\n")
     try:
         code = typer.main.get_command(cli).main(list(arguments), prog_name="redrive", standalone_mode=False)
         sys.stdout.flush()

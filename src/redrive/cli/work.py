@@ -24,7 +24,7 @@ from redrive.errors import ConfigError, InvalidInput, StoreUnavailable
 from redrive.kernel.task import State, check_name, check_text
 from redrive.observe.logs import choose_style, configure
 from redrive.ops.access import Caller, Role
-from redrive.settings import Options, similar_name, unknown_names
+from redrive.settings import Options, misspelt
 from redrive.worker.memory import freeze_what_is_loaded
 from redrive.worker.supervisor import SUPERVISED, Supervisor
 from redrive.worker.worker import Worker
@@ -109,10 +109,8 @@ def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Opti
 
 
 def warn_of_unknown_settings() -> None:
-    for name in unknown_names():
-        close = similar_name(name)
-        guess = f"; did you mean {close}?" if close else "; the settings are listed in docs/settings.md"
-        logger.warning("%s is set and is no setting of redrive%s", name, guess, extra={"event": "settings.unknown"})
+    for text in misspelt():
+        logger.warning("%s", text, extra={"event": "settings.unknown"})
 
 
 async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:

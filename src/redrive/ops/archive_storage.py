@@ -17,6 +17,7 @@ from redrive.files import PRIVATE_FOLDER, new_private
 
 _KEPT = "nothing was removed; mend it, or correct TASK_AUDIT_ARCHIVE"
 _LOOK = "look at AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and the bucket"
+_BUCKET = re.compile(r"[A-Za-z0-9._-]+\Z")
 LARGEST = 256 << 20  # bytes of a piece; none that we write is nearly as large
 _CODE = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 
@@ -38,14 +39,18 @@ class Shelf(Protocol):
 
 
 def shelf_at(address: str) -> Shelf:
+    """A folder or a bucket. What is neither is not quoted: people write their keys where they do not belong."""
     scheme, found, rest = address.partition("://")
-    if not found:
+    if not found and not address.startswith("s3:"):
         return Folder(Path(address))
-    if scheme != "s3":
-        raise ConfigError(f"{address!r} is no place for an archive", hint="a folder, or s3://bucket/prefix")
     bucket, _, prefix = rest.partition("/")
-    if not bucket:
-        raise ConfigError(f"{address!r} names no bucket", hint="s3://bucket/prefix")
+    if scheme != "s3":
+        raise ConfigError("this is no place for an archive", hint="a folder, or s3://bucket/prefix")
+    if not _BUCKET.match(bucket):
+        raise ConfigError(
+            "this names no bucket" if "@" not in address else "a login does not belong into the place of an archive",
+            hint="s3://bucket/prefix; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are for the keys",
+        )
     return Bucket(bucket, prefix.strip("/"))
 
 

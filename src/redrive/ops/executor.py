@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,8 @@ from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task, check_name, check_text
 from redrive.ops.why import OUTSIDE
 from redrive.version import __version__
+
+_REASON = re.compile(r"[a-z][a-z0-9_]{0,49}\Z")
 
 
 async def claim(
@@ -97,12 +100,15 @@ def outcome(
 def _failure(
     code: str, message: str | None, after: float | None, reason: str | None, type: FailureType | None, stack: str | None
 ) -> Failure:
-    """As our own workers would have written it down."""
+    """As our own workers would have written it down. A reason is a name, and everybody may see it; anything else that
+    is said there is part of the message, which not everybody may."""
     kept = None if stack is None else clean(stack[:MAX_STACK])[:MAX_STACK]
+    given = check_text(reason, "errorReason")
+    if given is not None and not _REASON.match(given):
+        message, given = f"{message} ({given})" if message else given, None
     found = failure(
-        check_name(code, "errorCode"), check_text(reason, "errorReason") or "reported",
-        message or "the executor reported a failure", stack=kept,
-    )  # fmt: skip
+        check_name(code, "errorCode"), given or "reported", message or "the executor reported a failure", stack=kept
+    )
     return replace(found, retry_after=after, type=found.type if type is None else type)
 
 

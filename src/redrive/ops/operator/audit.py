@@ -46,7 +46,7 @@ class AuditService(Service):
         found = self.archive(archive)
         # One that the settings name may not have been written yet; one that was named here has to be there.
         if archive is not None and found is not None and not found.begun:
-            raise InvalidInput(f"there is no archive at {archive}")
+            raise InvalidInput(f"there is no archive at {found}")
         begun = found if found is not None and found.begun else None
         return await audit_verify.verify(self._store, begun, head, progress)
 
