@@ -76,18 +76,19 @@ class TaskHandler(Generic[P]):
         self.__doc__ = handler.function.__doc__
         self.__name__ = getattr(handler.function, "__name__", handler.kind)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    # Without names of our own: an argument of the handler may be called anything, also ``self``.
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
     def options(self, **options: Unpack[EnqueueOptions]) -> TaskHandler[P]:
         """The same task with enqueue options: ``send.options(delay=60).enqueue(to="a@b.c")``."""
         return TaskHandler(self._app, self.handler, {**self._options, **check_options(options)})
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task:
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Task:
         """Enqueue a call: the handler gets these arguments as they are given here, or this refuses them."""
         return await self._app.enqueue(self.kind, Call(args, kwargs), **self._options)
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Task:
+    def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Task:
         """``enqueue`` from code without an event loop."""
         return self._app.sync.enqueue(self.kind, Call(args, kwargs), **self._options)
 

@@ -94,6 +94,7 @@ class Settings(BaseSettings):
     backoff_max_ms: int = _env("TASK_WORKER_BACKOFF_MAX_MS", 60_000, ge=0)
     timeout_ms: int = _env("TASK_WORKER_TIMEOUT_MS", 3_600_000, ge=0)
     grace_ms: int = _env("TASK_WORKER_GRACE_MS", 30_000, ge=0)
+    start_limit_ms: int = _env("TASK_WORKER_START_LIMIT_MS", 60_000, ge=100)
     unknown_kind: Literal["fail", "leave"] = _env("TASK_WORKER_UNKNOWN_KIND", "fail")
     default_kind_concurrency: int | None = _env("TASK_WORKER_DEFAULT_KIND_CONCURRENCY", None, ge=0)
     kind_concurrency: KindMap = _env("TASK_WORKER_KIND_CONCURRENCY", {})

@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from uuid import UUID
 
+from redrive.errors import RedriveError
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.kernel.task import Task
 
@@ -85,22 +86,33 @@ class SyncApp:
     def enqueue(self, kind: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Task:
         """See ``App.enqueue``. With a blocking ``connection`` this runs in the caller's own thread."""
         coroutine = self._app.enqueue(kind, payload, **check_options(options))
-        return _finish(coroutine) if options.get("connection") is not None else self._portal.call(coroutine)
+        return _finish(coroutine) if options.get("connection") is not None else self._wait(coroutine, "enqueue")
 
     def enqueue_many(
         self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None
     ) -> list[Task]:
         coroutine = self._app.enqueue_many(tasks, connection=connection)
-        return _finish(coroutine) if connection is not None else self._portal.call(coroutine)
+        return _finish(coroutine) if connection is not None else self._wait(coroutine, "enqueue_many")
 
     def get(self, task_id: UUID | str) -> Task | None:
-        return self._portal.call(self._app.get(task_id))
+        return self._wait(self._app.get(task_id), "get")
 
     def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
-        self._portal.call(self._app.cancel(task_id, actor=actor, reason=reason))
+        self._wait(self._app.cancel(task_id, actor=actor, reason=reason), "cancel")
 
     def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
-        self._portal.call(self._app.retry(task_id, actor=actor, reason=reason))
+        self._wait(self._app.retry(task_id, actor=actor, reason=reason), "retry")
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T], name: str) -> T:
+        """Run it in the thread of the portal. Not on an event loop, which would stand still until it is done, and for
+        good if it waits for something on that loop."""
+        if asyncio._get_running_loop() is None:
+            return self._portal.call(coroutine)
+        coroutine.close()
+        raise RedriveError(
+            f"app.sync.{name}() was called on an event loop, which it would hold up",
+            hint=f"write: await app.{name}(…), or call it in a thread: await asyncio.to_thread(…)",
+        )
 
     def close(self) -> None:
         if self._portal.started:

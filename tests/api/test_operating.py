@@ -8,6 +8,7 @@ import gc
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -36,9 +37,9 @@ def app(tmp_path: Path) -> App:
     made.mended = False  # type: ignore[attr-defined]
 
     @made.task("SEND", max_attempts=1)
-    async def send(ctx: Context, to: str, password: str = "") -> str:
+    async def send(ctx: Context, to: str, password: str = "", cause: str | None = None) -> str:
         if not made.mended:  # type: ignore[attr-defined]
-            raise Fail("TASK_PRECONDITION_FAILED", f"not with {password}") if password else LOCKED
+            raise Fail("TASK_PRECONDITION_FAILED", f"not with {password}", cause=cause) if password else LOCKED
         return to
 
     return made
@@ -224,7 +225,7 @@ async def test_lists_go_on_where_they_were(app: App) -> None:
         assert sorted(task["id"] for task in first["tasks"] + rest["tasks"]) == sorted(ids)
         assert rest["nextBefore"] is None
         for n in range(3):
-            await app.enqueue("SEND", {"to": "x", "password": ("this key", "that closed door", "a missing account")[n]})
+            await app.enqueue("SEND", {"to": "x", "password": f"key {n}", "cause": f"key {n}"})
             await work(app)
         seen, page = [], await get(client, "/api/failure-groups", limit=1)
         while page["nextBefore"]:
@@ -335,6 +336,18 @@ class TestExecutor:
             body = {"leaseToken": task["leaseToken"], **report}
             done = await post(client, f"/api/tasks/{task['id']}/report", body)
             assert (done["state"], done["attemptCount"]) == (state, attempts)
+
+    @pytest.mark.parametrize("more", [{}, {"errorReason": "http_5xx"}], ids=["bare", "with a reason"])
+    @pytest.mark.parametrize("seconds", [0.5, 5000])
+    async def test_when_it_is_tried_again(self, app: App, more: dict[str, Any], seconds: float) -> None:
+        """The wish of the executor, whatever else it says: neither the backoff nor more."""
+        async with served(app) as client:
+            task = await self.claimed(app, client)
+            told = {"leaseToken": task["leaseToken"], "outcome": "failed", "retryAfterSeconds": seconds, **more}
+            done = await post(client, f"/api/tasks/{task['id']}/report", told)
+            [attempt] = (await get(client, f"/api/tasks/{task['id']}"))["attempts"]
+            waits = datetime.fromisoformat(done["nextAttemptAt"]) - datetime.fromisoformat(attempt["at"])
+            assert waits.total_seconds() == pytest.approx(seconds, abs=0.01)  # both by the store's clock
 
     async def test_a_cancel_is_heard_of_with_the_heartbeat(self, app: App) -> None:
         async with served(app) as client:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from redrive import App, Batch, Context
-from redrive.errors import ConfigError, IdempotencyConflict, InvalidInput, PayloadInvalid, PayloadMissing, UnknownKind
+from redrive.errors import (
+    ConfigError,
+    IdempotencyConflict,
+    InvalidInput,
+    PayloadInvalid,
+    PayloadMissing,
+    RedriveError,
+    UnknownKind,
+)
 from redrive.handlers.bulk import Item
 from redrive.settings import load_settings
 from tests.databases import Databases
@@ -80,6 +90,39 @@ async def test_a_pure_producer_may_enqueue_any_kind() -> None:
     task = await app.enqueue("WHATEVER", {"x": 1})
     assert task.queue == "default"
     await app.close()
+
+
+def test_any_name_of_an_argument(tmp_path: Any) -> None:
+    app = App(f"sqlite:///{tmp_path}/sync.db")
+
+    @app.task("T")
+    def t(ctx: Context, self: int, args: int = 0, kwargs: int = 0, app: int = 0, kind: int = 0) -> None: ...
+
+    given = {"self": 1, "args": 2, "kwargs": 3, "app": 4, "kind": 5}
+    made = t.enqueue_sync(**given), t.options(delay=1).enqueue_sync(**given), asyncio.run(t.enqueue(**given))
+    for task in made:
+        found = app.sync.get(task.id)
+        assert found is not None and found.payload == given
+    t(None, **given)
+    app.sync.close()
+
+
+def test_not_on_an_event_loop(tmp_path: Any) -> None:
+    app = App(f"sqlite:///{tmp_path}/sync.db")
+    handler = app.task("T")(lambda ctx: None)
+
+    async def on_the_loop() -> None:
+        for call in (
+            lambda: app.sync.enqueue("T"), lambda: app.sync.enqueue_many([("T", None)]), lambda: app.sync.get(uuid4()),
+            lambda: app.sync.cancel(uuid4()), lambda: app.sync.retry(uuid4()), handler.enqueue_sync,
+        ):  # fmt: skip
+            with pytest.raises(RedriveError, match="event loop") as caught:
+                call()
+            assert "await app." in str(caught.value.hint)
+        assert (await asyncio.to_thread(app.sync.enqueue, "T")).kind == "T"
+        await app.close()
+
+    asyncio.run(on_the_loop())
 
 
 def test_ordinary_code(tmp_path: Any) -> None:

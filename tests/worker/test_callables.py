@@ -258,6 +258,30 @@ async def test_lazy_answers_of_a_bulk_handler_fail_alone(app: App) -> None:
     assert not RAN
 
 
+def _all_of(batch: Batch) -> Any:
+    yield from (body(item.context, 1) for item in batch)
+
+
+@pytest.mark.parametrize(
+    "lazy",
+    [_all_of, lambda batch: map(str, batch), lambda batch: {"done": _all_of(batch)}],
+    ids=["yields", "map", "in"],
+)
+@pytest.mark.parametrize("blocking", [True, False], ids=["def", "async"])
+async def test_a_bulk_handler_that_was_not_run_fails_all(app: App, lazy: Callable[..., Any], blocking: bool) -> None:
+    async def awaits(batch: Batch) -> Any:
+        return lazy(batch)
+
+    app.task("B", bulk=3)((lambda batch: lazy(batch)) if blocking else awaits)
+    tasks = await app.enqueue_many([("B", 1), ("B", 0)])
+    await drain(app)
+    found = [await app.get(task.id) for task in tasks]
+    assert [(task.state, task.error_reason, task.attempt_count) for task in found if task] == [
+        (State.FAILED, "handler_not_run", 1)
+    ] * 2
+    assert not RAN
+
+
 async def test_a_lazy_result_of_a_transaction_is_not_committed(app: App) -> None:
     @app.task("T", max_attempts=1)
     async def t(ctx: Context) -> None:

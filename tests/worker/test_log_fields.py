@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import io
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -69,6 +71,35 @@ async def test_in_threads_and_bulk_calls(app: App, heard: Heard) -> None:
     assert by_message["thread"]["kind"] == "own"  # what a record says itself stays
     assert (by_message["bulk"]["kind"], by_message["bulk"]["tasks"]) == ("B", 2)
     assert set(by_message["bulk"]["task_ids"]) == {str(item.id) for item in items}
+
+
+async def test_a_bulk_call_says_what_its_tasks_have_in_common(app: App, heard: Heard) -> None:
+    @app.task("B", bulk=5)
+    async def b(batch: Batch) -> None:
+        logger.info("bulk")
+
+    for traces in (("same", "same"), ("one", "two")):
+        await app.enqueue_many([{"kind": "B", "trace_id": trace} for trace in traces])
+        await drain(app)
+    same, different = heard()
+    assert (same["attempt"], same["trace_id"], same["tasks"]) == (1, "same", 2)
+    assert different["attempt"] == 1 and "trace_id" not in different
+    assert "task_id" not in same
+
+
+async def test_own_threads_carry_it_with_the_context(app: App, heard: Heard) -> None:
+    """As docs/guide.md says: ``Thread`` and executors begin with an empty context."""
+
+    @app.task("T")
+    def t(ctx: Context) -> None:
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(logger.info, "carried"))
+        thread.start()
+        thread.join()
+
+    task = await app.enqueue("T")
+    await drain(app)
+    [line] = heard()
+    assert (line["message"], line["task_id"]) == ("carried", str(task.id))
 
 
 async def test_an_application_with_its_own_logging_adds_the_filter(app: App) -> None:

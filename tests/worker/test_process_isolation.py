@@ -68,6 +68,16 @@ async def test_the_start_of_a_process_is_no_part_of_the_duration(app: App) -> No
     assert done.execution_ms is not None and done.execution_ms < process_handlers.SLOW_IMPORT * 1000
 
 
+async def test_a_process_that_does_not_start_in_its_time(make_app: MakeApp) -> None:
+    app = make_app(start_limit_ms=100)  # its module alone takes longer to be imported
+    app.task("QUICK", isolation="process", max_attempts=1)(process_handlers.quick)
+    task = await app.enqueue("QUICK")
+    async with working(app):
+        failed = await ended(app, task.id)
+    assert (failed.error_reason, failed.failure_type) == ("timeout", "timeout")
+    assert "did not start within 0.1 s" in (failed.error_message or "")
+
+
 async def test_a_signal_to_all_does_not_end_a_process_that_is_just_starting(app: App) -> None:
     """Ctrl-C and service managers signal every process; what one does with it is known only after its imports."""
     app.task("QUICK", isolation="process", max_attempts=1)(process_handlers.quick)

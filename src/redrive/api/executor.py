@@ -68,7 +68,11 @@ class ReportIn(m.In):
     error_reason: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     failure_type: Annotated[FailureType, Field(strict=False)] | None = None
     error_stack: str | None = None
-    retry_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] | None = None
+    retry_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] | None = Field(
+        default=None,
+        description="Of a failure that is tried again: the next attempt begins so many seconds from now, instead of "
+        "after the backoff.",
+    )
     execution_ms: Annotated[float, Field(ge=0, le=1e12)] | None = None
 
 

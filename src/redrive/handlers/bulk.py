@@ -8,6 +8,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.handlers.context import Context
+from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.kernel.outcome import Verdict
 
 UNANSWERED = object()
@@ -40,6 +41,7 @@ class Batch(Sequence[Item]):
 
     def __init__(self, items: Sequence[Item]) -> None:
         self._items = list(items)
+        self._fields: dict[str, Any] | None = None
 
     def __getitem__(self, index: Any) -> Any:
         return self._items[index]
@@ -59,10 +61,17 @@ class Batch(Sequence[Item]):
         return stopped and all(item.context.cancelled for item in self._items)
 
     def log_fields(self) -> dict[str, Any]:
-        """What log records of this call carry."""
-        first = self._items[0].context.log_fields()
-        shared = {name: first[name] for name in ("kind", "queue", "worker_id")}
-        return shared | {"tasks": len(self), "task_ids": [str(item.id) for item in self._items[:LOGGED_IDS]]}
+        """What log records of this call carry: what is the same for all of its tasks, how many they are, and the first
+        of their ids."""
+        if self._fields is None:
+            first, *others = [item.context.log_fields() for item in self._items]
+            shared = {name: value for name, value in first.items() if all(other[name] == value for other in others)}
+            shared.pop("task_id", None)
+            self._fields = shared | {
+                "tasks": len(self),
+                "task_ids": [str(item.id) for item in self._items[:LOGGED_IDS]],
+            }
+        return self._fields
 
 
 def answers(batch: Batch, returned: Any, error: BaseException | None) -> list[Any]:
@@ -72,9 +81,17 @@ def answers(batch: Batch, returned: Any, error: BaseException | None) -> list[An
     if returned is None or isinstance(returned, Verdict):
         return [item._answer if item.answered else returned for item in batch]
     if not isinstance(returned, Sequence) or isinstance(returned, str | bytes) or len(returned) != len(batch):
-        problem = InvalidInput(
-            f"a bulk handler must return None or a list of {len(batch)} answers, one per item, "
-            f"not {type(returned).__name__}"
-        )
+        problem = _problem(returned, len(batch))
         return [item._answer if item.answered else problem for item in batch]
     return [item._answer if item.answered else value for item, value in zip(batch, returned, strict=True)]
+
+
+def _problem(returned: Any, count: int) -> Exception:
+    """What is wrong with something that is no list of answers."""
+    try:
+        insist_it_ran(returned)
+    except HandlerNotRun as error:
+        return error
+    return InvalidInput(
+        f"a bulk handler must return None or a list of {count} answers, one per item, not {type(returned).__name__}"
+    )

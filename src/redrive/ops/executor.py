@@ -91,14 +91,14 @@ def outcome(
         case "released":
             return Released(message or "the executor gave it back")
     if reason is not None or type is not None or stack is not None:
-        return Failed(_failure(code or ErrorCode.EXECUTION_FAILED.value, message, after, reason, type, stack))
+        return Failed(_failure(code or ErrorCode.EXECUTION_FAILED.value, message, reason, type, stack), after)
     if code in (None, ErrorCode.EXECUTION_FAILED.value):
         return Retry(message or "the executor reported a failure", after=after)
     return Fail(code, message or code)
 
 
 def _failure(
-    code: str, message: str | None, after: float | None, reason: str | None, type: FailureType | None, stack: str | None
+    code: str, message: str | None, reason: str | None, type: FailureType | None, stack: str | None
 ) -> Failure:
     """As our own workers would have written it down. A reason is a name, and everybody may see it; anything else that
     is said there is part of the message, which not everybody may."""
@@ -109,15 +109,12 @@ def _failure(
     found = failure(
         check_name(code, "errorCode"), given or "reported", message or "the executor reported a failure", stack=kept
     )
-    return replace(found, retry_after=after, type=found.type if type is None else type)
+    return found if type is None else replace(found, type=type)
 
 
 def _of_task(told: Failure, kind: str, payload: Payload) -> Failure:
     """Told apart by kind, and what may be shown of it by what the task was given."""
-    own = failure(
-        told.code, told.reason, told.message, type=told.type, where=kind, stack=told.stack, payload=payload
-    )  # fmt: skip
-    return replace(own, retry_after=told.retry_after)
+    return failure(told.code, told.reason, told.message, type=told.type, where=kind, stack=told.stack, payload=payload)
 
 
 async def report(
@@ -130,7 +127,7 @@ async def report(
     if isinstance(said, Fail | Retry):
         said = declared(said, Origin(place=task.kind, payload=given))
     elif isinstance(said, Failed):
-        said = Failed(_of_task(said.failure, task.kind, given))
+        said = Failed(_of_task(said.failure, task.kind, given), said.after)
     transition = settle(held, said, policy or Policy(backoff=backoff), random.random())  # noqa: S311 - jitter
     cycle = await store.cycle([transition], None, again=True)
     if cycle.lost:

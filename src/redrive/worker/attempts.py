@@ -76,7 +76,8 @@ class Attempts:
         """Take a claimed task into this worker's hands. ``slot``: one was reserved for it."""
         worker = self._worker
         handler = worker.registry.handlers.get(task.kind)
-        run = Run(task, handler, Context(task, self, worker.id), self.limit_of(task.kind, task.timeout))
+        run = Run(task, handler, Context(task, self, worker.id), self.limit_of(task.kind, task.timeout),
+                  worker.settings.start_limit_ms / 1000)  # fmt: skip
         # The store counts the lease from some moment after it was asked.
         run.renewed_at = asked
         run.slot = slot

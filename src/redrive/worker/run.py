@@ -25,7 +25,6 @@ from redrive.worker.forks import Home, confined
 from redrive.worker.processes import ProcessDied, ProcessPool
 from redrive.worker.threads import ThreadPool
 
-START_LIMIT = 60.0
 COMPLETED = Completed()
 # Results that are certainly not something to be awaited; all others are looked at.
 _PLAIN = frozenset({dict, list, str, int, float, bool, tuple})
@@ -40,11 +39,13 @@ class Run:
 
     __slots__ = (
         "abandoned", "again", "committing", "context", "deadline", "future", "handler", "interruptible", "label",
-        "mates", "progress", "renewed_at", "settled", "slot", "started", "starting", "stop", "stopped_at", "task",
-        "timeout", "trailing", "transaction",
+        "mates", "progress", "renewed_at", "settled", "slot", "start_limit", "started", "starting", "stop",
+        "stopped_at", "task", "timeout", "trailing", "transaction",
     )  # fmt: skip
 
-    def __init__(self, task: Claimed, handler: Handler | None, context: Context, timeout: float | None) -> None:
+    def __init__(
+        self, task: Claimed, handler: Handler | None, context: Context, timeout: float | None, start_limit: float
+    ) -> None:
         now = time.monotonic()
         self.task = task
         self.handler = handler
@@ -55,9 +56,10 @@ class Run:
         self.renewed_at = now
         # A process has to start and import the application first: that is not the handler's time.
         self.starting = handler is not None and handler.isolation is Isolation.PROCESS
+        self.start_limit = start_limit
         self.deadline = now + timeout if timeout else None
         if self.starting:
-            self.deadline = now + START_LIMIT
+            self.deadline = now + start_limit
         self.future: asyncio.Future[Any] | None = None
         # A thread cannot be interrupted: it is left to notice, and abandoned if it does not.
         self.interruptible = handler is None or handler.isolation is not Isolation.THREAD
@@ -259,6 +261,8 @@ def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
         return decided(value, lambda: handled_by(handler, task))
     if isinstance(value, Failed):
         return value
+    if isinstance(value, HandlerNotRun):
+        return Failed(value.failure(handler.kind))
     if isinstance(value, BaseException):
         return failed(value, handled_by(handler, task))
     if value is None:
@@ -289,7 +293,7 @@ def stopped(run: Run) -> Outcome:
         case StopReason.TIMEOUT:
             message = f"the handler did not finish within its timeout of {run.timeout or 0:g} s"
             if run.starting:
-                message = f"the handler's process did not start within {START_LIMIT:g} s"
+                message = f"the handler's process did not start within {run.start_limit:g} s"
             return Failed(
                 failure(
                     ErrorCode.EXECUTION_FAILED, "timeout", message, type=FailureType.TIMEOUT, where=run.task.kind,
