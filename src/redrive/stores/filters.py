@@ -39,19 +39,20 @@ def by_totals(which: Failures) -> list[Condition] | None:
     return [(column, value) for name, column in _COUNTED.items() if (value := getattr(which, name)) is not None]
 
 
+_LABELS = {"kind": "kind", "queue": "queue", "group": "task_group", "scope": "scope", "trace_id": "trace_id"}
 _LETTERS = {
-    "kind": "h.kind", "queue": "h.queue", "group": "h.task_group", "scope": "h.scope", "trace_id": "h.trace_id",
     "error_code": "d.error_code", "error_reason": "d.error_reason", "failure_type": "d.failure_type",
     "dead_reason": "d.reason", "fingerprint": "d.error_fingerprint",
 }  # fmt: skip
 
 
-def of_cancelled(which: Failures) -> list[Condition] | None:
-    """Columns of cancelled tasks and of their last dead letters; None when nothing can match: the bulk operation that
-    retried a task last is not kept with it."""
+def of_cancelled(which: Failures, labels: str) -> list[Condition] | None:
+    """Columns of cancelled tasks (h) and of their last dead letters (d); None when nothing can match: the bulk
+    operation that retried a task last is not kept with it. Both have labels; ``labels`` says whose are looked at."""
     if which.batch is not None:
         return None
-    return [(column, value) for name, column in _LETTERS.items() if (value := getattr(which, name)) is not None]
+    columns = {name: f"{labels}.{column}" for name, column in _LABELS.items()} | _LETTERS
+    return [(column, value) for name, column in columns.items() if (value := getattr(which, name)) is not None]
 
 
 # What is summed up by itself.

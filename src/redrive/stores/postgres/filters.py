@@ -34,12 +34,12 @@ def failed(which: Failures, documents: int | None = None) -> Where:
 
 def cancelled(which: Failures, after: int = 0, upto: int | None = None) -> Where | None:
     """None when nothing can match."""
-    wanted = of_cancelled(which)
+    wanted = of_cancelled(which, "d")
     if wanted is None:
         return None
     where = Where(wanted)
     if which.ids is not None:
-        where.add(" and h.id = any ({})", list(which.ids))
+        where.add(" and d.task_id = any ({})", list(which.ids))
     if after:
         where.add(" and d.seq > {}", after)
     return where if upto is None else where.add(" and d.seq <= {}", upto)

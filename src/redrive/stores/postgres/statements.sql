@@ -183,14 +183,14 @@ select queue, kind, dead_letters from redrive.v_counts where dead_letters <> 0 o
 select coalesce(max(seq), 0) from redrive.dead_letter;
 
 -- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
-select h.id, d.seq, d.error_fingerprint from redrive.history h cross join lateral (
-  select l.* from redrive.dead_letter l where l.task_id = h.id order by l.seq desc limit 1) d
+select h.id, d.seq, d.error_fingerprint from redrive.dead_letter d join redrive.history h on h.id = d.task_id
 where h.state = 'cancelled' and h.erased_at is null
+  and not exists (select 1 from redrive.dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 
 -- count_cancelled: how many of these; filters and bounds follow
-select count(*) from redrive.history h cross join lateral (
-  select l.* from redrive.dead_letter l where l.task_id = h.id order by l.seq desc limit 1) d
+select count(*) from redrive.dead_letter d join redrive.history h on h.id = d.task_id
 where h.state = 'cancelled' and h.erased_at is null
+  and not exists (select 1 from redrive.dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
 select id, failed_seq, error_fingerprint, failed_at from redrive.task where state = 'failed'

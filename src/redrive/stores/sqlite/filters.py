@@ -15,6 +15,9 @@ from redrive.stores.filters import by_one, by_totals, chosen, conditions, of_aud
 from redrive.stores.sqlite.clock import to_micros
 
 Filter = tuple[str, list[Any]] | None
+_CANCELLED_IDS = {
+    True: " and h.id in (select value from json_each(?))", False: " and d.task_id in (select value from json_each(?))",
+}  # fmt: skip
 
 
 def _mark(_nth: int) -> str:
@@ -38,20 +41,25 @@ def failed(which: Failures) -> tuple[str, list[Any]]:
     return sql, args
 
 
-def cancelled(which: Failures, after: int = 0, upto: int | None = None) -> Filter:
-    """None when nothing can match."""
-    wanted = of_cancelled(which)
+def cancelled(which: Failures, after: int = 0, upto: int | None = None, *, few: bool = True) -> Filter:
+    """None when nothing can match. ``few``: it is looked for among the tasks, not among the dead letters."""
+    wanted = of_cancelled(which, "h" if few else "d")
     if wanted is None:
         return None
     sql, args = where(wanted, _mark)
     if which.ids is not None:
-        sql += " and h.id in (select value from json_each(?))"
+        sql += _CANCELLED_IDS[few]
         args.append(json.dumps([str(task_id) for task_id in which.ids]))
     for bound, sign in ((after or None, ">"), (upto, "<=")):
         if bound is not None:
             sql += f" and d.seq {sign} ?"
             args.append(bound)
     return sql, args
+
+
+def of_totals(which: Failures) -> tuple[str, list[Any]]:
+    """What the totals by queue and kind can be narrowed down to."""
+    return where([(name, value) for name in ("queue", "kind") if (value := getattr(which, name)) is not None], _mark)
 
 
 def count_failed(which: Failures) -> tuple[str, str, list[Any]]:

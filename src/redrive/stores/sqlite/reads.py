@@ -22,6 +22,7 @@ from redrive.stores.sqlite.clock import to_datetime, to_micros
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "reads.sql")
+FEW_CANCELLED = 5_000
 ERASE = statements("redrive.stores.sqlite", "erase.sql")
 _FAILED = " and state = 'failed'"
 _NAMED = " and id in (select value from json_each(?))"
@@ -101,21 +102,22 @@ class Reads:
     async def cancelled(
         self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
     ) -> list[Meant]:
-        wanted = filters.cancelled(which, after, upto)
-        if wanted is None:
-            return []
-        text = SQL["cancelled"] + wanted[0] + " order by d.seq limit ? offset ?"
-        found = await self.read(lambda session: _rows(session, text, [*wanted[1], limit, offset]))
-        return [Meant(UUID(row["id"]), row["seq"], row["error_fingerprint"]) for row in found]
+        def look(session: Session) -> list[sqlite3.Row]:
+            name, wanted = _among_cancelled(session, which, after, upto)
+            if wanted is None:
+                return []
+            text = SQL[name] + wanted[0] + " order by d.seq limit ? offset ?"
+            return _rows(session, text, [*wanted[1], limit, offset])
+
+        return [Meant(UUID(row["id"]), row["seq"], row["error_fingerprint"]) for row in await self.read(look)]
 
     async def cancelled_end(self, which: Failures) -> tuple[int, int]:
-        wanted = filters.cancelled(which)
-
         def look(session: Session) -> tuple[int, int]:
             [(end,)] = _rows(session, SQL["letters_end"])
+            name, wanted = _among_cancelled(session, which)
             if wanted is None:
                 return end, 0
-            [(count,)] = _rows(session, SQL["count_cancelled"] + wanted[0], wanted[1])
+            [(count,)] = _rows(session, SQL[f"count_{name}"] + wanted[0], wanted[1])
             return end, count
 
         return await self.read(look)
@@ -249,6 +251,19 @@ def _get(session: Session, task_ids: Collection[UUID], documents: int | None = N
     by_id = {row["id"]: row for row in [*_rows(session, history, args), *_rows(session, live, args)]}
     as_text = documents is not None
     return {task_id: rows.task(by_id[str(task_id)], as_text) for task_id in task_ids if str(task_id) in by_id}
+
+
+def _among_cancelled(
+    session: Session, which: Failures, after: int = 0, upto: int | None = None
+) -> tuple[str, filters.Filter]:
+    """The statement to use, and what to append to it. A few cancelled tasks are looked at one by one; where there are
+    very many, the index of the dead letters that the filter names is walked instead."""
+    sql, args = filters.of_totals(which)
+    [(total,)] = _rows(session, SQL["total_cancelled"] + sql, args)
+    if not total:
+        return "cancelled", None
+    few = total <= FEW_CANCELLED
+    return "cancelled" if few else "cancelled_of_many", filters.cancelled(which, after, upto, few=few)
 
 
 def _find(session: Session, query: Query) -> list[Task]:

@@ -81,11 +81,26 @@ select coalesce(max(seq), 0) as n from redrive_dead_letter
 select h.id, d.seq, d.error_fingerprint from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
 where h.state = 'cancelled' and h.erased_at is null
+  and h.kind in (select t.kind from redrive_total t where t.cancelled > 0)
 
 -- count_cancelled: how many of these; filters and bounds follow
 select count(*) as n from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
 where h.state = 'cancelled' and h.erased_at is null
+  and h.kind in (select t.kind from redrive_total t where t.cancelled > 0)
+
+-- cancelled_of_many: the same where very many were given up: in the order of the letters, as far as it is asked for
+select h.id, d.seq, d.error_fingerprint from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
+where h.state = 'cancelled' and h.erased_at is null
+  and not exists (select 1 from redrive_dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
+
+-- count_cancelled_of_many: how many of these; filters and bounds follow
+select count(*) as n from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
+where h.state = 'cancelled' and h.erased_at is null
+  and not exists (select 1 from redrive_dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
+
+-- total_cancelled: by the totals; queue and kind follow
+select coalesce(sum(cancelled), 0) as n from redrive_total where true
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow
 select id, failed_seq, error_fingerprint, failed_at from redrive_task where state = 'failed'
