@@ -254,6 +254,40 @@ def fork_thread(ctx: Context) -> str:
     return "child" if pid == 0 else reaped(ctx, pid)
 
 
+@app.task("FORK_TO_THREAD")
+async def fork_to_thread(ctx: Context) -> str:
+    record(ctx, "start")
+    pid = await asyncio.to_thread(os.fork)
+    return await asyncio.to_thread(reaped, ctx, pid)
+
+
+@app.task("FORK_SUBTASK")
+async def fork_subtask(ctx: Context) -> str:
+    async def forks() -> int:
+        return os.fork()
+
+    record(ctx, "start")
+    pid = await asyncio.create_task(forks())
+    return await asyncio.to_thread(reaped, ctx, pid)
+
+
+@app.task("FORK_DETACHED")
+async def fork_detached(ctx: Context) -> str:
+    """In a task that nobody waits for: the child comes back to the loop, not to the handler."""
+    pids: list[int] = []
+
+    async def forks() -> None:
+        pids.append(os.fork())
+        await asyncio.sleep(0)
+
+    record(ctx, "start")
+    task = asyncio.create_task(forks())
+    while not pids or not pids[0]:
+        await asyncio.sleep(0.01)
+    await task
+    return await asyncio.to_thread(reaped, ctx, pids[0])
+
+
 @app.task("FORK_PROCESS", isolation="process")
 def fork_process(ctx: Context) -> str:
     record(ctx, "start")

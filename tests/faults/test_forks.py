@@ -10,7 +10,19 @@ from tests.faults.harness import World
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.parametrize("kind", ["FORK_LOOP", "FORK_LOOP_WAITS", "FORK_LOOP_EXITS", "FORK_THREAD", "FORK_PROCESS"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "FORK_LOOP",
+        "FORK_LOOP_WAITS",
+        "FORK_LOOP_EXITS",
+        "FORK_THREAD",
+        "FORK_PROCESS",
+        "FORK_TO_THREAD",
+        "FORK_SUBTASK",
+        "FORK_DETACHED",
+    ],
+)
 def test_a_fork_in_a_handler_does_not_become_a_second_worker(store: World, kind: str) -> None:
     task = store.enqueue(kind, max_attempts=1)
     worker = store.worker(concurrency=2)

@@ -2,18 +2,25 @@
 
 A forked child is a copy of the whole worker: of its event loop, its leases and its connections, whose sockets it
 shares with the original. If the handler's code came back from there into ours, the copy would talk on those sockets
-and settle the same tasks. So the child ends where the handler's code gives control back to the worker. Until then it
-may do what it likes, such as ``exec`` another program.
+and settle the same tasks. So the child ends where the handler's code gives control back to the worker, or to the event
+loop or the pool of threads that ran a part of it. Until then it may do what it likes, such as ``exec`` another program.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import queue
 import signal
 import threading
 import types
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from typing import Any
+from concurrent.futures import thread as pools
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from redrive.observe.current import CURRENT
 
 _EXIT_CODE = 70
 _pid = os.getpid()
@@ -32,6 +39,8 @@ _forking = threading.local()
 
 def _before_fork() -> None:
     """Hold signals back until the child has let go of our handlers: it may be ended as soon as it is there."""
+    # Python forgets the running loop in the child.
+    _forking.loop = None if CURRENT.get() is None else asyncio._get_running_loop()
     if _own_signals:
         _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _own_signals)
 
@@ -49,6 +58,35 @@ def _in_child() -> None:
         for number in _own_signals:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+    if CURRENT.get() is not None:
+        _end_on_return()
+
+
+def _end_on_return() -> None:
+    """Leave nothing to do for the loop or the pool whose thread this is, but to end the process. Both are private parts
+    of Python; without them a child that comes back there stays, as it did."""
+    ready = getattr(_forking.loop, "_ready", None)
+    if isinstance(ready, deque):
+        ready.clear()
+        ready.append(asyncio.Handle(_end, (), _forking.loop))
+    waiting = getattr(pools, "_threads_queues", {}).get(threading.current_thread())
+    if isinstance(waiting, queue.SimpleQueue):
+        with suppress(queue.Empty):
+            while True:
+                waiting.get_nowait()
+        waiting.put(_Ending())
+
+
+class _Ending:
+    """What a pool's thread takes for its next piece of work."""
+
+    def run(self, *_: object) -> NoReturn:
+        _end()
+
+
+def _end() -> NoReturn:
+    os.write(2, b"redrive: a handler forked, and its child came back to the worker; the child ends here\n")
+    os._exit(_EXIT_CODE)
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
@@ -70,8 +108,7 @@ class Home:
     def end_if_forked(self) -> None:
         """End this process, at once and without cleaning up, if it is a copy made by a handler."""
         if _pid != self._made_in:
-            os.write(2, b"redrive: a handler forked, and its child came back to the worker; the child ends here\n")
-            os._exit(_EXIT_CODE)
+            _end()
 
 
 @types.coroutine
