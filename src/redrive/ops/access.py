@@ -31,8 +31,8 @@ class Role(IntEnum):
     """Each may do what the one before may."""
 
     VIEWER = 1  # look, at what is safe to show
-    OPERATOR = 2  # retry, cancel, pause, annotate, ask for approval, approve
-    ADMIN = 3  # limits, prune, purge
+    OPERATOR = 2  # act on tasks, see what they carry, agree to what others ask for
+    ADMIN = 3  # change limits, remove for good (prune, purge, erase), tokens
 
     @property
     def label(self) -> str:
