@@ -28,11 +28,11 @@ MANY = 1_150
 class Up:
     """``redrive up`` as a process of its own, with deadlines short enough to be waited for."""
 
-    def __init__(self, folder: Path, files: int | None = None, **settings: str) -> None:
+    def __init__(self, folder: Path, files: int | None = None, headers: float = 1.5, **settings: str) -> None:
         self.log = folder / "log"
         code = (
             "from redrive.api import connections as c\n"
-            "c.DEADLINES_S.update(headers=1.5, body=1.5, reader=1.5); c.LINGER_S = 1.0\n"
+            f"c.DEADLINES_S.update(headers={headers}, body=1.5, reader=1.5); c.LINGER_S = 1.0\n"
             "import resource, sys; from redrive.cli.main import main\n"
             f"if {files}: resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
             "sys.argv = ['redrive', 'up', '--port', '0', '--json']; main()"
@@ -84,15 +84,15 @@ def many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * MANY)), hard))
 
 
-def wait_closed(sockets: list[socket.socket], seconds: float = 30) -> list[bytes]:
-    """What each was told before it was closed."""
+def wait_closed(sockets: list[socket.socket], seconds: float = 30, left: int = 0) -> list[bytes]:
+    """What each was told before it was closed; until only so many are ``left``."""
     said = {one.fileno(): b"" for one in sockets}
     open_ones = {one.fileno(): one for one in sockets}
     ends = time.monotonic() + seconds
     poll = select.poll()
     for number in open_ones:
         poll.register(number, select.POLLIN)
-    while open_ones and time.monotonic() < ends:
+    while len(open_ones) > left and time.monotonic() < ends:
         for number, _ in poll.poll(500):
             try:
                 data = open_ones[number].recv(65536)
@@ -102,12 +102,21 @@ def wait_closed(sockets: list[socket.socket], seconds: float = 30) -> list[bytes
             if not data:
                 poll.unregister(number)
                 del open_ones[number]
-    assert not open_ones, f"{len(open_ones)} connections are still open"
-    return list(said.values())
+    assert len(open_ones) <= left, f"{len(open_ones)} connections are still open"
+    return [text for number, text in said.items() if number not in open_ones]
 
 
-def test_half_sent_requests_keep_nobody_out(up: Up) -> None:
-    """More of them than connections are allowed: health and API answer all the time, and little is written or kept."""
+def test_half_sent_requests_keep_nobody_out(tmp_path: Path) -> None:
+    """More of them than connections are allowed: health and API answer all the time, and little is written or kept.
+    No deadline passes meanwhile, however slow the machine is: room is made by those that have waited longest."""
+    up = Up(tmp_path, headers=600)
+    try:
+        _half_sent(up)
+    finally:
+        up.stop()
+
+
+def _half_sent(up: Up) -> None:
     before = up.rss
     with ExitStack() as opened:
         slow = []
@@ -119,9 +128,8 @@ def test_half_sent_requests_keep_nobody_out(up: Up) -> None:
                 assert up.get("/api/tasks")[0] == 200
         assert up.get("/readyz")[0] == 200
         kept = up.rss - before
-        said = wait_closed(slow)
-    assert any(answer.startswith(b"HTTP/1.1 408") for answer in said), "those that had room were told"
-    assert sum(not answer for answer in said) >= MANY - 500, "the longest waiting ones made room"
+        said = wait_closed(slow, left=500)
+        assert said == [b""] * len(said), "the longest waiting ones made room"
     assert kept < 64 * 2**20
     assert up.log.stat().st_size < 64 * 1024, up.log.read_text()[:2000]
     assert up.get("/healthz")[0] == 200
