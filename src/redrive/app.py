@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overlo
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict, InvalidInput, StoreError
+from redrive.features import features_of
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
@@ -23,6 +24,8 @@ from redrive.handlers.signature import Call
 from redrive.integrations import enqueue_on
 from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Schedule
+from redrive.kernel.duty import Duty
+from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Policy
 from redrive.kernel.store import Store
 from redrive.kernel.task import (
@@ -34,15 +37,13 @@ from redrive.kernel.task import (
     check_priority,
 )
 from redrive.observe.logs import TaskLog, choose_style
-from redrive.ops import access, actions, approvals, audit, audit_chain, growth
+from redrive.ops import access, actions
 from redrive.ops.access import Caller
-from redrive.ops.audit_archive import archive_at
-from redrive.ops.driving import EVERY, drive, stirring
+from redrive.ops.duties import duties_of
 from redrive.ops.inspect import parse_id
 from redrive.ops.operator import Operator
 from redrive.ops.policy import Policy as OperatingPolicy
-from redrive.ops.retention import EVERY as EVERY_FAILED
-from redrive.ops.retention import give_up_failed, retention_of
+from redrive.ops.retention import retention_of
 from redrive.ops.service import FailedTasks
 from redrive.ops.why import Reason
 from redrive.ops.why import why as explain
@@ -50,7 +51,6 @@ from redrive.settings import Options, Settings, load_settings
 from redrive.stores import is_sqlite, make_store, shown_url
 from redrive.stores.loops import LoopStores
 from redrive.sync import Portal, SyncApp
-from redrive.worker.maintenance import Errand
 from redrive.worker.options import WorkerOptions, make_options
 from redrive.worker.worker import Worker
 
@@ -96,14 +96,19 @@ class TaskHandler(Generic[P]):
 class App:
     """``App(url)`` uses that store, ``App()`` that of ``REDRIVE_URL``, else ``sqlite:///redrive.db`` in this directory.
 
-    ``name`` says whose schedules these are. Without one, ``redrive work`` and ``up`` use the application's import path.
+    ``features`` bring tables, kinds, routes and duties of their own, besides those that are installed. ``name`` says
+    whose schedules these are. Without one, ``redrive work`` and ``up`` use the application's import path.
     """
 
-    def __init__(self, url: str | None = None, *, name: str = DEFAULT_NAME, settings: Settings | None = None) -> None:
+    def __init__(
+        self, url: str | None = None, *, name: str = DEFAULT_NAME, settings: Settings | None = None,
+        features: Iterable[Feature] = (),
+    ) -> None:  # fmt: skip
         self.settings = settings if settings is not None else load_settings(url=url)
         self.url = url or self.settings.url
         self.name = check_name(name, "app name")
         self.owner = self.name
+        self.features = features_of(features)
         self.registry = Registry()
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
@@ -111,13 +116,16 @@ class App:
         self._stores = LoopStores()
         self._opened: weakref.WeakSet[Any] = weakref.WeakSet()
         self._recent: tuple[weakref.ref[asyncio.AbstractEventLoop], weakref.ref[Store]] | None = None
-        make_store(self.url)  # a URL that cannot work is refused here, where it was written
+        self._make_store()  # a URL that cannot work is refused here, where it was written
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
             (builtin.FAIL_ALWAYS, builtin.fail_always),
             (builtin.DRILL, builtin.drill),
         ):
             self._register(kind, function, {"max_attempts": 3})
+        for feature in self.features:
+            if feature.declare is not None:
+                feature.declare(self)
 
     # -- declaring -------------------------------------------------------------------------------------------------
 
@@ -257,7 +265,7 @@ class App:
         if connection is None:
             store = await self.store()
             keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
-            return (await store.apply(Commit(enqueues=new, all_or_none=keyed, in_parts=in_parts))).enqueued
+            return (await store.apply(Commit(enqueues=new, all_or_none=keyed), in_parts=in_parts)).enqueued
         answers = enqueue_on(connection, new)
         return await answers if isinstance(answers, Awaitable) else answers
 
@@ -333,7 +341,7 @@ class App:
         return Worker(
             self._own_store() if store is None else store, self.registry, self.settings, chosen,
             schedules=[self._planned(s) for s in self.schedules.values()], owner=self.owner,
-            log=log or TaskLog(style=choose_style(self.settings.log_format)), errands=self._errands(),
+            log=log or TaskLog(style=choose_style(self.settings.log_format)), errands=self._duties(),
             retention=retention_of(self.settings), where=self.shown_url,
         )  # fmt: skip
 
@@ -346,35 +354,9 @@ class App:
                 hint="call app.worker() in the coroutine that runs it: async with app.worker(): …",
             ) from None
 
-    def _errands(self) -> dict[str, Errand]:
-        """What operators leave to the workers."""
-        settings = self.settings
-        archive = archive_at(settings.audit_archive)
-
-        async def retain(store: Store, _: str, stopping: Callable[[], bool]) -> None:
-            await audit.retain(store, settings.audit_ttl_days, settings.audit_prune_batch_size, stopping, archive)
-
-        async def chain(store: Store, _: str, stopping: Callable[[], bool]) -> None:
-            await audit_chain.seal(store, stopping)
-
-        async def expire(store: Store, _: str, __: Callable[[], bool]) -> None:
-            await approvals.expire(store)
-
-        async def give_up(store: Store, _: str, stopping: Callable[[], bool]) -> None:
-            await give_up_failed(store, settings.failed_days, stopping)
-
-        async def measure(store: Store, _: str, __: Callable[[], bool]) -> None:
-            await growth.write_down(store)
-
-        found = {
-            "operations": Errand(EVERY, drive, stirring), "approvals": Errand(60.0, expire),
-            "seal": Errand(10.0, chain), "vitals": Errand(growth.EVERY, measure),
-        }  # fmt: skip
-        if settings.failed_days > 0:
-            found["failed"] = Errand(EVERY_FAILED, give_up)
-        if settings.audit_ttl_days > 0:
-            found["audit"] = Errand(settings.audit_prune_interval_ms / 1000, retain)
-        return found
+    def _duties(self) -> list[Duty]:
+        """What a worker does for the fleet besides its own: for operators, and for features."""
+        return [*duties_of(self.settings), *(duty for feature in self.features for duty in feature.duties)]
 
     def queues(self) -> tuple[str, ...]:
         """Every queue that a handler of this application uses, ``default`` first."""
@@ -403,7 +385,7 @@ class App:
 
     async def migrate(self) -> list[str]:
         """Bring the store's schema up to date; returns the steps that were taken."""
-        store = make_store(self.url)
+        store = self._make_store()
         try:
             return await store.migrations.up()
         finally:
@@ -429,9 +411,12 @@ class App:
         """The same, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
         if is_sqlite(self.url):
             if self._shared is None:
-                self._shared = make_store(self.url)
+                self._shared = self._make_store()
             return self._shared
-        return self._stores.get(lambda: make_store(self.url))
+        return self._stores.get(self._make_store)
+
+    def _make_store(self) -> Store:
+        return make_store(self.url, self.features)
 
     async def close(self) -> None:
         """Close what this event loop, ``app.sync`` and, for SQLite, the application have open.

@@ -146,6 +146,12 @@ class StoreError(RedriveError):
     code = "STORE_ERROR"
 
 
+class ReactionFailed(StoreError):
+    """A feature's code raised while it reacted to the end of a task; nothing of that settlement was kept."""
+
+    code = "REACTION_FAILED"
+
+
 class StoreUnavailable(StoreError):
     """The store cannot be reached or is shutting down; the same call may succeed later."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
+from redrive.kernel.feature import Feature
 from redrive.kernel.store import Store
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.postgres.store import PostgresStore
@@ -51,15 +53,16 @@ from generate_series(1, $4::integer)
 
 
 class PostgresHarness(Harness):
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:
         self.url = url
+        self.features = features
         self._stores: list[PostgresStore] = []
         self._shifts: list[str] = []
         self._admin: Any = None
         self.store = self._make()
 
-    def _make(self) -> PostgresStore:
-        store = PostgresStore(self.url)
+    def _make(self, features: Sequence[Feature] | None = None) -> PostgresStore:
+        store = PostgresStore(self.url, self.features if features is None else features)
         self._stores.append(store)
         return store
 
@@ -68,8 +71,11 @@ class PostgresHarness(Harness):
             self._admin = await asyncpg.connect(self.url)
         return self._admin
 
-    async def another(self) -> Store:
-        return self._make()
+    async def another(self, features: Sequence[Feature] | None = None) -> Store:
+        return self._make(features)
+
+    def as_argument(self, value: UUID) -> object:
+        return value
 
     async def advance(self, seconds: float) -> None:
         admin = await self.connection()

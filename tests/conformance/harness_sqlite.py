@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+from redrive.kernel.feature import Feature
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.stores.sqlite.session import Session
@@ -22,20 +24,26 @@ DAY = 86_400_000_000
 
 
 class SqliteHarness(Harness):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, features: Sequence[Feature] = ()) -> None:
         self.path = path
+        self.features = features
         self._offset = 0.0
         self._stores: list[SqliteStore] = []
         self.store = self._make()
 
-    def _make(self) -> SqliteStore:
-        store = SqliteStore(f"sqlite:///{self.path}?synchronous=normal")
+    def _make(self, features: Sequence[Feature] | None = None) -> SqliteStore:
+        store = SqliteStore(
+            f"sqlite:///{self.path}?synchronous=normal", self.features if features is None else features
+        )
         store.clock = lambda: time.time() + self._offset
         self._stores.append(store)
         return store
 
-    async def another(self) -> Store:
-        return self._make()
+    async def another(self, features: Sequence[Feature] | None = None) -> Store:
+        return self._make(features)
+
+    def as_argument(self, value: UUID) -> object:
+        return str(value)
 
     async def advance(self, seconds: float) -> None:
         self._offset += seconds

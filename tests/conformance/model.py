@@ -67,7 +67,7 @@ class Model:
         if move.expired and (row.lease_until or 0) > self.clock:
             return False
         to = move.to
-        if row.cancel and to in (State.QUEUED, State.DELAYED):
+        if row.cancel and (to in (State.QUEUED, State.DELAYED) or move.event is Event.EXPIRE):
             to = State.CANCELLED
         elif move.event is Event.RESUME and row.due is not None and row.due > self.clock:
             to = State.DELAYED
@@ -75,7 +75,7 @@ class Model:
             row.attempts -= 1
         if move.event is Event.REDRIVE:
             row.attempts, row.replays = 0, row.replays + 1
-        row.letters += move.dead is not None
+        row.letters += move.dead is not None and to is not State.CANCELLED
         self.audits += move.actor is not None
         row.token, row.lease_until, row.cancel = None, None, False
         if move.event in (Event.PAUSE, Event.RESUME) and to is not State.QUEUED:

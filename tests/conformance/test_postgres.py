@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from redrive.testing.conformance import *  # noqa: F403
+from redrive.testing.conformance.harness import FEATURES
 from tests.conformance.harness_postgres import PostgresHarness
 
 pytestmark = pytest.mark.anyio
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.anyio
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
     # Whoever counts rows must not meet the dead ones of earlier tests.
     new = request.cls.__name__ in ("TestCost", "TestInvariants")
-    harness = PostgresHarness(request.getfixturevalue("postgres_url" if new else "emptied_postgres_url"))
+    url = request.getfixturevalue("postgres_url" if new else "emptied_postgres_url")
+    harness = PostgresHarness(url, FEATURES)
+    await harness.store.migrations.up()  # the tables of the suite's own feature
     yield harness
     await harness.close()

@@ -23,14 +23,14 @@ async def test_a_claim_looks_past_what_others_have_locked(harness: PostgresHarne
     await harness.enqueue_many(60)
     async with session(harness) as other:
         await other.execute("select 1 from redrive.task order by position limit 40 for update")
-        cycle = await harness.store.cycle([], harness.want(10))
+        cycle = await harness.store.cycle(Commit(), harness.want(10))
         assert len(cycle.claimed) == 10
         harness.store._remembered._next_sweep = 0.0  # what is behind the last claim is found by sweeping
-        cycle = await harness.store.cycle([], harness.want(20))
+        cycle = await harness.store.cycle(Commit(), harness.want(20))
         # Ten were left that nobody holds; of the others it is told that they are there.
         assert (len(cycle.claimed), cycle.more) == (10, True)
         harness.store._remembered._next_sweep = 0.0
-        cycle = await harness.store.cycle([], harness.want(20))
+        cycle = await harness.store.cycle(Commit(), harness.want(20))
         assert (cycle.claimed, cycle.more) == ([], True)
     harness.store._remembered._next_sweep = 0.0
     assert len(await harness.claim(99)) == 40
@@ -85,7 +85,7 @@ async def test_a_new_limit_and_a_settle_of_both_kinds_do_not_deadlock(harness: P
         limit = asyncio.create_task(other.apply(Commit(controls=[Limit("K", 7, None, "ann")])))
         await waiting_for_a_lock(harness, 1)
         moves = [harness.decide(done, Completed()), harness.decide(back, Released())]
-        settle = asyncio.create_task(harness.store.cycle(moves, None))
+        settle = asyncio.create_task(harness.store.cycle(Commit(transitions=moves), None))
         await waiting_for_a_lock(harness, 2)
     assert (await settle).lost == set()
     await limit

@@ -276,7 +276,7 @@ class TestStatements:
         assert len(cost.statements) == 1
         async with harness.measure(store) as cost:
             moves = [harness.decide(t, Completed() if n % 2 else failing()) for n, t in enumerate(claimed)]
-            await store.cycle(moves, harness.want(10))
+            await store.cycle(Commit(transitions=moves), harness.want(10))
         assert len(cost.statements) == 1
         for verb in (lambda: harness.renew(claimed[0]), harness.tick, lambda: store.expired(5), store.counts):
             async with harness.measure(store) as cost:
@@ -347,9 +347,14 @@ class TestEdges:
             await harness.advance(LEASE + 1)
             expired = await harness.look_for_expired(other)
             await asyncio.gather(
-                harness.store.cycle([harness.decide(t, failing()) for t in claimed], harness.want(20)),
+                harness.store.cycle(
+                    Commit(transitions=[harness.decide(t, failing()) for t in claimed]), harness.want(20)
+                ),
                 other.apply(Commit(transitions=expired[::-1])),
-                other.cycle([harness.decide(t, Completed()) for t in claimed[::-1]], harness.want(5, worker="w2")),
+                other.cycle(
+                    Commit(transitions=[harness.decide(t, Completed()) for t in claimed[::-1]]),
+                    harness.want(5, worker="w2"),
+                ),
             )
             await check(harness)
 

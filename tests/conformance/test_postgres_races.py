@@ -85,7 +85,7 @@ async def test_a_repeated_enqueue_waits_for_the_first_try_and_adds_nothing(harne
     async with session(harness) as first:
         await first.fetch(ENQUEUE, *args, False)
         again = asyncio.create_task(
-            harness.store.apply(Commit(enqueues=[NewTask(task_id, "A", "default", None, max_attempts=3)], again=True))
+            harness.store.apply(Commit(enqueues=[NewTask(task_id, "A", "default", None, max_attempts=3)]), again=True)
         )
         async with asyncio.timeout(20):
             while not await harness.sql("select 1 from pg_locks where not granted"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive.testing.conformance import *  # noqa: F403
+from redrive.testing.conformance.harness import FEATURES
 from tests.conformance.harness_sqlite import SqliteHarness
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def harness(tmp_path: Path) -> AsyncIterator[SqliteHarness]:
-    harness = SqliteHarness(tmp_path / "redrive.db")
+    harness = SqliteHarness(tmp_path / "redrive.db", FEATURES)
     await harness.store.open()
     yield harness
     await harness.close()

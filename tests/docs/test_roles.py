@@ -39,6 +39,8 @@ def needed() -> dict[str, Role]:
         importlib.import_module(f"{package.__name__}.{module.name}")
     found: dict[str, Role] = {}
     for service in Service.__subclasses__():
+        if not service.__module__.startswith(package.__name__):  # a feature's own
+            continue
         for name, method in inspect.getmembers(service, inspect.isfunction):
             text = inspect.getsource(method)
             if name.startswith("_"):

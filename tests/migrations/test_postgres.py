@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import psycopg
@@ -13,7 +14,9 @@ import pytest
 
 from redrive.errors import InvalidInput, RedriveError, SchemaError, StoreError
 from redrive.ids import new_id
-from redrive.kernel.commit import Commit, Hold, Limit, Posting, Target
+from redrive.kernel.commit import CloseJoin, Commit, Hold, Limit, Target
+from redrive.kernel.joins import NewJoin
+from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
@@ -21,7 +24,7 @@ from redrive.kernel.store import Query
 from redrive.kernel.task import NewTask, State
 from redrive.stores.postgres.migrate import STEPS
 from redrive.stores.postgres.store import PostgresStore
-from redrive.testing.conformance.harness import LEASE, TERMINAL, failing
+from redrive.testing.conformance.harness import FEATURES, LEASE, TERMINAL, failing
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
 
@@ -310,7 +313,7 @@ class TestRoles:
             "update redrive.task set state = 'failed'",
             "delete from redrive.task",
             "delete from redrive.migration",
-            "insert into redrive.migration values (99, 'x', now(), 99, 'x')",
+            "insert into redrive.migration values ('', 99, 'x', now(), 99, 'x')",
             "select redrive.complete(array[gen_random_uuid()], array[gen_random_uuid()], null, null)",
             "select redrive.move('[]')",
             "select redrive.renew('{}', '{}', 1, null, null)",
@@ -344,8 +347,24 @@ class TestRoles:
         assert "grant" in (caught.value.hint or "")
         await harness.close()
 
+    async def with_features(self, owner: PostgresHarness, worker: str) -> None:
+        with pytest.raises(SchemaError, match="lacks tables of the feature 'probe'"):
+            await owner.store.open()
+        assert await owner.store.migrations.up() == ["probe/0001_probe"]
+        await owner.store.migrations.grant(worker=urlsplit(worker).username)
+
+    async def react_and_join(self, harness: PostgresHarness) -> None:
+        join = NewJoin(new_id(), harness.new("AFTER", queue="after"))
+        tasks = [harness.new(queue="joined", feature="probe", join=join.id) for _ in range(2)]
+        await harness.store.apply(Commit(joins=[join], enqueues=tasks))
+        for claimed in await harness.claim(2, queues=("joined",)):
+            assert await harness.settle(claimed, Completed())
+        await harness.control(CloseJoin(join.id))
+        assert [task.kind for task in await harness.claim(1, queues=("after",))] == ["AFTER"]
+
     async def test_a_worker_runs_the_whole_cycle(self, worker: str, postgres_url: str) -> None:
-        harness, owner = PostgresHarness(worker), PostgresHarness(postgres_url)
+        harness, owner = PostgresHarness(worker, FEATURES), PostgresHarness(postgres_url, FEATURES)
+        await self.with_features(owner, worker)
         await harness.store.open()
         await harness.limit("K", concurrency=2)
         await harness.enqueue_many(4, "K", idempotency_key=None)
@@ -366,6 +385,7 @@ class TestRoles:
         await harness.operate(Event.REDRIVE, failed.id)
         await harness.control(Hold(Target.QUEUE, "q", True, "ann"), Limit("K", 3, None, "ann"))
         await harness.store.apply(Commit(postings=[Posting("p", (("system:w", -1), ("a", 1)))]))
+        await self.react_and_join(harness)
         for duty in ("fold", "recount", "prune"):
             await harness.store.upkeep(duty, Retention(history_days=10.0, key_days=10.0))
         await harness.check_totals()

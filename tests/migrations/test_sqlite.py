@@ -101,7 +101,7 @@ async def test_an_unknown_version_is_refused(migrated: Path, to: int) -> None:
 async def test_only_a_newer_breaking_schema_is_refused(migrated: Path, needs: int) -> None:
     with closing(sqlite3.connect(migrated)) as connection, connection:
         connection.execute(
-            "insert into redrive_migration values (?, 'from_the_future', 0, ?, 'x')", (LATEST + 1, needs)
+            "insert into redrive_migration values ('', ?, 'from_the_future', 0, ?, 'x')", (LATEST + 1, needs)
         )
     async with opened(migrated) as store:
         if needs == 1:

@@ -11,9 +11,11 @@ from uuid import UUID
 import pytest
 
 from redrive.errors import InvalidInput, InvalidTransition, StoreError
+from redrive.ids import new_id
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.commit import Target
+from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import Failures
+from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.outcome import Completed
@@ -34,10 +36,11 @@ SCOPE, SECRET = "user:ann.smith", "ann-secret-4711"
 # Every column of what belongs to a task: erased, or kept. A new column needs a word here, and in the stores.
 COLUMNS = {
     "history": {
-        "erased": {"payload", "result", "cancel_reason", "scope", "trace_id", "task_group", "idempotency_key"},
+        "erased": {"payload", "result", "cancel_reason", "scope", "trace_id", "task_group", "idempotency_key",
+                   "facts"},
         "kept": {"id", "finished_at", "created_at", "last_attempt_at", "expires_at", "erased_at", "lease_token",
                  "execution_ms", "state", "attempt_count", "max_attempts", "replay_count", "timeout_ms", "priority",
-                 "kind", "queue", "worker_id"},
+                 "kind", "queue", "worker_id", "feature", "join_id"},
     },
     "attempt": {
         "erased": {"message", "stack", "error_summary"},
@@ -490,3 +493,14 @@ async def test_the_tombstone_is_of_the_erasure_only(harness: Harness) -> None:
     operation = await begun(harness)
     await carried_out(harness, operation)
     assert (await harness.task(made["completed"])).scope == f"erased:{operation.id[-12:]}"
+
+
+async def test_what_a_join_would_enqueue_for_the_person_goes(harness: Harness) -> None:
+    theirs, bobs = harness.new("AFTER", scope=SCOPE, payload=json.dumps(SECRET)), harness.new("AFTER", scope="bob")
+    join = NewJoin(new_id(), on_complete=theirs, on_success=bobs)
+    member = harness.new(join=join.id)
+    await harness.store.apply(Commit(joins=[join], enqueues=[member]))
+    await carried_out(harness, await begun(harness))
+    await harness.settle(await harness.claim_one(), Completed())
+    assert [task.scope for task in await harness.claim(5)] == ["bob"]
+    assert await harness.store.get(theirs.id) is None

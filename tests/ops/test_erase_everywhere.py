@@ -26,8 +26,10 @@ pytestmark = pytest.mark.anyio
 WORD = f"of {SCOPE} itself"
 NAMES = "the application's own names of kinds, queues and schedules"
 CODES = "codes and causes, made of the programmer's words"
+LATER = "a task to come, erased by its own scope: see test_erase"
 WHO = "who acted, or which process"
 LABELS = {"kind": NAMES, "queue": NAMES, "lane": NAMES, "worker_id": WHO, "actor": WHO, "lease_token": "an id",
+          "join_id": "an id",
           "code": CODES, "reason": CODES, "failure_type": CODES, "fingerprint": CODES, "former": CODES}  # fmt: skip
 # What stays, by table and column, and why. A new column is erased, or has its reason here.
 KEPT: dict[str, dict[str, str]] = {
@@ -44,7 +46,9 @@ KEPT: dict[str, dict[str, str]] = {
     "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
     "worker": dict.fromkeys(("id", "host", "queues", "version"), WHO),
     "duty": {"name": NAMES},
-    "migration": dict.fromkeys(("name", "digest", "sha256", "version"), "about the schema"),
+    "migration": dict.fromkeys(("feature", "name", "digest", "sha256", "version"), "about the schema"),
+    "join": {"id": "an id", "on_complete": LATER, "on_success": LATER},
+    "task_join": {"on_complete": LATER, "on_success": LATER},
     "pruned": {"name": NAMES, "tie": "a place", "key": "a place"},
     "resuming": {"task_group": "gone with the next ticks"},
     "account": {"name": "the application's books, which have their own keep"},
@@ -52,7 +56,10 @@ KEPT: dict[str, dict[str, str]] = {
     "entry": {"posting": "the application's books", "account": "the application's books"},
 }
 # By these rows are found: a marker there would hide the row, not test it.
-STRUCTURE = {("audit", "erased"), ("history", "state"), ("record", "collection"), ("record", "body")}
+STRUCTURE = {
+    ("task", "feature"), ("history", "feature"), ("history", "state"), ("audit", "erased"), ("record", "collection"),
+    ("record", "body"),
+}  # fmt: skip
 # Counted by the store from what tasks say: nothing is written there, but nothing may be left there either.
 COUNTED = {"total", "total_delta", "failed_total", "failed_sum", "failed_delta"}
 # Of live tasks, what those counts are made of.

@@ -15,6 +15,7 @@ from redrive.kernel.machine import Event
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import State
 from redrive.ops import access
+from redrive.ops.duties import duties_of
 from redrive.ops.retention import FAILED_SUMMARY, FOR_GOOD, give_up_failed, retention_of
 from redrive.settings import Settings
 from redrive.testing.conformance.harness import TERMINAL, Harness
@@ -39,6 +40,9 @@ TABLES = {
     "failed_sum": "rows of what nobody is any more go at once",
     "failed_delta": "folded within seconds",
     "idempotency_key": "REDRIVE_KEY_DAYS",
+    "join": "REDRIVE_HISTORY_DAYS after its end, and as long as a member is live",
+    "task_join": "the same on PostgreSQL",
+    "join_delta": "folded within seconds",
     "kind": "a row for each kind, which are names in code",
     "hold": "until it is resumed",
     "resuming": "until its tasks are back",
@@ -108,7 +112,7 @@ async def test_failed_tasks_are_given_up_only_when_asked_for(harness: Harness) -
     old = await fail(harness, 5, kind="A") + await fail(harness, 2, kind="B")
     await harness.advance(20 * DAY)
     young = await fail(harness, 3, kind="A")
-    assert "failed" not in redrive.App("sqlite:///:memory:")._errands()
+    assert "failed" not in {duty.name for duty in duties_of(Settings())}
     assert await give_up_failed(harness.store, 10) == 7
     assert [await harness.state(task_id) for task_id in old] == [State.CANCELLED] * 7
     assert [await harness.state(task_id) for task_id in young] == [State.FAILED] * 3

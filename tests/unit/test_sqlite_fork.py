@@ -67,6 +67,7 @@ import asyncio, os, sys, threading
 import concurrent.futures.thread  # by now: imported during a fork, it releases a lock that it did not take before
 from redrive import App
 from redrive.errors import StoreError
+from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Held, Policy, settle
 from redrive.kernel.outcome import Completed
 from redrive.kernel.store import Want
@@ -92,7 +93,7 @@ def in_child(transaction):
 async def hold():
     store = await app.store()
     await app.enqueue("K")
-    [task] = (await store.cycle([], Want("w", ("default",), 1, 60.0))).claimed
+    [task] = (await store.cycle(Commit(), Want("w", ("default",), 1, 60.0))).claimed
     held = Held(task.id, task.token, 1, 5, "w", 1.0)
     async with store.transaction(lambda: settle(held, Completed(), Policy(), 0.5)) as transaction:
         await transaction.execute("create table mine (text)")

@@ -124,8 +124,8 @@ async def test_a_hint_that_arrives_during_a_call_is_not_forgotten(app: App) -> N
     store: Any = await app.store()
     original, answered = store.cycle, asyncio.Event()
 
-    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
-        answer = await original(settlements, want, again=again)
+    async def cycle(commit: Any, want: Any, *, again: bool = False) -> Any:
+        answer = await original(commit, want, again=again)
         if want is not None and not answered.is_set():
             answered.set()
             worker.look()  # what the hint is about was committed after this call had looked
@@ -162,10 +162,10 @@ async def test_hints_about_other_queues_are_not_for_this_worker(app: App) -> Non
 def _fill_up(store: Any, trouble: Any) -> None:
     original = store.cycle
 
-    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+    async def cycle(commit: Any, want: Any, *, again: bool = False) -> Any:
         if want is not None and want.only is not None:
             await trouble()
-        return await original(settlements, want, again=again)
+        return await original(commit, want, again=again)
 
     store.cycle = cycle
 

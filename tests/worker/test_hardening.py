@@ -12,6 +12,7 @@ import pytest
 
 from redrive import App, Batch, Cancel, Context, Snooze, State
 from redrive.errors import LeaseLost, StoreUnavailable
+from redrive.kernel.commit import Commit
 from redrive.kernel.failure import MAX_MESSAGE
 from redrive.kernel.outcome import Verdict
 from redrive.kernel.store import Want
@@ -158,13 +159,13 @@ def _slow_answer(store: Any, when: str) -> asyncio.Event:
     """Hold up the first cycle that settles something on its way, or the answer of the first that claims."""
     seen, original = asyncio.Event(), store.cycle
 
-    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+    async def cycle(commit: Any, want: Any, *, again: bool = False) -> Any:
         if seen.is_set():
-            return await original(settlements, want, again=again)
-        if settlements and when == "settle":
+            return await original(commit, want, again=again)
+        if commit.transitions and when == "settle":
             seen.set()
             await asyncio.sleep(0.4)
-        answer = await original(settlements, want, again=again)
+        answer = await original(commit, want, again=again)
         if answer.claimed and when == "claim":
             seen.set()
             await asyncio.sleep(0.4)
@@ -205,14 +206,14 @@ async def test_cancelling_between_an_answer_and_its_taking_in_gives_the_tasks_ba
     store: Any = await app.store()
     original, claims = store.cycle, 0
 
-    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+    async def cycle(commit: Any, want: Any, *, again: bool = False) -> Any:
         nonlocal claims
         if claims == 1:  # the first claim is answered and nothing of it has begun
             for task in asyncio.all_tasks():  # as a loop does at its end
                 if task.get_name() == "redrive-worker":
                     task.cancel()
         claims += want is not None
-        return await original(settlements, want, again=again)
+        return await original(commit, want, again=again)
 
     store.cycle = cycle
     tasks = await app.enqueue_many([("T", {})] * 600)
@@ -230,14 +231,14 @@ async def test_a_settle_that_the_store_did_not_take_is_tried_again_after_the_can
     store: Any = await app.store()
     original, seen, failures = store.cycle, asyncio.Event(), 3
 
-    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+    async def cycle(commit: Any, want: Any, *, again: bool = False) -> Any:
         nonlocal failures
-        if settlements and failures:
+        if commit.transitions and failures:
             failures -= 1
             seen.set()
             await asyncio.sleep(0.05)
             raise StoreUnavailable("down")
-        return await original(settlements, want, again=again)
+        return await original(commit, want, again=again)
 
     store.cycle = cycle
     task = await app.enqueue("T")
@@ -263,14 +264,14 @@ async def test_a_claim_whose_caller_was_cancelled_is_given_back(app: App, url: s
         return found
 
     store._fetch = unanswered
-    claim = asyncio.create_task(store.cycle([], Want("w", ("default",), 1, 60)))
+    claim = asyncio.create_task(store.cycle(Commit(), Want("w", ("default",), 1, 60)))
     await committed.wait()
     claim.cancel()
     await asyncio.gather(claim, return_exceptions=True)
     store._fetch = original
     claimed = await app.get(task.id)
     assert claimed is not None and claimed.state is State.RUNNING
-    await store.cycle([], None)
+    await store.cycle(Commit(), None)
     found = await app.get(task.id)
     assert found is not None and (found.state, found.attempt_count) == (State.QUEUED, 0)
 
@@ -497,9 +498,9 @@ async def test_a_lease_counts_from_before_the_claim_was_sent(app: App) -> None:
     store: Any = await app.store()
     original, asked = store.cycle, []
 
-    async def cycle(settlements: Any, want: Any, *, again: bool = False) -> Any:
+    async def cycle(commit: Any, want: Any, *, again: bool = False) -> Any:
         began = time.monotonic()
-        answer = await original(settlements, want, again=again)
+        answer = await original(commit, want, again=again)
         await asyncio.sleep(0.1)
         if answer.claimed:
             asked.append(began)

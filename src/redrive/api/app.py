@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from redrive import features
 from redrive.api import (
     audit,
     bulk,
@@ -71,6 +72,9 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     for part in (tasks.router, overview.router, dead_letters.router, audit.router, executor.router, tasks.single,
                  control.router, bulk.router, erase.router, trigger.router):  # fmt: skip
         api.include_router(part)
+    for feature in app.features:
+        if feature.routes is not None:
+            api.include_router(features.load(feature.routes))
     _add_health(api, app, worker)
     return api
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from redrive import features
 from redrive.cli import (
     act,
     doctor,
@@ -119,6 +120,11 @@ for _panel, _group in _COMMANDS.items():
 
 for _name, _sub in _GROUPS.items():
     cli.add_typer(_sub, name=_name, rich_help_panel="Operate", epilog=_epilog(_name))
+
+
+for _feature in features.installed():
+    if _feature.commands is not None:
+        cli.add_typer(features.load(_feature.commands), name=_feature.name, rich_help_panel="Features", epilog=EPILOG)
 
 
 Version = Annotated[bool, typer.Option("--version", help="Show the version, as the command version does.")]

@@ -138,7 +138,7 @@ async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
         return
     counts = (await (await loaded.app.operator(LOOKING)).health.stats()).counts
     kinds = {count.kind for count in counts if count.state in WAITING and count.n and count.queue in queues}
-    foreign = sorted(kind for kind in kinds if not kind.startswith("SYSTEM_"))
+    foreign = sorted(kinds - loaded.app.registry.handlers.keys())
     if foreign:
         raise ConfigError(
             f"tasks are waiting that only an application can run: {', '.join(foreign)}",

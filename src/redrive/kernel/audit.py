@@ -54,13 +54,15 @@ class Batch:
         return [*rows, Audit(self.actor, f"{self.action}_SUMMARY", self.reason, None, self.id, None, facts)]
 
 
-UNUSABLE = "its row cannot be worked with"  # in place of a state
+# In place of a state.
+UNUSABLE = "its row cannot be worked with"
+FOREIGN = "it is of a feature that this process does not know; name the application that brings it (--app)"
 
 
 def skip_reason(state: str | None, means: str = "failed or cancelled") -> str:
     if state is None:
         return "not found"
-    if state == UNUSABLE:
+    if state in (UNUSABLE, FOREIGN):
         return state
     return (
         f"it is {state}, but no longer by the failure that was meant"

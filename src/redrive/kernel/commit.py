@@ -8,10 +8,13 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from redrive.errors import IdempotencyConflict, InvalidInput
+from redrive.errors import IdempotencyConflict
 from redrive.kernel.audit import Audit, Batch
 from redrive.kernel.erase import Erase
+from redrive.kernel.joins import NewJoin
+from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Transition
+from redrive.kernel.reactions import Rows
 from redrive.kernel.records import Put
 from redrive.kernel.task import AuditRow, Enqueued, NewTask
 
@@ -93,29 +96,25 @@ class Fire:
 
 
 @dataclass(slots=True, frozen=True)
-class Posting:
-    """One movement of money: entries that add up to zero, applied at most once per ``key``."""
+class CloseJoin:
+    """No further members: a join that was opened ``open`` ends when those that it has have ended."""
 
-    key: str
-    entries: tuple[tuple[str, int], ...]
-    note: str | None = None
-
-    def __post_init__(self) -> None:
-        total = sum(amount for _, amount in self.entries)
-        if total != 0 or not self.entries:
-            raise InvalidInput(f"posting {self.key!r} does not add up: its entries sum to {total}, not 0")
+    join_id: UUID
 
 
-Control = Hold | Limit | CancelRequest | Declare
+Control = Hold | Limit | CancelRequest | Declare | CloseJoin
 
 
 @dataclass(slots=True)
 class Commit:
+    # Joins come before the tasks that are their members.
+    joins: Sequence[NewJoin] = ()
     enqueues: Sequence[NewTask] = ()
     transitions: Sequence[Transition] = ()
     controls: Sequence[Control] = ()
     fires: Sequence[Fire] = ()
     postings: Sequence[Posting] = ()
+    rows: Sequence[Rows] = ()
     audits: Sequence[Audit] = ()
     batch: Batch | None = None
     # Documents that change with it; if one of them was changed by somebody else, nothing of this happens.
@@ -128,18 +127,22 @@ class Commit:
     conclusion: Callable[[Applied], Sequence[Audit]] | None = None
     # Refuse everything (IdempotencyConflict) if one key already names other work.
     all_or_none: bool = False
-    # Set when the same enqueues may already have landed (the answer to an earlier try was lost).
-    again: bool = False
-    # The enqueues may be sent in parts of one transaction: no keys are among them, and they are made when they are
-    # looked at, so that the first ones are under way while the next are made.
-    in_parts: bool = False
 
     @property
     def only_enqueues(self) -> bool:
         """Nothing but new tasks that do not depend on each other: they may share a transaction with strangers."""
-        others = (self.transitions, self.controls, self.fires, self.postings, self.audits, self.batch, self.puts,
+        return bool(self.enqueues) and not self.all_or_none and not self.transitions and not self._others
+
+    @property
+    def only_transitions(self) -> bool:
+        """Nothing but moves of tasks, if anything."""
+        return not self.enqueues and not self._others
+
+    @property
+    def _others(self) -> bool:
+        others = (self.joins, self.controls, self.fires, self.postings, self.rows, self.audits, self.batch, self.puts,
                   self.pruned, self.conclusion, self.erase)  # fmt: skip
-        return bool(self.enqueues) and not self.all_or_none and not any(others)
+        return any(others)
 
     def check_conflicts(self, answers: Sequence[Enqueued]) -> None:
         """Called by a store inside its transaction; raising rolls it back."""

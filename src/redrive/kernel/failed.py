@@ -61,6 +61,7 @@ class Standing:
     queue: str = ""
     trace_id: str | None = None
     attempt_count: int = 0
+    feature: str | None = None
 
 
 @dataclass(slots=True, frozen=True)

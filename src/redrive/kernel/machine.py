@@ -143,6 +143,7 @@ class Transition:
     sources: tuple[State, ...] | None = None  # fewer than the rule has
     seen: int | None = None  # only if it is still failed by this failure (``Task.failed_seq``)
     keep: float | None = None  # of a completion: see ``Policy.history``
+    feature: str | None = None  # of a holder's settlement: who reacts to it, as the row said when it was claimed
 
     @property
     def rule(self) -> Rule:
@@ -164,6 +165,7 @@ class Held:
     max_attempts: int
     worker_id: str | None = None
     execution_ms: float | None = None
+    feature: str | None = None
 
 
 @dataclass(slots=True)
@@ -175,6 +177,7 @@ class ExpiredLease(Held):
     trace_id: str | None = None
     timeout: float | None = None  # the task's own limit
     seconds: float = 0.0  # how long ago the attempt began
+    cancelled: bool = False  # somebody wants it cancelled: that is how it ends
 
 
 def reject(task_id: UUID, why: str) -> Transition:
@@ -194,6 +197,8 @@ def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Trans
             )  # fmt: skip
             if policy.history is not None:
                 done.keep = policy.history
+            if held.feature is not None:
+                done.feature = held.feature
             return done
         case Snooze(seconds=seconds, state=state):
             check_seconds(seconds, "Snooze(seconds)")  # the handler may have changed it since
@@ -250,7 +255,7 @@ def _expire(held: Held, limit: float | None) -> Transition:
 def _move(held: Held, event: Event, to: State, **values: Any) -> Transition:
     return Transition(
         task_id=held.id, event=event, to=to, token=held.token,
-        worker_id=held.worker_id, execution_ms=held.execution_ms, **values,
+        worker_id=held.worker_id, execution_ms=held.execution_ms, feature=held.feature, **values,
     )  # fmt: skip
 
 

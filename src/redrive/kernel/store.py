@@ -13,6 +13,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
+from redrive.kernel.joins import Join
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.reads import (
     Count,
@@ -109,6 +110,8 @@ class Beat:
     duties: Mapping[str, float]
     stopping: bool = False
     every: float = 1.5  # seconds until the next one
+    # Duties that nobody is sent to while there is no document of this collection and state.
+    while_records: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -163,14 +166,27 @@ class Store(Protocol):
     @property
     def migrations(self) -> Migrations: ...
 
+    @property
+    def reacting(self) -> tuple[str, ...]:
+        """The features whose reactions this process knows; it leaves tasks of others alone."""
+
     async def open(self) -> None:
         """Check that the store is reachable and its schema is one that this code understands."""
 
-    async def apply(self, commit: Commit) -> Applied: ...
+    async def apply(self, commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
+        """Apply everything of a Commit, and what features add to its moves, in one transaction.
 
-    async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
-        """Settle and claim in one transaction: the hot loop. ``again``: an earlier answer was lost, so a
-        settlement that has already landed under the same token counts as landed, not as lost."""
+        ``again``: the answer to an earlier try was lost; what landed then counts as landed now. ``in_parts``: its
+        enqueues, which have no keys, are made while they are looked at, and may be sent in parts of the transaction."""
+
+    async def cycle(self, commit: Commit, want: Want | None, *, again: bool = False) -> Cycle:
+        """Apply a Commit, usually of settlements, and claim, in one transaction: the hot loop. ``again`` as above."""
+
+    async def joins(self, join_ids: Collection[UUID]) -> list[Join]:
+        """Those that there are, in any order."""
+
+    async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]:
+        """What a feature's own named statement finds; it only looks."""
 
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         """Extend leases and store progress, fenced by token; answers the ids that are no longer held."""

@@ -21,6 +21,7 @@ MAX_ATTEMPTS = 1_000_000
 MAX_TEXT = 512
 MAX_TEXT_BYTES = 1536  # an index of PostgreSQL holds no more than 2,700 bytes, and some hold several of these
 MAX_TIMEOUT_SECONDS = 2_000_000
+MAX_FACTS_BYTES = 4096
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 # Keys of the tasks that schedules fire: whoever could take one in advance would keep that run from happening.
 SCHEDULE_KEYS = "schedule:"
@@ -92,6 +93,8 @@ class Task:
     execution_ms: float | None = None
     result: Any = None
     erased_at: datetime | None = None
+    feature: str | None = None
+    join_id: UUID | None = None
     deduplicated: bool = False
 
     @property
@@ -137,6 +140,9 @@ class NewTask:
     scope: str | None = None
     trace_id: str | None = None
     idempotency_key: str | None = None
+    feature: str | None = None  # who reacts to its moves
+    facts: str | None = None  # what the feature wants to know then, as JSON text
+    join: UUID | None = None  # the join that it is a member of
 
 
 @dataclass(slots=True)
@@ -168,6 +174,8 @@ class Claimed:
     timeout: float | None = None
     memo: str | None = None
     replay_count: int = 0
+    feature: str | None = None
+    join: UUID | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -298,6 +306,13 @@ def check_labels(task: NewTask) -> None:
                         (task.idempotency_key, "idempotency_key")):  # fmt: skip
         if value is not None:
             check_text(value, what)
+
+
+def check_feature(task: NewTask) -> None:
+    """The feature that reacts to a new task, and what it wants to know then."""
+    check_name(task.feature, "feature")
+    if task.facts is not None and len(task.facts.encode()) > MAX_FACTS_BYTES:
+        raise InvalidInput(f"the facts of a task are longer than {MAX_FACTS_BYTES} bytes", hint="keep them in a table")
 
 
 def check_timeout(value: object) -> float:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from redrive.errors import InvalidInput, InvalidTransition, TaskNotFound
+from redrive.kernel.audit import FOREIGN
 from redrive.kernel.commit import CancelRequest, Commit, Hold, Limit, Target
+from redrive.kernel.failed import Standing
 from redrive.kernel.machine import TABLE, Event, Transition
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
@@ -160,11 +162,17 @@ async def _move(
 async def _why_not(store: Store, task_ids: Collection[UUID], sources: Collection[State]) -> dict[UUID, str]:
     found = await store.standings(task_ids) if task_ids else {}
     wanted = " or ".join(state.value for state in sources)
-    states = {
-        task_id: "erased: what it carried is gone" if one.erased else f"{one.state.value}, not {wanted}"
-        for task_id, one in found.items()
-    }
-    return {task_id: f"it is {states[task_id]}" if task_id in states else "not found" for task_id in task_ids}
+
+    def reason(one: Standing | None) -> str:
+        if one is None:
+            return "not found"
+        if one.erased:
+            return "it is erased: what it carried is gone"
+        if one.feature is not None and one.feature not in store.reacting:
+            return FOREIGN
+        return f"it is {one.state.value}, not {wanted}"
+
+    return {task_id: reason(found.get(task_id)) for task_id in task_ids}
 
 
 def check_actor(actor: str) -> str:

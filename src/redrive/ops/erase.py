@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -123,6 +123,11 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
 # -- phases ------------------------------------------------------------------------------------------------------------
 
 
+def _quoted(found: Mapping[str, int]) -> bool:
+    """Whether something that is no task says something about a scope."""
+    return bool(found.get("causes") or found.get("joins"))
+
+
 async def _find_traces(store: Store, operation: Operation, subject: Subject, after: int) -> None:
     """Before the tasks go: later nobody can tell whose they were."""
     if subject.scope is None:
@@ -164,7 +169,7 @@ async def _erase_rest(store: Store, operation: Operation, subject: Subject) -> N
         return
     named, quoting = await holds_of(store, subject)
     lifted = [Hold(Target.GROUP, name, False, operation.actor) for name in named if not await keeps_others(store, name)]
-    if not lifted and not quoting and not (await store.personal(subject.scope)).get("causes"):
+    if not lifted and not quoting and not _quoted(await store.personal(subject.scope)):
         await store.apply(Commit(puts=[operation.put()]))
         return
     commit = Commit(controls=lifted, erase=Erase(subject.tombstone, scope=subject.scope, holds=tuple(quoting)))

@@ -30,7 +30,7 @@ async def claim(
     store: Store, worker_id: str, queues: Sequence[str], count: int, lease: float, kinds: Sequence[str] | None = None
 ) -> list[Claimed]:
     want = Want(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
-    claimed = await _readable(store, (await store.cycle([], want)).claimed)
+    claimed = await _readable(store, (await store.cycle(Commit(), want)).claimed)
     await _show(store, worker_id, tuple(queues), count)
     return claimed
 
@@ -42,7 +42,7 @@ async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
         try:
             decode_shallow(task.payload)
         except ValueError as error:
-            held = Held(task.id, task.token, task.attempt, task.max_attempts, worker_id=None)
+            held = Held(task.id, task.token, task.attempt, task.max_attempts, feature=task.feature)
             said = Fail(ErrorCode.PAYLOAD_INVALID.value, f"the payload cannot be read: {error}"[:1000])
             with contextlib.suppress(RedriveError):  # else its lease runs out
                 await store.apply(Commit(transitions=[settle(held, said, Policy(), 0.0)]))
@@ -122,14 +122,14 @@ async def report(
     ms: float | None = None,
 ) -> None:  # fmt: skip
     """Fenced by the token, like everything that ends an attempt. Reporting the same twice is fine."""
-    held = Held(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms)
+    held = Held(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature)
     given = Payload(task.payload if isinstance(task.payload, JsonText) else None)
     if isinstance(said, Fail | Retry):
         said = declared(said, Origin(place=task.kind, payload=given))
     elif isinstance(said, Failed):
         said = Failed(_of_task(said.failure, task.kind, given), said.after)
     transition = settle(held, said, policy or Policy(backoff=backoff), random.random())  # noqa: S311 - jitter
-    cycle = await store.cycle([transition], None, again=True)
+    cycle = await store.cycle(Commit(transitions=[transition]), None, again=True)
     if cycle.lost:
         raise LeaseLost(
             f"task {task.id} is {task.state.value} and not held by this token",

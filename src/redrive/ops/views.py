@@ -32,7 +32,7 @@ TASK_OPEN = (
     "deduplicated",
 )  # fmt: skip
 TASK_CLOSED = ("payload", "progress", "result", "error_message", "error_stack", "idempotency_key")
-TASK_INTERNAL = ("lease_token", "memo", "failed_seq")  # shown to nobody over HTTP
+TASK_INTERNAL = ("lease_token", "memo", "failed_seq", "feature", "join_id")  # shown to nobody over HTTP
 ATTEMPT_OPEN = (
     "attempt", "replay", "at", "code", "reason", "failure_type", "fingerprint", "worker_id", "execution_ms", "summary"
 )  # fmt: skip

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 
 from redrive.errors import ConfigError
+from redrive.kernel.feature import Feature
 from redrive.kernel.store import Store
 from redrive.stores.postgres import url as postgres_url
 from redrive.stores.shown import scheme_of, shown_scheme
@@ -14,12 +16,12 @@ _SCHEMES = "sqlite:///path/to/file.db, sqlite:///:memory:, postgresql://user@hos
 _POSTGRES = ("postgresql", "postgres")
 
 
-def make_store(url: str) -> Store:
-    """The store a URL names; nothing is opened yet."""
+def make_store(url: str, features: Sequence[Feature] = ()) -> Store:
+    """The store a URL names, with the features that this process knows; nothing is opened yet."""
     if is_sqlite(url):
         from redrive.stores.sqlite.store import SqliteStore
 
-        return SqliteStore(url)
+        return SqliteStore(url, features)
     if _is_postgres(url):
         if importlib.util.find_spec("asyncpg") is None:
             raise ConfigError(
@@ -28,7 +30,7 @@ def make_store(url: str) -> Store:
             )
         from redrive.stores.postgres.store import PostgresStore
 
-        return PostgresStore(url)
+        return PostgresStore(url, features)
     raise _unknown(url)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from redrive.errors import InvalidInput, SchemaError
+from redrive.kernel.feature import Feature
 
 _INDEX = re.compile(r"^create (?:unique )?index (\w+)", re.MULTILINE)
 _FILE = re.compile(r"(\d{4})_(\w+)\.(up|down)\.sql")
@@ -38,11 +39,29 @@ class Migration:
         return f"{self.version:04d}_{self.name}"
 
 
+@dataclass(slots=True, frozen=True)
+class Line:
+    """The migrations of one owner: redrive's own (``feature`` is empty), or those of a feature."""
+
+    feature: str
+    steps: tuple[Migration, ...]
+
+    def label(self, step: Migration) -> str:
+        return f"{self.feature}/{step.label}" if self.feature else step.label
+
+
+def lines_of(core: tuple[Migration, ...], features: Iterable[Feature], dialect: str) -> tuple[Line, ...]:
+    """redrive's own line first: features may refer to its tables."""
+    own = [Line(f.name, load(f.package, f"migrations/{dialect}")) for f in features]
+    return (Line("", core), *(line for line in own if line.steps))
+
+
 @cache
-def load(package: str) -> tuple[Migration, ...]:
-    """All migrations of a store, oldest first; gaps or a missing half are a packaging mistake and refused."""
+def load(package: str, folder: str = "migrations") -> tuple[Migration, ...]:
+    """All migrations in a folder of a package, oldest first; gaps or a missing half are a packaging mistake."""
     found: dict[int, dict[str, str]] = {}
-    for entry in files(package).joinpath("migrations").iterdir():
+    place = files(package).joinpath(*folder.split("/"))
+    for entry in place.iterdir() if place.is_dir() else ():
         match = _FILE.fullmatch(entry.name)
         if match:
             half = found.setdefault(int(match[1]), {"name": match[2]})
@@ -69,28 +88,39 @@ def steps_down(steps: tuple[Migration, ...], version: int, to: int) -> list[Migr
     return [step for step in reversed(steps) if target < step.version <= version]
 
 
-def script(
-    steps: tuple[Migration, ...],
-    *,
-    down: bool = False,
-    to: int | None = None,
-    record: Callable[[Migration], str] | None = None,
+def scripts(
+    lines: Sequence[Line], *, down: bool = False, to: int | None = None, record: Callable[[Line, Migration], str]
 ) -> str:
     """What ``migrate`` would run on an empty (or, for ``down``, a current) database, for review or to be run by hand.
 
     ``record`` gives the statement that notes a step as done, or as undone.
     """
-    chosen = steps_down(steps, len(steps), 0 if to is None else to) if down else steps_up(steps, 0, to)
+    chosen = [
+        (line, step) for line in (reversed(lines) if down else lines) for step in _steps_of(line, down=down, to=to)
+    ]
     return "\n".join(
-        f"-- {step.label} ({'down' if down else 'up'})\n{(step.down if down else step.up).strip()}\n"
-        + (f"{record(step)}\n" if record else "")
-        for step in chosen
+        f"-- {line.label(step)} ({'down' if down else 'up'})\n{(step.down if down else step.up).strip()}\n"
+        f"{record(line, step)}\n"
+        for line, step in chosen
     )
 
 
-def check_version(steps: tuple[Migration, ...], version: int, needs: int, where: str) -> None:
+def _steps_of(line: Line, *, down: bool, to: int | None) -> list[Migration]:
+    """Steps of a feature come and go with the whole of redrive's own, not with a part of it."""
+    if line.feature and to is not None and not (down and to == 0):
+        return []
+    if down:
+        return steps_down(line.steps, len(line.steps), 0 if to is None or line.feature else to)
+    return steps_up(line.steps, 0, to)
+
+
+def check_version(line: Line, version: int, needs: int, where: str) -> None:
     """Refuse a schema this code cannot work with. ``needs`` is the oldest code version the database accepts."""
-    latest = len(steps)
+    latest = len(line.steps)
+    if line.feature and version < latest:
+        raise SchemaError(
+            f"{where} lacks tables of the feature {line.feature!r}", hint="run: redrive migrate --app module:app"
+        )
     if version == 0:
         raise SchemaError(f"{where} has no redrive schema yet", hint="run: redrive migrate")
     if version < latest:
@@ -105,12 +135,12 @@ def check_version(steps: tuple[Migration, ...], version: int, needs: int, where:
         )
 
 
-def check_digests(steps: tuple[Migration, ...], applied: Mapping[int, str | None], where: str) -> None:
+def check_digests(line: Line, applied: Mapping[int, str | None], where: str) -> None:
     """Refuse a database whose steps were others than ours of the same number: made by a version in development."""
-    for step in steps:
+    for step in line.steps:
         if step.version in applied and applied[step.version] != step.digest:
             raise SchemaError(
-                f"{where} was made by another {step.label} than this version's",
+                f"{where} was made by another {line.label(step)} than this version's",
                 hint="a database of a development version cannot be upgraded; start with a new one",
             )
 

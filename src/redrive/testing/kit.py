@@ -7,7 +7,7 @@ pass without looking.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -154,12 +154,12 @@ class TestKit:
 
     def _remember_payloads(self) -> None:
         """History keeps no payload of a completed task, but a test may ask for it after ``drain``."""
-        apply: Callable[[Commit], Awaitable[Applied]] = self.store.apply
+        apply = self.store.apply
 
-        async def remembering(commit: Commit) -> Applied:
+        async def remembering(commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
             for task in (*commit.enqueues, *(task for fire in commit.fires for task in fire.tasks)):
                 self._payloads[task.id] = decode(task.payload)
-            return await apply(commit)
+            return await apply(commit, again=again, in_parts=in_parts)
 
         self.store.apply = remembering  # type: ignore[method-assign]
 

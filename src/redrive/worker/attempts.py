@@ -221,7 +221,7 @@ class Attempts:
         policy = run.handler.policy if run.handler is not None else Policy(backoff=worker.settings.backoff)
         tries = worker.options.tries
         allowed = task.max_attempts if tries is None else min(task.max_attempts, tries)
-        held = Held(task.id, task.token, task.attempt, allowed, worker.id, run.ms)
+        held = Held(task.id, task.token, task.attempt, allowed, worker.id, run.ms, task.feature)
         decided: Transition | None
         try:
             decided = settle(held, outcome, policy, worker.rng())

@@ -121,5 +121,5 @@ class Beater:
         worker = self._worker
         return Beat(
             worker.id, socket.gethostname(), os.getpid(), worker.options.queues, worker.options.concurrency,
-            len(worker.runs), __version__, duties, worker.stopping, worker.settings.interval,
+            len(worker.runs), __version__, duties, worker.stopping, worker.settings.interval, worker.while_records,
         )  # fmt: skip

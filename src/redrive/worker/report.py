@@ -70,6 +70,12 @@ class Report:
         self.health.recovered += 1
         failed, cause = transition.to is State.FAILED, transition.failure
         assert cause is not None
+        if lease.cancelled:
+            self.log.task(
+                "task.cancelled", self.log.label(lease), lease.seconds * 1000, "warning", reason="cancelled",
+                expired="lease", held_by=lease.worker_id,
+            )  # fmt: skip
+            return
         self.log.task(
             "task.failed" if failed else "task.requeued", self.log.label(lease), lease.seconds * 1000,
             "error" if failed else "warning", error_code=cause.code, error_reason=cause.reason, message=cause.message,

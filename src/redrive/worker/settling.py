@@ -58,7 +58,7 @@ class Settling:
 
     def send(self, batch: Batch, want: Want | None) -> Call:
         """Begin one call of the store: settle the batch, claim what is wanted."""
-        cycle = self._worker.store.cycle([t for _, t in batch], want, again=_again(batch))
+        cycle = self._worker.store.cycle(_commit(batch), want, again=_again(batch))
         call = Call(self._worker.loop.create_task(cycle), batch, want, time.monotonic())
         self._under_way.append(call)
         health = self._worker.health
@@ -124,7 +124,7 @@ class Settling:
         while left:
             run, transition = left.pop()
             try:
-                cycle = await self._worker.store.cycle([transition], None, again=True)
+                cycle = await self._worker.store.cycle(Commit(transitions=[transition]), None, again=True)
             except asyncio.CancelledError:
                 self.keep([(run, transition), *reversed(left)])
                 raise
@@ -185,7 +185,7 @@ class Settling:
         batch, self.outbox = self.outbox, []
         try:
             async with asyncio.timeout(max(ends - time.monotonic(), 0.1)):
-                cycle = await self._worker.store.cycle([t for _, t in batch], None, again=_again(batch))
+                cycle = await self._worker.store.cycle(_commit(batch), None, again=_again(batch))
         except (StoreUnavailable, StoreUnusable, TimeoutError):
             self.keep(batch)
         except RedriveError as error:
@@ -209,6 +209,10 @@ class Settling:
         self.landed(call.batch, cycle.lost)
         self._worker.attempts.give_back(cycle.claimed, call.asked)
         return True
+
+
+def _commit(batch: Iterable[tuple[Run, Transition]]) -> Commit:
+    return Commit(transitions=[transition for _, transition in batch])
 
 
 def _again(batch: Iterable[tuple[Run, Transition]]) -> bool:

@@ -14,11 +14,12 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from redrive.errors import InvalidTransition, RedriveError, StoreUnavailable, StoreUnusable
 from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Schedule
+from redrive.kernel.duty import Duty
 from redrive.kernel.retention import Retention
 from redrive.kernel.store import Cycle, Store, Wake, Want
 from redrive.observe.health import Health
@@ -29,7 +30,7 @@ from redrive.worker.attempts import Attempts
 from redrive.worker.beat import Beater
 from redrive.worker.lease import STOP_GRACE, LeaseKeeper
 from redrive.worker.life import Background, see_through
-from redrive.worker.maintenance import DUTIES, Errand
+from redrive.worker.maintenance import DUTIES
 from redrive.worker.outage import Outage
 from redrive.worker.prepare import prepare
 from redrive.worker.report import Report
@@ -47,7 +48,7 @@ class Worker:
     def __init__(
         self, store: Store, registry: Registry, settings: Settings, options: Options, *,
         log: TaskLog | None = None, schedules: Sequence[Schedule] = (), owner: str = "default",
-        rng: Callable[[], float] = random.random, errands: Mapping[str, Errand] | None = None,
+        rng: Callable[[], float] = random.random, errands: Iterable[Duty] = (),
         retention: Retention | None = None, where: str = "its store",
     ) -> None:  # fmt: skip
         self.store = store
@@ -62,9 +63,12 @@ class Worker:
         self.schedules = tuple(schedules)
         self.owner = owner
         self.rng = rng
-        self.errands = dict(errands or {})
+        self.errands = {duty.name: duty for duty in errands}
         self.retention = retention or Retention(settings.history_days, settings.key_days)
         self.duties = DUTIES(settings) | {name: errand.every for name, errand in self.errands.items()}
+        # Whoever has the duty of recovering may not know a feature: somebody who does looks after its tasks.
+        self.duties |= {f"recover:{name}": settings.recovery_interval for name in store.reacting}
+        self.while_records = {d.name: d.while_record for d in self.errands.values() if d.while_record is not None}
         self.stopping = False
         self.stopped_at = 0.0
         # The store was reached, or is known not to be.
@@ -273,9 +277,9 @@ class Worker:
 
     async def _stirred(self) -> bool:
         """Errands that can bring tasks now are done now, whoever had the duty last; what moved nothing is left."""
-        asked = {name: errand.stirring for name, errand in self.errands.items() if errand.stirring is not None}
+        asked = {name: errand.has_work for name, errand in self.errands.items() if errand.has_work is not None}
         try:
-            found = {name: await stirring(self.store, self.id) for name, stirring in asked.items()}
+            found = {name: await has_work(self.store, self.id) for name, has_work in asked.items()}
         except (StoreUnavailable, StoreUnusable):
             self._look = True  # the next claim meets the same trouble, and rides it out
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from redrive.handlers.registry import Registry
 from redrive.kernel.store import Store
@@ -16,12 +17,14 @@ from redrive.ops.operator.failures import FailureService
 from redrive.ops.operator.groups import GroupService
 from redrive.ops.operator.health import HealthService
 from redrive.ops.operator.operations import OperationService
-from redrive.ops.operator.session import Session
+from redrive.ops.operator.session import Service, Session
 from redrive.ops.operator.tasks import TaskService
 from redrive.ops.operator.tokens import TokenService
 from redrive.ops.pages import ALONE
 from redrive.ops.policy import Policy
 from redrive.ops.views import Sight
+
+S = TypeVar("S", bound=Service)
 
 
 class Operator:
@@ -43,6 +46,10 @@ class Operator:
         self.tokens = TokenService(session)
         self.executors = ExecutorService(session)
         self.health = HealthService(session)
+
+    def of(self, service: type[S]) -> S:
+        """A feature's own service, for the same caller."""
+        return service(self._session)
 
     @property
     def caller(self) -> Caller:

@@ -9,8 +9,10 @@ from uuid import UUID
 
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Schedule
+from redrive.kernel.joins import NewJoin, as_document
 from redrive.kernel.machine import Transition
-from redrive.kernel.task import Claimed, NewTask
+from redrive.kernel.reactions import Landed
+from redrive.kernel.task import Claimed, NewTask, State
 from redrive.stores.rows import action
 
 
@@ -19,7 +21,7 @@ def claimed(row: Sequence[Any], token: UUID) -> Claimed:
     timeout_ms = row[14]
     return Claimed(
         row[0], token, row[1], row[2], row[6], row[7], row[8], row[4], row[9], row[10], row[11], row[12], row[13],
-        None if timeout_ms is None else timeout_ms / 1000, row[15], row[16],
+        None if timeout_ms is None else timeout_ms / 1000, row[15], row[16], row[17], row[18],
     )  # fmt: skip
 
 
@@ -45,6 +47,32 @@ def columns(tasks: Sequence[NewTask]) -> list[Any]:
         column([t.trace_id for t in tasks]),
         column([t.idempotency_key for t in tasks]),
     ]
+
+
+def memberships(tasks: Sequence[NewTask]) -> list[Any]:
+    """Whose new tasks are, and which joins they are members of, as further array arguments."""
+    return [[t.feature for t in tasks], [t.facts for t in tasks], [t.join for t in tasks]]
+
+
+def belongs(task: NewTask) -> bool:
+    return task.feature is not None or task.join is not None
+
+
+def joins(new: Sequence[NewJoin]) -> str:
+    return json.dumps([
+        {"id": str(join.id), "is_open": join.open, "on_complete": as_document(join.on_complete),
+         "on_success": as_document(join.on_success)}
+        for join in new
+    ])  # fmt: skip
+
+
+def landed(document: dict[str, Any]) -> Landed:
+    """What ``redrive.landing`` says about a task."""
+    return Landed(
+        UUID(document["id"]), State(document["was"]), State(document["state"]), document["feature"],
+        document["facts"] or {}, document["kind"], document["queue"], document["attempts"], document["max_attempts"],
+        document["replays"], document["group"], document["scope"], document["trace_id"],
+    )  # fmt: skip
 
 
 def _once(values: list[Any]) -> list[Any]:
@@ -85,6 +113,7 @@ def _move(t: Transition) -> dict[str, Any]:
         "reason": t.reason,
         "batch": t.batch_id,
         "seen": t.seen,
+        "keep": t.keep,
     }
     if t.failure is not None:
         f = t.failure

@@ -13,11 +13,20 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from redrive.errors import InvalidInput, RedriveError, SchemaError, StoreError, StoreUnavailable, StoreUnusable
+from redrive.errors import (
+    InvalidInput,
+    ReactionFailed,
+    RedriveError,
+    SchemaError,
+    StoreError,
+    StoreUnavailable,
+    StoreUnusable,
+)
 from redrive.kernel.machine import Transition, reject
-from redrive.stores.postgres import arguments
+from redrive.stores.features import Features
 from redrive.stores.postgres.errors import IdTaken, translate
 from redrive.stores.postgres.pool import Connection, Pool
+from redrive.stores.postgres.settle import settle
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
@@ -34,31 +43,32 @@ def about_a_row(error: BaseException) -> bool:
     return isinstance(error, StoreError | InvalidInput)
 
 
-async def past_bad_rows(pool: Pool, queues: Sequence[str], call: Callable[[], Awaitable[T]]) -> T:
+async def past_bad_rows(pool: Pool, queues: Sequence[str], call: Callable[[], Awaitable[T]], features: Features) -> T:
     """The answer of a claim or a tick; if it is refused, once more without the rows that it cannot work with."""
     try:
         return await call()
     except RedriveError as error:
-        if not about_a_row(error) or not await _set_aside(pool, queues):
+        if not about_a_row(error) or not await _set_aside(pool, queues, features):
             raise
     return await call()
 
 
-async def _set_aside(pool: Pool, queues: Sequence[str]) -> int:
+async def _set_aside(pool: Pool, queues: Sequence[str], features: Features) -> int:
     async def find(connection: Connection) -> list[tuple[UUID, str]]:
         found = await connection.fetch(SQL["suspects"], list(queues), LOOKED_AT)
         return [(row["id"], row["why"]) for row in found]
 
     suspects = await pool.run(find, atomic=True)
     for task_id, why in suspects:
-        await pool.run(partial(fail_row, task_id=task_id, why=why), atomic=True)
+        fail = partial(fail_row, task_id=task_id, why=why, settle=partial(settle, features=features))
+        await pool.run(fail, atomic=True)
     return len(suspects)
 
 
-async def fail_row(connection: Connection, task_id: UUID, why: str) -> bool:
+async def fail_row(connection: Connection, task_id: UUID, why: str, settle: Settle) -> bool:
     """Fail one live task, whatever is in its row."""
     await connection.fetchval(SQL["mend"], task_id)
-    moved = await connection.fetchval(SQL["move"], arguments.moves([reject(task_id, why)]))
+    moved = await settle(connection, [reject(task_id, why)])
     logger.error(
         "task %s was set aside: its row cannot be worked with: %s", task_id, why,
         extra={"event": "task.set_aside", "task_id": str(task_id), "reason": why},
@@ -84,8 +94,9 @@ async def settle_in_parts(
         return first | await settle_in_parts(connection, transitions[half:], settle, refused, where)
     (transition,) = transitions
     refused[transition.task_id] = error.message
-    if not transition.rule.fenced:
+    # Where a feature failed to react, nothing is wrong with the row: it is left until the feature is mended.
+    if not transition.rule.fenced or isinstance(error, ReactionFailed):
         return set()
     async with connection.transaction():
-        await fail_row(connection, transition.task_id, error.message)
+        await fail_row(connection, transition.task_id, error.message, settle)
     return {transition.task_id}

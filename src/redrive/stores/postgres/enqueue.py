@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redrive.errors import RedriveError
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.kernel.task import Enqueued, NewTask, check_feature, refuse_reserved
 from redrive.stores.postgres import arguments
 from redrive.stores.postgres.pool import Connection
 from redrive.stores.sql import statements
@@ -19,10 +19,13 @@ PART = 500
 async def enqueue(
     connection: Connection, tasks: Sequence[NewTask], again: bool, verb: str = "enqueue"
 ) -> list[Enqueued]:
-    if len(tasks) == 1 and tasks[0].idempotency_key is None and not again:
+    if any(arguments.belongs(task) for task in tasks):
+        known = await _add_members(connection, tasks, again)
+    elif len(tasks) == 1 and tasks[0].idempotency_key is None and not again:
         await connection.fetchval(SQL["enqueue_one"], *arguments.single(tasks[0]))
         return [Enqueued(tasks[0].id)]
-    known = await connection.fetch(SQL[verb], *arguments.columns(tasks), again)
+    else:
+        known = await connection.fetch(SQL[verb], *arguments.columns(tasks), again)
     if not known:
         return [Enqueued(task.id) for task in tasks]
     existing = {row["id"]: row for row in known}
@@ -32,6 +35,17 @@ async def enqueue(
         else Enqueued(task.id)
         for task in tasks
     ]
+
+
+async def _add_members(connection: Connection, tasks: Sequence[NewTask], again: bool) -> list[Any]:
+    """Tasks of features and joins: not what a producer's role may enqueue, so it is checked here."""
+    for task in tasks:
+        refuse_reserved(task.idempotency_key)
+        if task.feature is not None:
+            check_feature(task)
+    values = [*arguments.columns(tasks), again, *arguments.memberships(tasks)]
+    found: list[Any] = await connection.fetch(SQL["add_members"], *values)
+    return found
 
 
 class NotMade(RedriveError):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from asyncpg import exceptions as pg
 
+from redrive.kernel.feature import Feature
 from redrive.kernel.store import SchemaStatus
 from redrive.stores import schema
 from redrive.stores.postgres.pool import Pool
@@ -19,55 +20,74 @@ LOCK = "lock table redrive.migration in exclusive mode"
 BOOTSTRAP = """
 create schema if not exists redrive;
 create table if not exists redrive.migration (
-  version integer primary key, name text not null, applied_at timestamptz not null default clock_timestamp(),
-  needs integer not null, digest text
+  feature text not null default '', version integer not null, name text not null,
+  applied_at timestamptz not null default clock_timestamp(), needs integer not null, digest text,
+  primary key (feature, version)
 );
 """
+RECORD = "insert into redrive.migration (feature, version, name, needs, digest) values ($1, $2, $3, $4, $5)"
+FORGET = "delete from redrive.migration where feature = $1 and version = $2"
 
 
 class PostgresMigrations:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, features: Sequence[Feature] = ()) -> None:
         self._pool = pool
+        self._lines = schema.lines_of(STEPS, features, "postgres")
 
     async def status(self) -> SchemaStatus:
         async with self._pool.connection() as connection:
-            rows = await _applied(connection, self._pool.where)
-        version = max((row["version"] for row in rows), default=0)
-        pending = tuple(step.label for step in schema.steps_up(STEPS, min(version, len(STEPS)), None))
-        applied = tuple((row["version"], row["name"], row["applied_at"]) for row in rows)
-        return SchemaStatus(version, len(STEPS), pending, applied)
+            rows = await self._applied(connection)
+        pending = [
+            line.label(step)
+            for line in self._lines
+            for step in schema.steps_up(line.steps, min(_version(rows, line.feature), len(line.steps)), None)
+        ]
+        applied = [(row["version"], row["name"], row["applied_at"]) for row in rows if not row["feature"]]
+        return SchemaStatus(_version(rows, ""), len(STEPS), tuple(pending), tuple(applied))
 
     async def check(self) -> None:
         async with self._pool.connection() as connection:
-            rows = await _applied(connection, self._pool.where)
-        version = max((row["version"] for row in rows), default=0)
-        schema.check_version(STEPS, version, max((row["needs"] for row in rows), default=1), self._pool.where)
+            rows = await self._applied(connection)
+        for line in self._lines:
+            needs = max((row["needs"] for row in rows if row["feature"] == line.feature), default=1)
+            schema.check_version(line, _version(rows, line.feature), needs, self._pool.where)
 
     async def up(self, to: int | None = None) -> list[str]:
-        done: list[str] = []
-        while True:
-            async with self._locked() as (connection, version):
-                steps = schema.steps_up(STEPS, version, to)
-                if not steps:
-                    return done
-                step = steps[0]
-                await connection.execute(step.up)
-                await connection.execute(
-                    "insert into redrive.migration (version, name, needs, digest) values ($1, $2, $3, $4)",
-                    step.version, step.name, schema.needs_of(STEPS, step.version), step.digest,
-                )  # fmt: skip
-                done.append(step.label)
+        """Every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
+        done = await self._up(self._lines[0], to)
+        for line in self._lines[1:] if to is None else ():
+            done += await self._up(line, None)
+        return done
 
     async def down(self, to: int) -> list[str]:
+        """Back to a version of redrive's own; features go before the last of it does."""
+        done: list[str] = []
+        for line in self._lines[1:] if to == 0 else ():
+            done += await self._down(line, 0)
+        return done + await self._down(self._lines[0], to)
+
+    async def _up(self, line: schema.Line, to: int | None) -> list[str]:
         done: list[str] = []
         while True:
-            async with self._locked() as (connection, version):
-                steps = schema.steps_down(STEPS, version, to)
+            async with self._locked(line) as (connection, version):
+                steps = schema.steps_up(line.steps, version, to)
+                if not steps:
+                    return done
+                step, needs = steps[0], schema.needs_of(line.steps, steps[0].version)
+                await connection.execute(step.up)
+                await connection.execute(RECORD, line.feature, step.version, step.name, needs, step.digest)
+                done.append(line.label(step))
+
+    async def _down(self, line: schema.Line, to: int) -> list[str]:
+        done: list[str] = []
+        while True:
+            async with self._locked(line) as (connection, version):
+                steps = schema.steps_down(line.steps, version, to)
                 if not steps:
                     return done
                 await connection.execute(steps[0].down)
-                await connection.execute("delete from redrive.migration where version = $1", steps[0].version)
-                done.append(steps[0].label)
+                await connection.execute(FORGET, line.feature, steps[0].version)
+                done.append(line.label(steps[0]))
 
     async def grant(self, *, producer: str | None = None, worker: str | None = None, viewer: str | None = None) -> None:
         async with self._pool.connection() as connection, connection.transaction():
@@ -80,28 +100,43 @@ class PostgresMigrations:
 
     def sql(self, *, down: bool = False, to: int | None = None) -> str:
         """The steps as one script, for psql: one transaction, under the same lock, and noted like steps run by us."""
-        steps = schema.script(STEPS, down=down, to=to, record=_forget if down else _note)
+        steps = schema.scripts(self._lines, down=down, to=to, record=_forget if down else _note)
         return f"begin;\n{'' if down else BOOTSTRAP}{LOCK};\n{steps}commit;\n"
 
     @asynccontextmanager
-    async def _locked(self) -> AsyncIterator[tuple[Any, int]]:
+    async def _locked(self, line: schema.Line) -> AsyncIterator[tuple[Any, int]]:
         """One transaction that no other migrating host shares."""
         async with self._pool.connection() as connection:
             await _bootstrap(connection)
             async with connection.transaction():
                 await connection.execute(LOCK)
-                rows = await _applied(connection, self._pool.where)
-                yield connection, max((row["version"] for row in rows), default=0)
+                yield connection, _version(await self._applied(connection), line.feature)
+
+    async def _applied(self, connection: Any) -> list[dict[str, Any]]:
+        async with connection.transaction():
+            if await connection.fetchval("select to_regclass('redrive.migration')") is None:
+                return []
+            found = await connection.fetch("select * from redrive.migration order by version")
+        # A database of a version in development may not even have these columns.
+        rows = [{"feature": "", "digest": None, **dict(row)} for row in found]
+        for line in self._lines:
+            digests = {row["version"]: row["digest"] for row in rows if row["feature"] == line.feature}
+            schema.check_digests(line, digests, self._pool.where)
+        return rows
 
 
-def _note(step: schema.Migration) -> str:
-    needs = schema.needs_of(STEPS, step.version)
-    values = f"{step.version}, '{step.name}', {needs}, '{step.digest}'"
-    return f"insert into redrive.migration (version, name, needs, digest) values ({values});"  # noqa: S608
+def _version(rows: list[dict[str, Any]], feature: str) -> int:
+    return max((row["version"] for row in rows if row["feature"] == feature), default=0)
 
 
-def _forget(step: schema.Migration) -> str:
-    return f"delete from redrive.migration where version = {step.version};"  # noqa: S608
+def _note(line: schema.Line, step: schema.Migration) -> str:
+    needs = schema.needs_of(line.steps, step.version)
+    values = f"'{line.feature}', {step.version}, '{step.name}', {needs}, '{step.digest}'"
+    return f"insert into redrive.migration (feature, version, name, needs, digest) values ({values});"  # noqa: S608
+
+
+def _forget(line: schema.Line, step: schema.Migration) -> str:
+    return f"delete from redrive.migration where feature = '{line.feature}' and version = {step.version};"  # noqa: S608
 
 
 async def _bootstrap(connection: Any) -> None:
@@ -114,12 +149,3 @@ async def _bootstrap(connection: Any) -> None:
                 return
         except (pg.UniqueViolationError, pg.DuplicateSchemaError, pg.DuplicateTableError, pg.DuplicateObjectError):
             await asyncio.sleep(0.05)  # another host was quicker, and has committed it
-
-
-async def _applied(connection: Any, where: str) -> list[Any]:
-    async with connection.transaction():
-        if await connection.fetchval("select to_regclass('redrive.migration')") is None:
-            return []
-        rows: list[Any] = await connection.fetch("select * from redrive.migration order by version")
-        schema.check_digests(STEPS, {row["version"]: row.get("digest") for row in rows}, where)
-        return rows

@@ -11,10 +11,12 @@ from uuid import UUID
 from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
+from redrive.kernel.joins import Join
 from redrive.kernel.records import Record
 from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
+from redrive.stores.features import Features
 from redrive.stores.filters import largest
 from redrive.stores.postgres import filters
 from redrive.stores.postgres.pool import Pool
@@ -27,6 +29,7 @@ class Reads:
     """The reading half of the PostgreSQL store."""
 
     pool: Pool
+    features: Features
 
     async def get(self, task_id: UUID) -> Task | None:
         return (await self.get_many([task_id])).get(task_id)
@@ -50,6 +53,13 @@ class Reads:
         found = await self._snapshot(look)
         as_text = documents is not None
         return {task_id: rows.task(found[task_id], as_text) for task_id in task_ids if task_id in found}
+
+    async def joins(self, join_ids: Collection[UUID]) -> list[Join]:
+        return [Join(**dict(row)) for row in await self._rows("joins", list(join_ids))]
+
+    async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]:
+        text = self.features.statement(feature, statement)
+        return [dict(row) for row in await self.pool.run(lambda connection: connection.fetch(text, *args))]
 
     async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
         rest = await self._rows("standings", list(task_ids))

@@ -12,11 +12,32 @@ select redrive.enqueue($1, $2, $3, $4, $5, make_interval(secs => $6), $7, make_i
 select id, existing, conflict
 from redrive.add($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 
+-- add_members: the same for tasks that a feature reacts to, or that are members of joins
+select id, existing, conflict
+from redrive.add($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
+
+-- open_joins: new joins
+select redrive.open_joins($1);
+
+-- close_join: no further members
+select redrive.close_join($1);
+
+-- joins: by their ids
+select id, total, completed, failed, cancelled, is_open as open, created_at, ended_at, succeeded_at
+from redrive.task_join where id = any ($1);
+
+-- hold_rows: rows that two statements are going to move, in one order for all
+select 1 from redrive.task where id = any ($1) order by id for update;
+
+-- landed: settlements that have landed before, under their token; $3: those that leave nothing
+select u.id from unnest($1::uuid[], $2::uuid[], $3::boolean[]) u(id, token, traceless)
+where redrive.landed(u.id, u.token) or (u.traceless and not redrive.is_kept(u.id));
+
 -- cycle: settle and claim
 select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
 
 -- move: transitions decided by the state machine
-select redrive.move($1);
+select moved, landed from redrive.move($1, $2);
 
 -- suspects: rows that claims and ticks of these queues cannot work with
 select id, why from redrive.suspects($1, $2);
@@ -31,14 +52,14 @@ select redrive.complete($1, $2, $3, $4, $5);
 select redrive.renew($1, $2, $3, $4, $5);
 
 -- tick: a worker's beat
-select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
+select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
 
 -- expired: leases that ran out
-select * from redrive.expired($1, $2);
+select * from redrive.expired($1, $2, $3);
 
 -- claimed_by: what these tokens hold; only asked after an answer to a claim was lost. $2 (seconds from now) bounds how
 -- soon their leases can end: entries of older claims may lie in the index, dead
-select t.id, t.lease_token as token, t.attempt_count, t.max_attempts from redrive.task t
+select t.id, t.lease_token as token, t.attempt_count, t.max_attempts, t.feature from redrive.task t
 where t.state = 'running' and t.lease_expires_at >= (select clock_timestamp()) + make_interval(secs => $2)
   and t.lease_token = any ($1);
 
@@ -113,9 +134,10 @@ where h.id = any ($1) and ($2::timestamptz is null or h.finished_at >= $2) order
 
 -- standings: what has become of these tasks
 select t.id, t.state::text, t.failed_seq, t.error_code, t.error_fingerprint, false as erased, t.kind, t.queue, t.trace_id,
-  t.attempt_count
+  t.attempt_count, t.feature
 from redrive.task t where t.id = any ($1)
-union all select h.id, h.state::text, null, null, null, h.erased_at is not null, h.kind, h.queue, h.trace_id, h.attempt_count
+union all select h.id, h.state::text, null, null, null, h.erased_at is not null, h.kind, h.queue, h.trace_id, h.attempt_count,
+  h.feature
 from redrive.history h where h.id = any ($1);
 
 -- find_live: live tasks; filters and order follow
@@ -349,6 +371,8 @@ union all select 'causes', count(*) from (
   where g.sample_scope = $1 or (g.sample_task = any ($2) and g.message <> 'erased')
   union select g.fingerprint from redrive.failure_delta g
   where g.sample_scope = $1 or (g.sample_task = any ($2) and g.message <> 'erased')) c
+union all select 'joins', count(*) from redrive.task_join j where j.on_complete ->> 'scope' = $1
+union all select 'joins', count(*) from redrive.task_join j where j.on_success ->> 'scope' = $1
 union all select 'audit', count(*) from redrive.audit a where $1::text is not null and a.scope = $1
 union all select 'audit', count(*) from unnest($2::uuid[]) u(id) join redrive.audit a on a.task_id = u.id
   where a.erased is null;

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from redrive.errors import ChangedMeanwhile, LeaseLost, RedriveError, StoreUnavailable
-from redrive.kernel.audit import UNUSABLE, Batch
-from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Declare, Hold, Limit
+from redrive.errors import LeaseLost, RedriveError, StoreUnavailable
+from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
-from redrive.kernel.erase import Erase
-from redrive.kernel.machine import Event, ExpiredLease, Held, Policy, Transition, settle
+from redrive.kernel.feature import Feature
+from redrive.kernel.machine import ExpiredLease, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Released
-from redrive.kernel.records import Put
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Enqueued, NewTask
+from redrive.stores.features import Features
 from redrive.stores.postgres import arguments
-from redrive.stores.postgres.bad_rows import about_a_row, fail_row, past_bad_rows, settle_in_parts
+from redrive.stores.postgres.apply import apply
+from redrive.stores.postgres.bad_rows import about_a_row, fail_row, past_bad_rows
 from redrive.stores.postgres.batcher import Batcher
 from redrive.stores.postgres.diagnose import diagnose, vitals
 from redrive.stores.postgres.enqueue import NotMade, enqueue, enqueue_in_parts
@@ -35,7 +35,8 @@ from redrive.stores.postgres.migrate import PostgresMigrations
 from redrive.stores.postgres.pool import Connection, Pool, refusal
 from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.remembered import Remembered
-from redrive.stores.rows import audit as as_audit
+from redrive.stores.postgres.settle import keep_of, reacts, settlement_args
+from redrive.stores.postgres.settle import settle as settle_rows
 from redrive.stores.rows import schedule as as_schedule
 from redrive.stores.schema import index_names
 from redrive.stores.sql import statements
@@ -69,10 +70,11 @@ class Unanswered:
 class PostgresStore(Reads):
     """See the port, ``redrive.kernel.store.Store``, for what each method promises."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:
         self.url = url
+        self.features = Features(features, "postgres")
         self.pool = Pool(url)
-        self.migrations = PostgresMigrations(self.pool)
+        self.migrations = PostgresMigrations(self.pool, features)
         self._remembered = Remembered()
         self._batcher = Batcher(self._enqueue_patiently)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -85,6 +87,10 @@ class PostgresStore(Reads):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(notifies=not self.pool.pooled)
+
+    @property
+    def reacting(self) -> tuple[str, ...]:
+        return self.features.reactions.names
 
     @property
     def listening(self) -> bool:
@@ -109,27 +115,31 @@ class PostgresStore(Reads):
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    async def apply(self, commit: Commit) -> Applied:
+    async def apply(self, commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
         if commit.only_enqueues:
-            if len(commit.enqueues) <= SHARE_UP_TO and not commit.again:
+            if len(commit.enqueues) <= SHARE_UP_TO and not again:
                 return Applied(enqueued=await self._batcher.enqueue(commit.enqueues))
             # Large calls take turns: heartbeats and settles must find a connection free.
-            send = self._enqueue_in_parts if commit.in_parts else self._enqueue_once
+            send = self._enqueue_in_parts if in_parts else self._enqueue_once
             async with self._large:
-                answers = await self._patiently(lambda again: send(commit.enqueues, again), commit.again)
-                return Applied(enqueued=answers)
+                return Applied(enqueued=await self._patiently(lambda more: send(commit.enqueues, more), again))
         if commit.all_or_none:
-            return await self._patiently(lambda again: self._apply_once(replace(commit, again=again)), commit.again)
-        return await self._apply_once(commit)
+            return await self._patiently(lambda more: self._apply_once(commit, more), again)
+        return await self._apply_once(commit, again)
 
-    async def _apply_once(self, commit: Commit) -> Applied:
+    async def _apply_once(self, commit: Commit, again: bool) -> Applied:
         try:
-            applied: Applied = await self.pool.run(lambda connection: _apply(connection, commit), atomic=True)
+            return await self._applying(commit, again)
         except RedriveError as error:
             if not commit.transitions or not about_a_row(error):
                 raise
-            where = self.pool.where
-            applied = await self.pool.run(lambda connection: _apply(connection, commit, where), atomic=True)
+        return await self._applying(commit, again, careful=self.pool.where)
+
+    async def _applying(self, commit: Commit, again: bool, careful: str | None = None) -> Applied:
+        def work(connection: Connection) -> Awaitable[Applied]:
+            return apply(connection, commit, self.features, again=again, careful=careful)
+
+        applied: Applied = await self.pool.run(work, atomic=True)
         return applied
 
     async def _enqueue_patiently(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
@@ -162,57 +172,77 @@ class PostgresStore(Reads):
             await asyncio.sleep(delay)
             delay = min(delay * 2, 1.0)
 
-    async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
+    async def cycle(self, commit: Commit, want: Want | None, *, again: bool = False) -> Cycle:
         if self._unanswered:
             await self._return_unanswered()
         if want is None:
-            return await self._cycle(settlements, None, again)
+            return await self._cycle(commit, None, again)
         tries = 0
 
         async def call() -> Cycle:
             nonlocal tries
             tries += 1
             # What is wrong with a row may show on its way to us, after the commit.
-            return await self._cycle(settlements, want, again or tries > 1)
+            return await self._cycle(commit, want, again or tries > 1)
 
-        return await past_bad_rows(self.pool, want.queues, call)
+        return await past_bad_rows(self.pool, want.queues, call, self.features)
 
-    async def _cycle(self, settlements: Sequence[Transition], want: Want | None, again: bool) -> Cycle:
+    async def _cycle(self, commit: Commit, want: Want | None, again: bool) -> Cycle:
+        if commit.only_transitions and not reacts(commit.transitions):
+            cycle = await self._claim(commit.transitions, want, again, self._send)
+        else:
+            cycle = await self._cycle_with_effects(commit, want, again)
+        if any(task.payload and len(task.payload) > MAX_PAYLOAD_BYTES for task in cycle.claimed):
+            await self._set_aside_large(cycle)
+        return cycle
+
+    async def _cycle_with_effects(self, commit: Commit, want: Want | None, again: bool) -> Cycle:
+        """The same in several statements of one transaction: what features say is worked out between them."""
+
+        async def work(connection: Connection) -> Cycle:
+            applied = await apply(connection, commit, self.features, again=again)
+            if want is None:
+                return Cycle(lost=applied.lost)
+            cycle = await self._claim((), want, False, lambda args: connection.fetch(SQL["cycle"], *args))
+            cycle.lost = applied.lost
+            return cycle
+
+        cycle: Cycle = await self.pool.run(work, atomic=True)
+        return cycle
+
+    async def _send(self, args: list[Any]) -> list[Any]:
+        return await self._fetch("cycle", *args)
+
+    async def _claim(
+        self, settlements: Sequence[Transition], want: Want | None, again: bool,
+        send: Callable[[list[Any]], Awaitable[list[Any]]],
+    ) -> Cycle:  # fmt: skip
         token = uuid4()
-        args = _settlement_args(settlements, again)
-        keep = _keep(args, settlements)
+        args = settlement_args(settlements, again)
+        keep = keep_of(args, settlements)
         if want is None:
             args += ["", token, 0.0, 0, [], None, None, [], [], [], [], [], keep]
-            found = await self._fetch("cycle", *args)
+            found = await send(args)
         else:
             started = time.monotonic()
             segments = self._remembered.segments(want.queues, started)
             args += [want.worker_id, token, want.lease, want.count, list(want.queues),
                      None if want.handles is None else list(want.handles), want.only, *segments, keep]  # fmt: skip
             try:
-                found = await self._fetch("cycle", *args)
+                found = await send(args)
             except BaseException:  # a cancellation too: the server may commit what nobody waits for any more
                 self._unanswered[token] = Unanswered(started, want.lease, time.monotonic() + UNANSWERED_FOR)
                 self._next_ask = 0.0
                 raise
             self._learn(found, want, started)
-        cycle = Cycle()
-        for row in found:
-            if row[0] is None:
-                cycle.more = True
-            elif row[1] is None:
-                cycle.lost.add(row[0])
-            else:
-                cycle.claimed.append(arguments.claimed(row, token))
-        if any(task.payload and len(task.payload) > MAX_PAYLOAD_BYTES for task in cycle.claimed):
-            await self._set_aside_large(cycle)
-        return cycle
+        return _cycle_of(found, token)
 
     async def _set_aside_large(self, cycle: Cycle) -> None:
         """Payloads that were written past the limit, and are larger than they look on the disk."""
         for task in [task for task in cycle.claimed if task.payload and len(task.payload) > MAX_PAYLOAD_BYTES]:
             why = f"its payload is over the limit of {MAX_PAYLOAD_BYTES:,} bytes"
-            await self.pool.run(partial(fail_row, task_id=task.id, why=why), atomic=True)
+            fail = partial(fail_row, task_id=task.id, why=why, settle=partial(settle_rows, features=self.features))
+            await self.pool.run(fail, atomic=True)
             cycle.claimed.remove(task)
 
     def _learn(self, found: list[Any], want: Want, started: float) -> None:
@@ -240,7 +270,10 @@ class PostgresStore(Reads):
             return
         earliest = min(claim.asked + claim.lease for claim in self._unanswered.values()) - now
         found = await self._fetch("claimed_by", list(self._unanswered), earliest - CLOCKS_APART)
-        lost = [Held(row["id"], row["token"], row["attempt_count"], row["max_attempts"]) for row in found]
+        lost = [
+            Held(row["id"], row["token"], row["attempt_count"], row["max_attempts"], feature=row["feature"])
+            for row in found
+        ]
         if lost:
             back = [settle(held, Released("the answer to the claim was lost"), Policy(), 0.0) for held in lost]
             await self.apply(Commit(transitions=back))
@@ -258,8 +291,9 @@ class PostgresStore(Reads):
             beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running, beat.version,
             beat.stopping, list(beat.duties), list(beat.duties.values()), since, PROMOTE_LIMIT,
             round(beat.every * 1000),
+            list(self.reacting), list(beat.while_records), *_columns(beat.while_records.values()),
         ]  # fmt: skip
-        found = await past_bad_rows(self.pool, beat.queues, lambda: self._fetch("tick", *args))
+        found = await past_bad_rows(self.pool, beat.queues, lambda: self._fetch("tick", *args), self.features)
         row = found[0]
         if full and row["checked_to"] is not None:
             next_full_check = now + max(FULL_CHECK_EVERY, 20 * (time.monotonic() - now))
@@ -271,11 +305,12 @@ class PostgresStore(Reads):
     async def expired(self, limit: int) -> list[ExpiredLease]:
         times = [checked_to for checked_to, _ in self._checked.values()]
         since = None if None in times else min((time for time in times if time is not None), default=None)
-        found = await self._fetch("expired", since, limit)
+        found = await self._fetch("expired", since, limit, list(self.features.reactions.names))
         return [
             ExpiredLease(
-                row["id"], row["token"], row["attempt_count"], row["max_attempts"], row["worker_id"], None, row["kind"],
-                row["queue"], row["trace_id"], row["timeout"], row["seconds"],
+                row["id"], row["token"], row["attempt_count"], row["max_attempts"], row["worker_id"], None,
+                row["feature"], row["kind"], row["queue"], row["trace_id"], row["timeout"], row["seconds"],
+                row["cancelled"],
             )
             for row in found
         ]  # fmt: skip
@@ -310,7 +345,7 @@ class PostgresStore(Reads):
             if not about_a_row(error):
                 raise
         queues = [row["queue"] for row in await self._fetch("due_queues")]
-        return int(await past_bad_rows(self.pool, queues, lambda: self._value("promote", PROMOTE_LIMIT)))
+        return int(await past_bad_rows(self.pool, queues, lambda: self._value("promote", PROMOTE_LIMIT), self.features))
 
     async def _prune(self, keep: Retention) -> int:
         """Piece after piece: what has to be kept is looked at, too, and must not end the round."""
@@ -334,7 +369,7 @@ class PostgresStore(Reads):
                     theirs = error
                     raise
                 transition = settlement()
-                if transition.task_id not in await _settle(connection, [transition]):
+                if transition.task_id not in await settle_rows(connection, [transition], self.features):
                     raise LeaseLost(
                         f"task {transition.task_id} is no longer held by this worker; its transaction was rolled back"
                     )
@@ -365,120 +400,18 @@ class PostgresStore(Reads):
         return await self.pool.run(lambda connection: connection.fetchval(SQL[name], *args))
 
 
-def _settlement_args(settlements: Sequence[Transition], again: bool) -> list[Any]:
-    # One verdict per lease: an element given twice (an operator's list of ids may) counts once.
-    settlements = list({(t.task_id, t.token): t for t in reversed(settlements)}.values())[::-1]
-    done = [t for t in settlements if t.event is Event.COMPLETE]
-    rest = [t for t in settlements if t.event is not Event.COMPLETE]
-    results = [t.result for t in done] if any(t.result is not None for t in done) else None
-    columns: list[Any] = [None, None, None, None]
-    if done:
-        columns = [[t.task_id for t in done], [t.token for t in done], [t.execution_ms for t in done], results]
-    return [*columns, arguments.moves(rest) if rest else None, again]
+def _columns(pairs: Collection[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    return [first for first, _ in pairs], [second for _, second in pairs]
 
 
-def _keep(args: list[Any], settlements: Sequence[Transition]) -> list[float | None] | None:
-    """How long completed tasks are kept, in the order of their ids; None when no kind says so: nothing is sent then."""
-    said = {t.task_id: t.keep for t in settlements if t.keep is not None}
-    return [said.get(task_id) for task_id in args[0]] if said else None
-
-
-async def _settle(connection: Connection, settlements: Sequence[Transition]) -> set[UUID]:
-    """Apply transitions on a connection whose transaction is someone else's; answers the ids that moved."""
-    args = _settlement_args(settlements, False)
-    ids, tokens, ms, results, moves, _ = args
-    moved: set[UUID] = set()
-    if ids:
-        keep = _keep(args, settlements)
-        moved.update(await connection.fetchval(SQL["complete"], ids, tokens, ms, results, keep) or ())
-    if moves:
-        moved.update(await connection.fetchval(SQL["move"], moves) or ())
-    return moved
-
-
-async def _apply(connection: Connection, commit: Commit, careful: str | None = None) -> Applied:
-    """Everything of a Commit, in the caller's transaction. ``careful``: one of its rows was refused before, by the
-    database of this name."""
-    applied = Applied()
-    if commit.enqueues:
-        applied.enqueued = await enqueue(connection, commit.enqueues, commit.again)
-        commit.check_conflicts(applied.enqueued)
-    if commit.transitions:
-        if careful is None:
-            moved = await _settle(connection, commit.transitions)
+def _cycle_of(found: list[Any], token: UUID) -> Cycle:
+    """Rows of ``redrive.claimed``: of nulls when there may be more, without a kind when a settlement was lost."""
+    cycle = Cycle()
+    for row in found:
+        if row[0] is None:
+            cycle.more = True
+        elif row[1] is None:
+            cycle.lost.add(row[0])
         else:
-            moved = await settle_in_parts(connection, commit.transitions, _settle, applied.refused, careful)
-        applied.lost = {t.task_id for t in commit.transitions} - moved
-    if commit.batch is not None:
-        await _conclude(connection, commit.batch, commit, applied)
-    for control in commit.controls:
-        await _control(connection, control, applied)
-    for fire in commit.fires:
-        if await connection.fetchval(SQL["fire"], fire.name, fire.seen, fire.next_at):
-            applied.fired.add(fire.name)
-            if fire.tasks:
-                await enqueue(connection, fire.tasks, False, verb="add")
-    for posting in commit.postings:
-        accounts, amounts = zip(*posting.entries, strict=True)
-        if not await connection.fetchval(SQL["post"], posting.key, list(accounts), list(amounts), posting.note):
-            applied.repeated.add(posting.key)
-    if commit.audits:
-        await connection.execute(SQL["audit"], arguments.audits(commit.audits))
-    if commit.pruned:
-        applied.pruned = {row["id"] for row in await connection.fetch(SQL["forget_audit"], list(commit.pruned))}
-    if commit.erase is not None:
-        applied.erased = await _erase(connection, commit.erase)
-    if commit.conclusion is not None and (rows := commit.conclusion(applied)):
-        added = [row["id"] for row in await connection.fetch(SQL["audit"], arguments.audits(rows))]
-        applied.concluded = [as_audit(row) for row in await connection.fetch(SQL["audit_rows"], added)]
-    for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks
-        await _put(connection, put, applied)
-    return applied
-
-
-async def _erase(connection: Connection, erase: Erase) -> dict[str, int]:
-    numbers, digests = list(erase.audit), list(erase.audit.values())
-    done = await connection.fetchval(
-        SQL["erase"], list(erase.task_ids), erase.tombstone, numbers, digests, erase.scope, json.dumps(erase.holds),
-        list(erase.telling),
-    )  # fmt: skip
-    return {place: n for place, n in json.loads(done).items() if n}
-
-
-async def _put(connection: Connection, put: Put, applied: Applied) -> None:
-    body = put.written(applied)
-    if body is None:
-        return
-    args = [put.collection, put.id, put.state, json.dumps(body), put.keep]
-    done = await (
-        connection.fetchval(SQL["put"], *args, put.version) if put.version
-        else connection.fetchval(SQL["put_new"], *args)
-    )  # fmt: skip
-    if done is None:
-        raise ChangedMeanwhile(
-            f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again"
-        )
-
-
-async def _conclude(connection: Connection, batch: Batch, commit: Commit, applied: Applied) -> None:
-    """Say of each task that was left alone why, and add the batch up."""
-    lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
-    found = await connection.fetch(SQL["standings"], lost) if lost else []
-    states = {row["id"]: "erased" if row["erased"] else row["state"] for row in found}
-    applied.skipped = {task_id: UNUSABLE if task_id in applied.refused else states.get(task_id) for task_id in lost}
-    audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
-    await connection.execute(SQL["audit"], arguments.audits(audits))
-
-
-async def _control(connection: Connection, control: Control, applied: Applied) -> None:
-    match control:
-        case Hold(target, name, on, actor, reason):
-            if not await connection.fetchval(SQL["hold"], target.value, name, on, actor, reason):
-                applied.repeated.add(f"{target.value}:{name}")
-        case Limit(kind, concurrency, rate_ms, actor):
-            await connection.fetchval(SQL["limit"], kind, concurrency, rate_ms, actor)
-        case CancelRequest(task_id, actor, reason):
-            if not await connection.fetchval(SQL["cancel"], task_id, actor, reason):
-                applied.lost.add(task_id)
-        case Declare(owner, schedules):
-            await connection.fetchval(SQL["declare"], owner, arguments.schedules(schedules))
+            cycle.claimed.append(arguments.claimed(row, token))
+    return cycle

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from redrive.errors import InvalidInput, SchemaError, StoreError, StoreUnavailable, StoreUnusable
+from redrive.errors import InvalidInput, ReactionFailed, SchemaError, StoreError, StoreUnavailable, StoreUnusable
 from redrive.ids import from_text, is_id
 from redrive.kernel.machine import Transition, reject
 from redrive.kernel.payload import decode
@@ -119,6 +119,8 @@ def settle_in_parts(session: Session, transitions: Sequence[Transition], refused
         return lost | settle_in_parts(session, transitions[half:], refused)
     (transition,) = transitions
     refused[transition.task_id] = str(error)
+    if isinstance(error, ReactionFailed):  # nothing is wrong with the row: it is left until the feature is mended
+        return {transition.task_id}
     row = session.row("select rowid from redrive_task where id = ?", str(transition.task_id))
     if row is None or not transition.rule.fenced:
         return {transition.task_id}
@@ -128,7 +130,7 @@ def settle_in_parts(session: Session, transitions: Sequence[Transition], refused
 
 def _inside(session: Session, work: Callable[[Session], T], *, keep: bool = True) -> T:
     """In a savepoint of its own, with totals of its own: what fails leaves nothing behind."""
-    inner = Session(session.connection, session.now)
+    inner = Session(session.connection, session.now, session.features)
     session.connection.execute("savepoint part")
     try:
         answer = work(inner)

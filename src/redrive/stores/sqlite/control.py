@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Sequence
 
 from redrive.errors import ChangedMeanwhile
-from redrive.kernel.audit import UNUSABLE, Audit, Batch
+from redrive.kernel.audit import FOREIGN, UNUSABLE, Audit, Batch
 from redrive.kernel.commit import (
     Applied,
     CancelRequest,
+    CloseJoin,
     Commit,
     Control,
     Declare,
     Fire,
     Hold,
     Limit,
-    Posting,
     Target,
 )
 from redrive.kernel.records import Put
 from redrive.stores.sql import statements
+from redrive.stores.sqlite.audit import add_audits
+from redrive.stores.sqlite.audit import values as _audit
 from redrive.stores.sqlite.bad_rows import settle_in_parts
 from redrive.stores.sqlite.clock import micros, to_micros
+from redrive.stores.sqlite.effects import write_rows
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.erase import erase
-from redrive.stores.sqlite.moves import add_audits
+from redrive.stores.sqlite.joins import close_join, open_joins, settle_empty
+from redrive.stores.sqlite.ledger import post
 from redrive.stores.sqlite.rows import audit as as_audit
 from redrive.stores.sqlite.session import Session, dumps
 from redrive.stores.sqlite.settle import settle
@@ -35,17 +38,20 @@ from redrive.stores.sqlite.tick import resume_groups
 SQL = statements("redrive.stores.sqlite", "control.sql")
 
 
-def apply(session: Session, commit: Commit, *, careful: bool = False) -> Applied:
+def apply(session: Session, commit: Commit, *, again: bool = False, careful: bool = False) -> Applied:
     """Everything of a Commit, in the caller's transaction. ``careful``: one of its rows was refused before."""
     applied = Applied()
+    open_joins(session, commit.joins)
     if commit.enqueues:
-        applied.enqueued = enqueue(session, commit.enqueues, again=commit.again)
+        applied.enqueued = enqueue(session, commit.enqueues, again=again)
         commit.check_conflicts(applied.enqueued)
+    if commit.joins:
+        settle_empty(session, commit.joins)
     if commit.transitions:
         if careful:
             applied.lost = settle_in_parts(session, commit.transitions, applied.refused)
         else:
-            applied.lost = settle(session, commit.transitions)
+            applied.lost = settle(session, commit.transitions, again=again)
     if commit.batch is not None:
         _conclude(session, commit.batch, commit, applied)
     for control in commit.controls:
@@ -54,8 +60,9 @@ def apply(session: Session, commit: Commit, *, careful: bool = False) -> Applied
         if _fire(session, fire):
             applied.fired.add(fire.name)
     for posting in commit.postings:
-        if not _post(session, posting):
+        if not post(session, posting):
             applied.repeated.add(posting.key)
+    write_rows(session, commit.rows)
     add_audits(session, [_audit(audit) for audit in commit.audits])
     if commit.pruned:
         applied.pruned = {row[0] for row in session.rows(SQL["forget_audit"], dumps(list(commit.pruned)))}
@@ -96,7 +103,9 @@ def _conclude(session: Session, batch: Batch, commit: Commit, applied: Applied) 
     """Say of each task that was left alone why, and add the batch up."""
     lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
     ids = dumps([str(task_id) for task_id in lost])
-    states = dict(session.rows(SQL["states"], ids, ids)) if lost else {}
+    rows = session.rows(SQL["states"], ids, ids) if lost else []
+    known = session.features.reactions
+    states = {id_: FOREIGN if feature and feature not in known else state for id_, state, feature in rows}
     applied.skipped = {
         task_id: UNUSABLE if task_id in applied.refused else states.get(str(task_id)) for task_id in lost
     }
@@ -116,6 +125,8 @@ def _control(session: Session, control: Control, applied: Applied) -> None:
                 applied.lost.add(control.task_id)
         case Declare():
             _declare(session, control)
+        case CloseJoin():
+            close_join(session, control.join_id)
 
 
 def _hold(session: Session, hold: Hold) -> bool:
@@ -209,29 +220,3 @@ def _fire(session: Session, fire: Fire) -> bool:
     if fire.tasks:
         enqueue(session, fire.tasks, fired=True)
     return True
-
-
-def _post(session: Session, posting: Posting) -> bool:
-    """One movement of money; False when the key was posted before."""
-    if not session.run(SQL["posting"], posting.key, session.now, posting.note):
-        return False
-    sums: Counter[str] = Counter()
-    for account, amount in posting.entries:
-        sums[account] += amount
-    changes = dumps(list(sums.items()))
-    session.run(SQL["accounts"], changes)
-    session.run(SQL["balances"], changes)
-    session.run(SQL["entries"], posting.key, dumps(posting.entries))
-    return True
-
-
-def _audit(audit: Audit) -> list[object]:
-    task_id = None if audit.task_id is None else str(audit.task_id)
-    return [
-        audit.actor, audit.action, audit.reason, task_id, audit.batch_id, audit.target, _json(audit.before),
-        _json(audit.after),
-    ]  # fmt: skip
-
-
-def _json(value: object) -> str | None:
-    return None if value is None else dumps(value)

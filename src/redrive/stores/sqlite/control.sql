@@ -67,8 +67,8 @@ insert into redrive_entry (posting, account, amount)
 select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]') from json_each(?) v
 
 -- states: where these tasks are
-select id, state from redrive_task where id in (select value from json_each(?))
-union all select id, case when erased_at is null then state else 'erased' end from redrive_history
+select id, state, feature from redrive_task where id in (select value from json_each(?))
+union all select id, case when erased_at is null then state else 'erased' end, feature from redrive_history
 where id in (select value from json_each(?))
 
 -- put_new: a document that must not exist yet

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from redrive.errors import StoreUnusable
+from redrive.stores.features import Features
 from redrive.stores.sqlite.clock import micros
 from redrive.stores.sqlite.connect import connect, patiently, undo
 from redrive.stores.sqlite.errors import breaks_connection, translate
-from redrive.stores.sqlite.session import Session
+from redrive.stores.sqlite.session import NO_FEATURES, Session
 from redrive.stores.sqlite.url import Location
 
 T = TypeVar("T")
@@ -45,8 +46,11 @@ class Answer:
 class Desk:
     """Started by the first request, stopped by ``close``; may be started again after that."""
 
-    def __init__(self, name: str, location: Location, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, location: Location, clock: Callable[[], float], features: Features = NO_FEATURES
+    ) -> None:
         self.location = location
+        self.features = features
         self._name = name
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
@@ -146,7 +150,7 @@ class Desk:
             return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
     def session(self, connection: sqlite3.Connection) -> Session:
-        return Session(connection, micros(self._clock()))
+        return Session(connection, micros(self._clock()), self.features)
 
     @contextmanager
     def outside(self) -> Iterator[None]:

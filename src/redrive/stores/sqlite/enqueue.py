@@ -11,11 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from redrive.kernel import payload as json_text
+from redrive.kernel.joins import raise_no_members
 from redrive.kernel.task import (
     Enqueued,
     NewTask,
     State,
     check_attempts,
+    check_feature,
     check_labels,
     check_name,
     check_priority,
@@ -91,6 +93,8 @@ def _check(tasks: Sequence[NewTask], now: int, fired: bool) -> None:
     for task in tasks:
         if task.payload is not None:
             json_text.check(task.payload)
+        if task.feature is not None:
+            check_feature(task)
         check_labels(task)
         if not fired:
             refuse_reserved(task.idempotency_key)
@@ -146,10 +150,27 @@ def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, 
         if due is not None and waits:
             news.due_at(due, now)
     _insert_rows(execute, values, len(tasks))
+    _belong(execute, [task for task in tasks if task.feature is not None or task.join is not None])
     for (queue, kind, state), n in counts.items():
         tally.add(queue, kind, state, n)
         if state == State.QUEUED:
             news.queues.add(queue)
+
+
+def _belong(execute: Execute, tasks: Sequence[NewTask]) -> None:
+    """Say whose these tasks are. Most are nobody's, and pay nothing for it."""
+    if not tasks:
+        return
+    rows = [[str(task.id), task.feature, task.facts, _text(task.join)] for task in tasks]
+    execute(SQL["belong"], (dumps(rows),))
+    members = Counter(str(task.join) for task in tasks if task.join is not None)
+    found = {row[0] for row in execute(SQL["members"], (dumps(list(members.items())),))} if members else set()
+    for join_id in members.keys() - found:
+        raise_no_members(join_id)
+
+
+def _text(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def _insert_rows(execute: Execute, values: list[Any], left: int) -> None:

@@ -21,3 +21,15 @@ values
 
 -- values: one new task
 (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- belong: whose they are, and which joins they are members of
+update redrive_task set feature = v.feature, facts = v.facts, join_id = v.join_id
+from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as feature, json_extract(j.value, '$[2]') as facts,
+  json_extract(j.value, '$[3]') as join_id from json_each(?) j) v
+where redrive_task.id = v.id
+
+-- members: joins have more members
+update redrive_join set total = total + v.n
+from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as n from json_each(?) j) v
+where redrive_join.id = v.id and redrive_join.ended_at is null
+returning redrive_join.id

@@ -21,6 +21,7 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
         "tasks": session.run(SQL["erase_tasks"], ids, wanted.tombstone, session.now),
         "attempts": session.run(SQL["erase_attempts"], ids),
         "dead_letters": session.run(SQL["erase_letters"], ids, wanted.tombstone),
+        "joins": 0 if wanted.scope is None else session.run(SQL["erase_joins"], wanted.scope),
         "holds": session.run(SQL["erase_holds"], dumps(wanted.holds)),
         "audit": session.run(SQL["erase_audit"], dumps(list(wanted.audit.items())), dumps(wanted.telling)),
     }

@@ -19,8 +19,13 @@ where (sample_task in (select value from json_each(?1)) or sample_scope = ?2)
 
 -- erase_tasks: what finished tasks carried
 update redrive_history set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
-  idempotency_key = null, scope = case when scope is null then null else ?2 end, erased_at = ?3
+  idempotency_key = null, facts = null, scope = case when scope is null then null else ?2 end, erased_at = ?3
 where id in (select value from json_each(?1)) and erased_at is null
+
+-- erase_joins: what is enqueued at the end of a join, and is about this scope
+update redrive_join set on_complete = case when on_complete ->> 'scope' is not ?1 then on_complete end,
+  on_success = case when on_success ->> 'scope' is not ?1 then on_success end
+where on_complete ->> 'scope' = ?1 or on_success ->> 'scope' = ?1
 
 -- erase_attempts: what their attempts said
 update redrive_attempt set message = 'erased', stack = null, error_summary = null
@@ -57,6 +62,8 @@ union all select 'dead_letters', count(*) from meant m cross join redrive_dead_l
   where d.error_message <> 'erased'
 union all select 'causes', count(*) from redrive_failure_group g
   where g.sample_scope = ?1 or (g.sample_task in (select value from json_each(?2)) and g.message <> 'erased')
+union all select 'joins', count(*) from redrive_join j where j.on_complete ->> 'scope' = ?1
+union all select 'joins', count(*) from redrive_join j where j.on_success ->> 'scope' = ?1
 union all select 'audit', count(*) from redrive_audit a where a.scope = ?1
 union all select 'audit', count(*) from json_each(?2) u cross join redrive_audit a on a.task_id = u.value
   where a.erased is null

@@ -3,51 +3,69 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
+from redrive.kernel.feature import Feature
 from redrive.kernel.store import SchemaStatus
 from redrive.stores import schema
 from redrive.stores.sqlite.clock import to_datetime
-from redrive.stores.sqlite.session import Row, Session
+from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.writer import Writer
 
 STEPS = schema.load("redrive.stores.sqlite")
 BOOTSTRAP = """create table if not exists redrive_migration (
-  version integer primary key, name text not null, applied_at integer not null, needs integer not null, digest text
+  feature text not null default '', version integer not null, name text not null, applied_at integer not null,
+  needs integer not null, digest text, primary key (feature, version)
 ) strict;
 """
 HAS_TABLE = "select 1 from sqlite_master where type = 'table' and name = 'redrive_migration'"
 APPLIED = "select * from redrive_migration order by version"
-RECORD = "insert into redrive_migration (version, name, applied_at, needs, digest) values (?, ?, ?, ?, ?)"
-FORGET = "delete from redrive_migration where version = ?"
+RECORD = "insert into redrive_migration (feature, version, name, applied_at, needs, digest) values (?, ?, ?, ?, ?, ?)"
+FORGET = "delete from redrive_migration where feature = ? and version = ?"
 T = TypeVar("T")
 
 
 class SqliteMigrations:
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, features: Sequence[Feature] = ()) -> None:
         self._writer = writer
+        self._lines = schema.lines_of(STEPS, features, "sqlite")
 
     async def status(self) -> SchemaStatus:
-        rows = await self._writer.run(_applied)
-        version = _version(rows)
-        pending = tuple(step.label for step in schema.steps_up(STEPS, min(version, len(STEPS)), None))
-        return SchemaStatus(version, len(STEPS), pending, tuple((v, name, to_datetime(at)) for v, name, at, *_ in rows))
+        rows = await self._writer.run(self._applied)
+        version = _version(rows, "")
+        pending = [
+            line.label(step)
+            for line in self._lines
+            for step in schema.steps_up(line.steps, min(_version(rows, line.feature), len(line.steps)), None)
+        ]
+        applied = [(row["version"], row["name"], to_datetime(row["applied_at"])) for row in rows if not row["feature"]]
+        return SchemaStatus(version, len(STEPS), tuple(pending), tuple(applied))
 
     async def check(self) -> None:
-        rows = await self._writer.run(_applied)
-        needs = max((row[3] for row in rows), default=1)
-        schema.check_version(STEPS, _version(rows), needs, self._writer.location.where)
+        rows = await self._writer.run(self._applied)
+        for line in self._lines:
+            needs = max((row["needs"] for row in rows if row["feature"] == line.feature), default=1)
+            schema.check_version(line, _version(rows, line.feature), needs, self._writer.location.where)
 
     async def up(self, to: int | None = None) -> list[str]:
-        return await self._repeat(lambda session: _step_up(session, to))
+        """Every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
+        done = await self._repeat(lambda session: self._step_up(session, self._lines[0], to))
+        for line in self._lines[1:] if to is None else ():
+            done += await self._repeat(partial(self._step_up, line=line, to=None))
+        return done
 
     async def down(self, to: int) -> list[str]:
-        return await self._repeat(lambda session: _step_down(session, to))
+        """Back to a version of redrive's own; features go before the last of it does."""
+        done: list[str] = []
+        for line in self._lines[1:] if to == 0 else ():
+            done += await self._repeat(partial(self._step_down, line=line, to=0))
+        return done + await self._repeat(lambda session: self._step_down(session, self._lines[0], to))
 
     def sql(self, *, down: bool = False, to: int | None = None) -> str:
         """The steps as one script, for the sqlite3 shell: one transaction, noted like steps run by us."""
-        steps = schema.script(STEPS, down=down, to=to, record=_forget if down else _note)
+        steps = schema.scripts(self._lines, down=down, to=to, record=_forget if down else _note)
         return f"begin immediate;\n{'' if down else BOOTSTRAP}{steps}commit;\n"
 
     async def _repeat(self, step: Callable[[Session], str | None]) -> list[str]:
@@ -57,47 +75,50 @@ class SqliteMigrations:
             done.append(label)
         return done
 
+    def _step_up(self, session: Session, line: schema.Line, to: int | None) -> str | None:
+        steps = schema.steps_up(line.steps, _version(self._applied(session), line.feature), to)
+        if not steps:
+            return None
+        step = steps[0]
+        session.run(BOOTSTRAP)
+        _run_script(session.connection, step.up)
+        needs = schema.needs_of(line.steps, step.version)
+        session.run(RECORD, line.feature, step.version, step.name, session.now, needs, step.digest)
+        return line.label(step)
 
-def _note(step: schema.Migration) -> str:
-    needs = schema.needs_of(STEPS, step.version)
+    def _step_down(self, session: Session, line: schema.Line, to: int) -> str | None:
+        steps = schema.steps_down(line.steps, _version(self._applied(session), line.feature), to)
+        if not steps:
+            return None
+        _run_script(session.connection, steps[0].down)
+        session.run(FORGET, line.feature, steps[0].version)
+        return line.label(steps[0])
+
+    def _applied(self, session: Session) -> list[dict[str, Any]]:
+        cursor = session.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        known = session.row(HAS_TABLE) is not None
+        rows = [{"feature": "", "digest": None, **dict(row)} for row in cursor.execute(APPLIED)] if known else []
+        for line in self._lines:
+            # A database of a version in development may not even have these columns.
+            digests = {row["version"]: row["digest"] for row in rows if row["feature"] == line.feature}
+            schema.check_digests(line, digests, "this SQLite file")
+        return rows
+
+
+def _note(line: schema.Line, step: schema.Migration) -> str:
+    needs = schema.needs_of(line.steps, step.version)
     at = "cast(round((julianday('now') - 2440587.5) * 86400000000) as integer)"
-    values = f"{step.version}, '{step.name}', {at}, {needs}, '{step.digest}'"
-    return f"insert into redrive_migration (version, name, applied_at, needs, digest) values ({values});"  # noqa: S608
+    values = f"'{line.feature}', {step.version}, '{step.name}', {at}, {needs}, '{step.digest}'"
+    return f"insert into redrive_migration (feature, version, name, applied_at, needs, digest) values ({values});"  # noqa: S608
 
 
-def _forget(step: schema.Migration) -> str:
-    return f"delete from redrive_migration where version = {step.version};"  # noqa: S608
+def _forget(line: schema.Line, step: schema.Migration) -> str:
+    return f"delete from redrive_migration where feature = '{line.feature}' and version = {step.version};"  # noqa: S608
 
 
-def _step_up(session: Session, to: int | None) -> str | None:
-    steps = schema.steps_up(STEPS, _version(_applied(session)), to)
-    if not steps:
-        return None
-    step = steps[0]
-    session.run(BOOTSTRAP)
-    _run_script(session.connection, step.up)
-    session.run(RECORD, step.version, step.name, session.now, schema.needs_of(STEPS, step.version), step.digest)
-    return step.label
-
-
-def _step_down(session: Session, to: int) -> str | None:
-    steps = schema.steps_down(STEPS, _version(_applied(session)), to)
-    if not steps:
-        return None
-    _run_script(session.connection, steps[0].down)
-    session.run(FORGET, steps[0].version)
-    return steps[0].label
-
-
-def _applied(session: Session) -> list[Row]:
-    rows = [] if session.row(HAS_TABLE) is None else session.rows(APPLIED)
-    # A database of a version in development may not even have the column.
-    schema.check_digests(STEPS, {row[0]: row[4] if len(row) > 4 else None for row in rows}, "this SQLite file")
-    return rows
-
-
-def _version(rows: list[Row]) -> int:
-    return max((row[0] for row in rows), default=0)
+def _version(rows: list[dict[str, Any]], feature: str) -> int:
+    return max((row["version"] for row in rows if row["feature"] == feature), default=0)
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:

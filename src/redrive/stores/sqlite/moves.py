@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +10,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from redrive.kernel.machine import Attempts, Event, Transition
+from redrive.kernel.reactions import Landed
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.rows import action
 from redrive.stores.sql import statements
+from redrive.stores.sqlite.audit import add_audits
 from redrive.stores.sqlite.claim import free_places
 from redrive.stores.sqlite.clock import HOUR, micros
+from redrive.stores.sqlite.effects import react
+from redrive.stores.sqlite.joins import Arrivals
 from redrive.stores.sqlite.session import Row, Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "settle.sql")
@@ -43,6 +48,11 @@ class Live:
     fingerprint: str | None
     failed_seq: int | None
     scope: str | None
+    max_attempts: int
+    trace_id: str | None
+    feature: str | None
+    facts: str | None
+    join_id: str | None
 
 
 @dataclass(slots=True)
@@ -62,7 +72,7 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
     moves: list[Move] = []
     for t in transitions:
         row = live.get(str(t.task_id))
-        if row is not None and _applies(t, row, session.now):
+        if row is not None and _applies(t, row, session.now) and _known(session, row.feature):
             # Taken out: a second transition of the same task meets a row that has already moved.
             del live[row.id]
             moves.append(_decide(t, row, session.now))
@@ -70,9 +80,8 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
         _regroup(session, moves)
         _apply(session, moves)
     moved = {m.t.task_id for m in moves}
-    return moved | _revive(
-        session, [t for t in transitions if t.event is Event.REDRIVE and t.seen is None and t.task_id not in moved]
-    )
+    back = [t for t in transitions if t.event is Event.REDRIVE and t.seen is None and t.task_id not in moved]
+    return moved | _revive(session, back) if back else moved
 
 
 def _regroup(session: Session, moves: Sequence[Move]) -> None:
@@ -87,6 +96,11 @@ def _regroup(session: Session, moves: Sequence[Move]) -> None:
         name = next((name for name in (f.fingerprint, *f.former) if name in known), f.fingerprint)
         if name != f.fingerprint:
             m.t = replace(m.t, failure=replace(f, fingerprint=name))
+
+
+def _known(session: Session, feature: str | None) -> bool:
+    """A task of a feature that this process does not know is left to one that does."""
+    return feature is None or feature in session.features.reactions
 
 
 def _applies(t: Transition, row: Live, now: int) -> bool:
@@ -114,9 +128,7 @@ def _apply(session: Session, moves: Sequence[Move]) -> None:
     gone = [m for m in moves if m.final in HISTORY]
     kept = [m for m in moves if m.final not in HISTORY]
     if gone:
-        rows = [[m.row.id, m.final, m.t.execution_ms, m.t.reason, m.t.result, m.t.event] for m in gone]
-        session.run(SQL["retire"], session.now, dumps(rows))
-        session.run(SQL["delete"], dumps([m.row.id for m in gone]))
+        _retire(session, gone)
     if kept:
         _keep(session, kept)
     _record_failures(session, [m for m in moves if m.t.failure is not None])
@@ -128,6 +140,43 @@ def _apply(session: Session, moves: Sequence[Move]) -> None:
     for m in moves:
         session.tally.move(m.row.queue, m.row.kind, m.row.state, m.final)
     free_places(session, Counter(m.row.kind for m in moves if m.row.state == State.RUNNING))
+    _follow(session, moves)
+
+
+def _retire(session: Session, gone: Sequence[Move]) -> None:
+    kept = [m for m in gone if m.final is not State.COMPLETED or m.t.keep != 0]
+    rows = [
+        [m.row.id, m.final, m.t.execution_ms, m.t.reason, m.t.result, m.t.event, m.t.keep and micros(m.t.keep)]
+        for m in kept
+    ]
+    session.run(SQL["retire"], session.now, dumps(rows))
+    session.run(SQL["delete"], dumps([m.row.id for m in gone]))
+
+
+def _follow(session: Session, moves: Sequence[Move]) -> None:
+    """What follows from these moves: arrivals at joins, and what features add to them."""
+    members = [m for m in moves if m.row.join_id is not None]
+    if members:
+        arrivals = Arrivals()
+        for m in members:
+            assert m.row.join_id is not None
+            arrivals.move(m.row.join_id, m.row.state, m.final)
+        arrivals.write(session)
+    react(session, [(m.t, _landed(m)) for m in moves if m.row.feature is not None])
+
+
+def _landed(m: Move) -> Landed:
+    row = m.row
+    assert row.feature is not None
+    return Landed(
+        m.t.task_id, State(row.state), m.final, row.feature, _facts(row.facts), row.kind, row.queue, row.attempt_count,
+        row.max_attempts, row.replay_count, row.group, row.scope, row.trace_id,
+    )  # fmt: skip
+
+
+def _facts(text: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {} if text is None else json.loads(text)
+    return found
 
 
 def _keep(session: Session, kept: Sequence[Move]) -> None:
@@ -239,18 +288,11 @@ def _audit_row(t: Transition, before: str, after: str) -> list[Any]:
     return [t.actor, t.action or action(t.event), t.reason, str(t.task_id), t.batch_id, None, before, after]
 
 
-def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:
-    """Rows of: actor, action, reason, task id, batch id, target, before, after (the last two as JSON text)."""
-    if rows:
-        session.run(SQL["audit"], session.now, dumps(rows))
-
-
 def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
     """An operator's retry of a cancelled task: back from history into the live table."""
     asked = {str(t.task_id): t for t in transitions}
-    if not asked:
-        return set()
-    rows: list[Row] = session.gathered(SQL["cancelled"], dumps(list(asked)))
+    found: list[Row] = session.gathered(SQL["cancelled"], dumps(list(asked)))
+    rows = [row for row in found if _known(session, row[8])]
     if not rows:
         return set()
     position = session.positions(len(rows))
@@ -258,9 +300,19 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
     values = [[str(t.task_id), position + nth, t.actor, t.reason, t.batch_id] for nth, t in enumerate(chosen)]
     session.run(SQL["revive"], session.now, dumps(values))
     session.run(SQL["revived"], dumps([row[0] for row in rows]))
-    for _, queue, kind in rows:
+    arrivals, landed = Arrivals(), []
+    for t, (_, queue, kind, join_id, attempts, most, replays, labels, feature, facts) in zip(chosen, rows, strict=True):
         session.tally.move(queue, kind, "cancelled", "queued")
         session.news.queues.add(queue)
+        if join_id is not None:
+            arrivals.move(join_id, "cancelled", "queued")
+        if feature is not None:
+            landed.append((t, Landed(
+                t.task_id, State.CANCELLED, State.QUEUED, feature, _facts(facts), kind, queue, attempts, most, replays,
+                *labels,
+            )))  # fmt: skip
     before, after = dumps({"state": "cancelled"}), dumps({"state": "queued"})
     add_audits(session, [_audit_row(t, before, after) for t in chosen if t.actor is not None])
+    arrivals.write(session)
+    react(session, landed)
     return {t.task_id for t in chosen}

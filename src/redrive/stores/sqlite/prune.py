@@ -26,6 +26,7 @@ def prune(session: Session, keep: Retention) -> Piece:
         _full(session.run(SQL["prune_short"], session.now, LIMIT)),
         _orphans(session, "keys", before(keep.key_days)),
         _orphans(session, "attempts", before(keep.attempt_days)),
+        _orphans(session, "joins", before(keep.history_days)),
         _dead_letters(session, before(keep.dead_letter_days)),
         _causes(session, before(keep.cause_days), before(max(keep.noted_cause_days, keep.cause_days))),
         *_records(session, keep),
@@ -45,7 +46,7 @@ def _from(session: Session, what: str, tie: str | int) -> Row:
 
 
 def _orphans(session: Session, what: str, before: int) -> Piece:
-    at, tie = _from(session, what, "" if what == "keys" else 0)
+    at, tie = _from(session, what, 0 if what == "attempts" else "")
     rows = session.rows(SQL[what], at, tie, before, LIMIT)
     return _remove(session, what, rows)
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
+from redrive.kernel.joins import Join
 from redrive.kernel.records import Record
 from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
@@ -19,6 +20,7 @@ from redrive.stores.filters import DIMENSIONS, largest
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import filters, rows
 from redrive.stores.sqlite.clock import to_datetime, to_micros
+from redrive.stores.sqlite.joins import joins as find_joins
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "reads.sql")
@@ -40,6 +42,15 @@ class Reads:
 
     async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
         return await self.read(lambda session: _get(session, task_ids, documents))
+
+    async def joins(self, join_ids: Collection[UUID]) -> list[Join]:
+        return await self.read(lambda session: find_joins(session, join_ids))
+
+    async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]:
+        def look(session: Session) -> list[dict[str, Any]]:
+            return [dict(row) for row in _rows(session, session.features.statement(feature, statement), list(args))]
+
+        return await self.read(look)
 
     async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
         args = [dumps([str(task_id) for task_id in task_ids])]

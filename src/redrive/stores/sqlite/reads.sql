@@ -5,9 +5,10 @@ select * from redrive_task where id in (select value from json_each(?))
 select * from redrive_history where id in (select value from json_each(?)) order by finished_at
 
 -- standings: what has become of these tasks
-select id, state, failed_seq, error_code, error_fingerprint, 0 as erased, kind, queue, trace_id, attempt_count
+select id, state, failed_seq, error_code, error_fingerprint, 0 as erased, kind, queue, trace_id, attempt_count,
+  feature
 from redrive_task where id in (select value from json_each(?1))
-union all select id, state, null, null, null, erased_at is not null, kind, queue, trace_id, attempt_count
+union all select id, state, null, null, null, erased_at is not null, kind, queue, trace_id, attempt_count, feature
 from redrive_history where id in (select value from json_each(?1))
 
 -- find_brief: live tasks without what they carry; filters and order follow

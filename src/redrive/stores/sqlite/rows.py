@@ -23,7 +23,7 @@ _TIMES = frozenset({
     "started_at", "seen_at", "updated_at", "erased_at", "first_ends", "last_ends",
 })  # fmt: skip
 FIRST, LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
-_IDS = frozenset({"task_id", "sample_task", "lease_token"})
+_IDS = frozenset({"task_id", "sample_task", "lease_token", "join_id"})
 
 
 def task(row: sqlite3.Row, as_text: bool = False) -> Task:

@@ -11,12 +11,15 @@ from typing import Any
 
 from redrive.kernel.store import Wake
 from redrive.kernel.task import State
+from redrive.stores.features import Features
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.sqlite", "session.sql")
 DUE_SOON = 5_000_000
 BEAT_WITHIN = 0.02
 _COLUMN = {state.value: index for index, state in enumerate(State)}
+
+NO_FEATURES = Features((), "sqlite")
 
 Row = Any  # a sequence of columns
 Execute = Callable[[str, tuple[Any, ...]], Iterable[Any]]
@@ -89,6 +92,7 @@ class Session:
 
     connection: sqlite3.Connection
     now: int
+    features: Features = NO_FEATURES
     tally: Tally = field(default_factory=Tally)
     news: News = field(default_factory=News)
 

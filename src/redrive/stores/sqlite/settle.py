@@ -11,6 +11,7 @@ from redrive.kernel.machine import Event, Transition
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.claim import free_places
 from redrive.stores.sqlite.clock import micros
+from redrive.stores.sqlite.joins import Arrivals
 from redrive.stores.sqlite.moves import move
 from redrive.stores.sqlite.session import Session, dumps
 
@@ -25,8 +26,11 @@ def settle(session: Session, transitions: Sequence[Transition], *, again: bool =
     if len({t.task_id.int for t in transitions}) < len(transitions):
         # One verdict per lease: an element given twice (an operator's list of ids may) counts once, the first.
         transitions = list({(t.task_id, t.token): t for t in reversed(transitions)}.values())[::-1]
-    done = [t for t in transitions if t.event is Event.COMPLETE]
-    rest = [t for t in transitions if t.event is not Event.COMPLETE] if len(done) < len(transitions) else []
+    # What a feature reacts to takes the long way, which looks at each row.
+    done = [t for t in transitions if t.event is Event.COMPLETE and t.feature is None]
+    rest = [] if len(done) == len(transitions) else [
+        t for t in transitions if t.event is not Event.COMPLETE or t.feature is not None
+    ]  # fmt: skip
     moved = _complete(session, done) if done else set()
     if rest:
         moved |= {str(task_id) for task_id in move(session, rest)}
@@ -51,12 +55,15 @@ def _complete(session: Session, done: Sequence[Transition]) -> set[str]:
         return set()
     session.run(SQL["leave"], end)
     ended = session.gathered(SQL["ended"], end)
-    for queue, kind, n in ended:
-        session.tally.move(queue, kind, "running", "completed", n)
     places: Counter[str] = Counter()
-    for _, kind, n in ended:
+    arrivals = Arrivals()
+    for queue, kind, join_id, n in ended:
+        session.tally.move(queue, kind, "running", "completed", n)
         places[kind] += n
+        if join_id is not None:
+            arrivals.move(join_id, "running", "completed", n)
     free_places(session, places)
+    arrivals.write(session)
     completed = set(ids) if count == len(done) else set(session.gathered(SQL["ended_ids"], end))
     if any(t.keep == 0 for t in done):
         session.run(SQL["forget"], end, session.now)

@@ -1,19 +1,21 @@
--- complete: completed rows into history; the token exists only while a task runs, so it alone is the fence
+-- complete: completed rows into history; the token exists only while a task runs, so it alone is the fence. Rows that a
+-- feature reacts to are not completed on the side
 insert into redrive_history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
   max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key,
-  worker_id, result, expires_at)
+  worker_id, result, expires_at, join_id)
 select t.id, ?1, t.created_at, t.last_attempt_at, t.lease_token, json_extract(v.value, '$[2]'), 'completed',
   t.attempt_count, t.max_attempts, t.replay_count, t.timeout_ms, t.priority, t.kind, t.queue, t.task_group, t.scope,
-  t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]'), ?1 + json_extract(v.value, '$[4]')
+  t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]'), ?1 + json_extract(v.value, '$[4]'),
+  t.join_id
 from json_each(?2) v cross join redrive_task t
-  on t.id = json_extract(v.value, '$[0]') and t.lease_token = json_extract(v.value, '$[1]')
+  on t.id = json_extract(v.value, '$[0]') and t.lease_token = json_extract(v.value, '$[1]') and t.feature is null
 
 -- history_end: where the next row of history goes
 select coalesce(max(rowid), 0) from redrive_history
 
--- ended: what was added to history since, by queue and kind
-select json_group_array(json_array(x.queue, x.kind, x.n)) from (
-  select queue, kind, count(*) as n from redrive_history where rowid > ? group by queue, kind) x
+-- ended: what was added to history since, by queue, kind and join
+select json_group_array(json_array(x.queue, x.kind, x.join_id, x.n)) from (
+  select queue, kind, join_id, count(*) as n from redrive_history where rowid > ? group by queue, kind, join_id) x
 
 -- ended_ids: the tasks themselves
 select json_group_array(id) from redrive_history where rowid > ?
@@ -35,18 +37,20 @@ delete from redrive_task where id in (select value from json_each(?))
 -- look: what transitions depend on
 select json_group_array(json_array(t.id, t.state, t.lease_token, t.lease_expires_at, t.cancel_requested_at,
   t.next_attempt_at, t.queue, t.kind, t.attempt_count, t.replay_count, t.worker_id, t.task_group, t.error_code,
-  t.error_reason, t.failure_type, t.dead_reason, t.error_fingerprint, t.failed_seq, t.scope))
+  t.error_reason, t.failure_type, t.dead_reason, t.error_fingerprint, t.failed_seq, t.scope, t.max_attempts, t.trace_id,
+  t.feature, t.facts, t.join_id))
 from redrive_task t where t.id in (select value from json_each(?))
 
 -- retire: rows on their way to history, with their payload when they can be retried from there
 insert into redrive_history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
   max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key,
-  worker_id, cancel_reason, payload, result)
-select t.id, ?, t.created_at, t.last_attempt_at, case when json_extract(v.value, '$[5]') <> 'expire' then t.lease_token end,
+  worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id)
+select t.id, ?1, t.created_at, t.last_attempt_at, case when json_extract(v.value, '$[5]') <> 'expire' then t.lease_token end,
   json_extract(v.value, '$[2]'), json_extract(v.value, '$[1]'), t.attempt_count, t.max_attempts, t.replay_count, t.timeout_ms, t.priority, t.kind,
   t.queue, t.task_group, t.scope, t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]'),
-  case when json_extract(v.value, '$[1]') = 'cancelled' then t.payload end, json_extract(v.value, '$[4]')
-from json_each(?) v cross join redrive_task t on t.id = json_extract(v.value, '$[0]')
+  case when json_extract(v.value, '$[1]') = 'cancelled' then t.payload end, json_extract(v.value, '$[4]'),
+  ?1 + json_extract(v.value, '$[6]'), t.feature, t.facts, t.join_id
+from json_each(?2) v cross join redrive_task t on t.id = json_extract(v.value, '$[0]')
 
 -- move: rows that stay, in their new state
 update redrive_task set
@@ -127,17 +131,18 @@ select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]') from json
 on conflict (fingerprint, hour) do update set n = n + excluded.n
 
 -- cancelled: finished rows that an operator may bring back
-select json_group_array(json_array(h.id, h.queue, h.kind)) from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
+select json_group_array(json_array(h.id, h.queue, h.kind, h.join_id, h.attempt_count, h.max_attempts, h.replay_count,
+  json_array(h.task_group, h.scope, h.trace_id), h.feature, h.facts)) from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
   and h.erased_at is null
 
 -- revive: back from history into the live table
 insert into redrive_task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
   scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by, last_replayed_reason,
-  last_replayed_batch)
+  last_replayed_batch, feature, facts, join_id)
 select h.id, h.created_at, json_extract(v.value, '$[1]'), 'queued', h.max_attempts, h.timeout_ms, h.priority, h.kind,
   h.queue, coalesce((select k.kind from redrive_kind k where k.kind = h.kind), ''), h.task_group, h.scope, h.trace_id,
   h.idempotency_key, h.payload, h.replay_count + 1, ?, json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]'),
-  json_extract(v.value, '$[4]')
+  json_extract(v.value, '$[4]'), h.feature, h.facts, h.join_id
 from json_each(?) v cross join redrive_history h on h.id = json_extract(v.value, '$[0]') and h.state = 'cancelled'
   and h.erased_at is null
 

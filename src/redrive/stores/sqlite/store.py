@@ -12,9 +12,11 @@ from uuid import UUID
 from redrive.errors import LeaseLost
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
+from redrive.kernel.feature import Feature
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.store import Beat, Capabilities, Cycle, Tick, Wake, Want
+from redrive.stores.features import Features
 from redrive.stores.schema import index_names
 from redrive.stores.sqlite import control, tick
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
@@ -48,14 +50,19 @@ class SqliteStore(Reads):
 
     capabilities = Capabilities()
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:
         self.url = url
+        self.features = Features(features, "sqlite")
         self.location = parse(url)
         self.clock: Callable[[], float] = time.time
         self._hub = Hub()
-        self._writer = Writer(self.location, self._now, self._hub)
-        self._reader = Desk("redrive-sqlite-read", self.location, self._now)
-        self.migrations = SqliteMigrations(self._writer)
+        self._writer = Writer(self.location, self._now, self._hub, self.features)
+        self._reader = Desk("redrive-sqlite-read", self.location, self._now, self.features)
+        self.migrations = SqliteMigrations(self._writer, features)
+
+    @property
+    def reacting(self) -> tuple[str, ...]:
+        return self.features.reactions.names
 
     @property
     def listening(self) -> bool:
@@ -89,20 +96,20 @@ class SqliteStore(Reads):
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    async def apply(self, commit: Commit) -> Applied:
-        if commit.only_enqueues and not commit.again:
+    async def apply(self, commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
+        if commit.only_enqueues and not again:
             return Applied(enqueued=await self._writer.enqueue(list(commit.enqueues)))
         try:
-            return await self._writer.run(lambda session: control.apply(session, commit))
+            return await self._writer.run(lambda session: control.apply(session, commit, again=again))
         except Exception as error:
             if not commit.transitions or not about_a_row(error):
                 raise
         return await self._writer.run(lambda session: control.apply(session, commit, careful=True))
 
-    async def cycle(self, settlements: Sequence[Transition], want: Want | None, *, again: bool = False) -> Cycle:
+    async def cycle(self, commit: Commit, want: Want | None, *, again: bool = False) -> Cycle:
         def work(session: Session) -> Cycle:
-            lost = settle(session, settlements, again=again) if settlements else set()
-            return Cycle(claim(session, want) if want is not None and want.count > 0 else [], lost)
+            applied = _apply_for_cycle(session, commit, again)
+            return Cycle(claim(session, want) if want is not None and want.count > 0 else [], applied.lost)
 
         return await (self._writer.run(work) if want is None else self._past_bad_rows(work, want.queues))
 
@@ -171,6 +178,12 @@ class SqliteStore(Reads):
 
     def _now(self) -> float:
         return self.clock()
+
+
+def _apply_for_cycle(session: Session, commit: Commit, again: bool) -> Applied:
+    if commit.only_transitions:
+        return Applied(lost=settle(session, commit.transitions, again=again) if commit.transitions else set())
+    return control.apply(session, commit, again=again)
 
 
 def _settle_or_raise(session: Session, transition: Transition) -> None:

@@ -46,10 +46,11 @@ def _duties(session: Session, beat: Beat) -> list[str]:
     wanted = {name: micros(every) for name, every in beat.duties.items() if name not in _NOTHING_TO_DO}
     session.run(SQL["duties_new"], now, dumps(list(wanted)))
     taken = {row[0] for row in session.rows(SQL["duties"], now, dumps(list(wanted.items())), now)}
-    if "recover" in taken and session.row(SQL["any_expired"], now) is None:
+    if "recover" in taken and session.row(SQL["any_expired"], now, _known(session)) is None:
         taken.discard("recover")
-    if "operations" in taken and session.row(SQL["any_operation"]) is None:
-        taken.discard("operations")
+    for duty, (collection, state) in beat.while_records.items():
+        if duty in taken and session.row(SQL["any_record"], collection, state) is None:
+            taken.discard(duty)
     duties = [name for name in wanted if name in taken]
     if "cron" not in duties and session.row(SQL["any_schedule"], now) is not None:
         duties.append("cron")
@@ -88,14 +89,18 @@ def resume_groups(session: Session) -> int:
 
 def expired(session: Session, limit: int) -> list[ExpiredLease]:
     """Leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by tokens."""
-    rows = session.rows(SQL["expired"], session.now, limit)
+    rows = session.rows(SQL["expired"], session.now, _known(session), limit)
     for id_, token, *_ in rows:
         if not (is_id(id_) and is_id(token)):
             raise ValueError(f"{id_[:60]!r} or {token[:60]!r} is not an id as redrive writes it")
     return [
         ExpiredLease(
-            UUID(id_), UUID(token), attempt, most, worker, None, kind, queue, trace, ms and ms / 1000,
-            (session.now - (began or session.now)) / SECOND,
+            UUID(id_), UUID(token), attempt, most, worker, None, feature, kind, queue, trace, ms and ms / 1000,
+            (session.now - (began or session.now)) / SECOND, bool(cancelled),
         )
-        for id_, token, attempt, most, worker, kind, queue, trace, ms, began in rows
+        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began, cancelled in rows
     ]  # fmt: skip
+
+
+def _known(session: Session) -> str:
+    return dumps(session.features.reactions.names)

@@ -18,8 +18,9 @@ from (select json_extract(j.value, '$[0]') as name, json_extract(j.value, '$[1]'
 where redrive_duty.name = v.name and redrive_duty.next_at <= ?
 returning name
 
--- any_expired: is there a lease that ran out
-select 1 from redrive_task where state = 'running' and lease_expires_at <= ? limit 1
+-- any_expired: is there a lease that ran out, of a task that this process can end
+select 1 from redrive_task where state = 'running' and lease_expires_at <= ?
+  and (feature is null or feature in (select value from json_each(?))) limit 1
 
 -- any_schedule: is a schedule due
 select 1 from redrive_schedule where next_at <= ? limit 1
@@ -41,12 +42,14 @@ select min(at) from (
   union all select min(next_at) from redrive_schedule where next_at > ?
   union all select min(next_at) from redrive_kind where rate_ms is not null and next_at > ?)
 
--- expired: leases that ran out
-select id, lease_token, attempt_count, max_attempts, worker_id, kind, queue, trace_id, timeout_ms, last_attempt_at
-from redrive_task where state = 'running' and lease_expires_at <= ? order by lease_expires_at limit ?
+-- expired: leases that ran out, of tasks that this process can end
+select id, lease_token, attempt_count, max_attempts, worker_id, feature, kind, queue, trace_id, timeout_ms, last_attempt_at,
+  cancel_requested_at is not null
+from redrive_task where state = 'running' and lease_expires_at <= ?
+  and (feature is null or feature in (select value from json_each(?))) order by lease_expires_at limit ?
 
--- any_operation: is there a bulk operation to go on with
-select 1 from redrive_record where collection = 'operation' and state = 'running' limit 1
+-- any_record: is there a document of this collection and state
+select 1 from redrive_record where collection = ? and state = ? limit 1
 
 -- resuming: a group whose tasks are on their way back
 select task_group from redrive_resuming limit 1

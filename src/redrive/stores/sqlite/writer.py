@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from redrive.kernel.task import Enqueued, NewTask
+from redrive.stores.features import Features
 from redrive.stores.sqlite.batch import Enqueue, batches, merged, split
 from redrive.stores.sqlite.clock import micros
 from redrive.stores.sqlite.connect import patiently, undo
@@ -17,7 +18,7 @@ from redrive.stores.sqlite.desk import Answer, Desk, Request, deliver
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection
 from redrive.stores.sqlite.lookout import POLL_EVERY, Lookout
-from redrive.stores.sqlite.session import News, Session, Tally
+from redrive.stores.sqlite.session import NO_FEATURES, News, Session, Tally
 from redrive.stores.sqlite.transaction import Exclusive, refuse_inside
 from redrive.stores.sqlite.url import Location
 from redrive.stores.sqlite.wakes import Hub
@@ -27,11 +28,13 @@ T = TypeVar("T")
 
 
 class Writer(Desk):
-    def __init__(self, location: Location, clock: Callable[[], float], hub: Hub) -> None:
+    def __init__(
+        self, location: Location, clock: Callable[[], float], hub: Hub, features: Features = NO_FEATURES
+    ) -> None:
         self._hub = hub
         self._lookout = Lookout(location.path)
         self.exclusive: Exclusive | None = None
-        super().__init__("redrive-sqlite-write", location, clock)
+        super().__init__("redrive-sqlite-write", location, clock, features)
 
     def reset(self) -> None:
         super().reset()

@@ -24,10 +24,12 @@ from redrive.testing.conformance.failed import TestFailed, TestGivenUp  # noqa: 
 from redrive.testing.conformance.fence import TestFence  # noqa: E402
 from redrive.testing.conformance.holds import TestHolds, TestTaskHolds  # noqa: E402
 from redrive.testing.conformance.invariants import TestInvariants  # noqa: E402
+from redrive.testing.conformance.joins import TestJoins  # noqa: E402
 from redrive.testing.conformance.ledger import TestLedger  # noqa: E402
 from redrive.testing.conformance.limits import TestLimits  # noqa: E402
 from redrive.testing.conformance.operators import TestOperators  # noqa: E402
 from redrive.testing.conformance.pages import TestPages  # noqa: E402
+from redrive.testing.conformance.reactions import TestReactions  # noqa: E402
 from redrive.testing.conformance.reads import TestReads  # noqa: E402
 from redrive.testing.conformance.records import TestAudit, TestRecords  # noqa: E402
 from redrive.testing.conformance.recover import TestRecover  # noqa: E402
@@ -54,10 +56,12 @@ __all__ = [
     "TestHolds",
     "TestIdempotency",
     "TestInvariants",
+    "TestJoins",
     "TestLedger",
     "TestLimits",
     "TestOperators",
     "TestPages",
+    "TestReactions",
     "TestReads",
     "TestRecords",
     "TestRecover",

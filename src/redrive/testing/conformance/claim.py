@@ -142,7 +142,7 @@ class TestClaim:
             done, batch = 0, await harness.claim(5, worker=worker, queues=queues, store=store)
             while batch:
                 moves = [harness.decide(task, Completed(), worker) for task in batch]
-                cycle = await store.cycle(moves, harness.want(5, worker=worker, queues=queues))
+                cycle = await store.cycle(Commit(transitions=moves), harness.want(5, worker=worker, queues=queues))
                 assert not cycle.lost
                 done, batch = done + len(moves), cycle.claimed
             return done

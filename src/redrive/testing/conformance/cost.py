@@ -41,7 +41,7 @@ async def run_hot_verbs(harness: Harness, size: int) -> dict[str, Cost]:
 
     async def settle() -> None:
         half = [harness.decide(t, Completed() if n % 2 else failing()) for n, t in enumerate(claimed[:size])]
-        assert not (await store.cycle(half, None)).lost
+        assert not (await store.cycle(Commit(transitions=half), None)).lost
 
     costs["enqueue"] = await measure(
         harness, lambda: store.apply(Commit(enqueues=[harness.new("HOT", queue="hot") for _ in range(2 * size)]))

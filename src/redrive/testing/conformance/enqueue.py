@@ -126,7 +126,7 @@ class TestEnqueue:
         """The answer to the first try was lost: the producer sends the same ids again."""
         tasks = [harness.new(), harness.new(idempotency_key="k"), harness.new(delay=10.0)]
         await harness.store.apply(Commit(enqueues=tasks[:2]))
-        applied = await harness.store.apply(Commit(enqueues=tasks, again=True))
+        applied = await harness.store.apply(Commit(enqueues=tasks), again=True)
         assert [answer.id for answer in applied.enqueued] == [task.id for task in tasks]
         assert not any(answer.conflict for answer in applied.enqueued)
         assert await harness.totals() == {("default", "A", State.QUEUED): 2, ("default", "A", State.DELAYED): 1}
@@ -136,7 +136,7 @@ class TestEnqueue:
         task = harness.new()
         await harness.store.apply(Commit(enqueues=[task]))
         await harness.settle(await harness.claim_one(), Completed())
-        await harness.store.apply(Commit(enqueues=[task], again=True))
+        await harness.store.apply(Commit(enqueues=[task]), again=True)
         assert await harness.state(task.id) is State.COMPLETED
         assert await harness.claim(5) == []
         await harness.check_totals()
@@ -219,9 +219,9 @@ class TestIdempotency:
     async def test_keys_of_schedules_are_refused_and_change_nothing(self, harness: Harness) -> None:
         """Whoever took one in advance would keep that run from happening."""
         tasks = [harness.new(idempotency_key="k"), harness.new(idempotency_key="schedule:report:2030-01-01")]
-        for commit in (Commit(enqueues=tasks), Commit(enqueues=tasks[1:]), Commit(enqueues=tasks, again=True)):
+        for given, again in ((tasks, False), (tasks[1:], False), (tasks, True)):
             with pytest.raises(InvalidInput, match="schedule:"):
-                await harness.store.apply(commit)
+                await harness.store.apply(Commit(enqueues=given), again=again)
         assert await harness.totals() == {}
         (answer,) = (await harness.store.apply(Commit(enqueues=[harness.new(idempotency_key="k")]))).enqueued
         assert answer.created

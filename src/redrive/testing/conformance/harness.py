@@ -18,15 +18,18 @@ from redrive.kernel.backoff import Backoff
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Hold, Limit, Target
 from redrive.kernel.failed import Failures
 from redrive.kernel.failure import failure
+from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event, Held, Policy, Transition, settle
 from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
 from redrive.kernel.store import Beat, Cycle, Query, Store, Tick, Want
 from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
 from redrive.testing.conformance.options import ClaimOptions, TaskOptions
+from redrive.testing.conformance.probe import PROBE
 
 Totals = dict[tuple[str, str, State], int]
 POLICY = Policy(backoff=Backoff(10.0, 10.0))
 LEASE = 60.0
+FEATURES = (PROBE,)
 
 
 @dataclass(slots=True)
@@ -42,12 +45,14 @@ class Cost:
 
 class Harness(ABC):
     store: Store
+    features: Sequence[Feature] = ()
 
     # -- what each store brings ------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def another(self) -> Store:
-        """A second store object on the same data, as another process would have; closed with the harness."""
+    async def another(self, features: Sequence[Feature] | None = None) -> Store:
+        """A second store object on the same data, as another process would have; closed with the harness. It knows the
+        same features, unless others are given."""
 
     @abstractmethod
     async def advance(self, seconds: float) -> None:
@@ -72,6 +77,10 @@ class Harness(ABC):
     @abstractmethod
     def measure(self, store: Store) -> AbstractAsyncContextManager[Cost]:
         """Count what ``store`` sends and visits inside the block."""
+
+    @abstractmethod
+    def as_argument(self, value: UUID) -> object:
+        """An id as an argument of a statement."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -104,7 +113,7 @@ class Harness(ABC):
 
     async def claim(self, count: int = 1, **options: Unpack[ClaimOptions]) -> list[Claimed]:
         store = options.get("store") or self.store
-        return (await store.cycle([], self.want(count, **options))).claimed
+        return (await store.cycle(Commit(), self.want(count, **options))).claimed
 
     async def claim_one(self, **options: Unpack[ClaimOptions]) -> Claimed:
         claimed = await self.claim(1, **options)
@@ -128,19 +137,23 @@ class Harness(ABC):
         return task_id
 
     def decide(self, claimed: Claimed, outcome: Outcome, worker: str = "w1") -> Transition:
-        held = Held(claimed.id, claimed.token, claimed.attempt, claimed.max_attempts, worker, 12.5)
+        held = Held(claimed.id, claimed.token, claimed.attempt, claimed.max_attempts, worker, 12.5, claimed.feature)
         return settle(held, outcome, POLICY, 0.5)
 
     async def settle(
         self, claimed: Claimed, outcome: Outcome, *, store: Store | None = None, again: bool = False
     ) -> bool:
         """Whether the settlement landed."""
-        cycle = await (store or self.store).cycle([self.decide(claimed, outcome)], None, again=again)
+        cycle = await (store or self.store).cycle(
+            Commit(transitions=[self.decide(claimed, outcome)]), None, again=again
+        )
         assert cycle.lost <= {claimed.id}
         return not cycle.lost
 
     async def settle_many(self, pairs: Sequence[tuple[Claimed, Outcome]], want: Want | None = None) -> Cycle:
-        return await self.store.cycle([self.decide(claimed, outcome) for claimed, outcome in pairs], want)
+        return await self.store.cycle(
+            Commit(transitions=[self.decide(claimed, outcome) for claimed, outcome in pairs]), want
+        )
 
     async def renew(
         self, claimed: Claimed, lease: float = LEASE, progress: Mapping[UUID, str] | None = None,

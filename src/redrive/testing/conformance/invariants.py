@@ -12,7 +12,8 @@ import pytest
 
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
-from redrive.kernel.commit import Commit, Posting
+from redrive.kernel.commit import Commit
+from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released, Snooze
 from redrive.kernel.store import Query, Store

@@ -8,7 +8,8 @@ import pytest
 
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import Audit
-from redrive.kernel.commit import Commit, Posting
+from redrive.kernel.commit import Commit
+from redrive.kernel.ledger import Posting
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import Harness

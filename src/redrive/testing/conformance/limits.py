@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from redrive.kernel.commit import Limit
+from redrive.kernel.commit import Commit, Limit
 from redrive.kernel.outcome import Completed, Released
 from redrive.kernel.store import LimitRow
 from redrive.kernel.task import Claimed, State
@@ -95,7 +95,7 @@ class TestLimits:
             cycles = await asyncio.gather(
                 *(
                     stores[n].cycle(
-                        [harness.decide(claimed, Completed()) for claimed in batches[n]],
+                        Commit(transitions=[harness.decide(claimed, Completed()) for claimed in batches[n]]),
                         harness.want(dice.randint(1, 4), worker=f"w{n}"),
                     )
                     for n in (0, 1)

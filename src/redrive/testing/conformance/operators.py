@@ -9,7 +9,8 @@ import pytest
 from redrive.errors import RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
-from redrive.kernel.commit import Commit, Posting
+from redrive.kernel.commit import Commit
+from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Snooze
 from redrive.kernel.store import Query

@@ -24,6 +24,9 @@ class TaskOptions(TypedDict, total=False):
     scope: str | None
     trace_id: str | None
     idempotency_key: str | None
+    feature: str | None
+    facts: str | None
+    join: UUID | None
 
 
 class ClaimOptions(TypedDict, total=False):

@@ -76,7 +76,7 @@ class TestUpkeep:
         moves = [harness.decide(task, Completed()) for task in claimed]
         for move in moves:
             move.keep = keep
-        return (await harness.store.cycle(moves, None, again=again)).lost
+        return (await harness.store.cycle(Commit(transitions=moves), None, again=again)).lost
 
     async def test_live_tasks_are_never_removed(self, harness: Harness) -> None:
         waiting = await harness.enqueue()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
-from redrive.kernel.store import Store
 from redrive.settings import Settings
 from redrive.worker.maintenance.cron import fire_schedules
 from redrive.worker.maintenance.recover import recover
@@ -26,18 +23,6 @@ def DUTIES(settings: Settings) -> dict[str, float]:
             "partitions": 3600.0}  # fmt: skip
 
 
-@dataclass(slots=True, frozen=True)
-class Errand:
-    """A duty that a feature brings along: done by one worker of the fleet every so many seconds. ``run`` gets the
-    store, the worker's id, and a way to ask whether the worker is stopping."""
-
-    every: float
-    run: Callable[[Store, str, Callable[[], bool]], Awaitable[None]]
-    # What could bring tasks this moment, as a value that changes when something has moved; false when nothing could.
-    # Asked by a worker that would end because there is nothing to do.
-    stirring: Callable[[Store, str], Awaitable[object]] | None = None
-
-
 async def perform(worker: Worker, duty: str) -> None:
     """Do one duty. A duty that fails is done by the next one to tick; it never stops the worker."""
     try:
@@ -48,6 +33,8 @@ async def perform(worker: Worker, duty: str) -> None:
                 await fire_schedules(worker)
             case _ if duty in worker.errands:
                 await worker.errands[duty].run(worker.store, worker.id, lambda: worker.stopping)
+            case _ if duty.startswith("recover:"):  # of one feature, by a worker that knows it
+                await recover(worker)
             case _:
                 await upkeep(worker, duty)
     except (StoreUnavailable, StoreUnusable):

@@ -84,6 +84,9 @@ create table redrive.task (
   last_replayed_by     text,
   last_replayed_reason text,
   last_replayed_batch  text,                       -- the bulk operation that retried it last
+  feature              text,                       -- who reacts to its moves
+  facts                jsonb,                      -- what the feature wants to know then
+  join_id              uuid,                       -- the join that it is a member of
   -- A token exists exactly while the task runs: this is what makes it a fence.
   constraint task_token_while_running check ((state = 'running') = (lease_token is not null)),
   constraint task_attempts_in_bounds check (attempt_count between 0 and max_attempts)
@@ -106,6 +109,7 @@ create index task_paused_group on redrive.task (task_group, id) where state = 'p
 create index task_cancel on redrive.task (worker_id) where cancel_requested_at is not null;
 create index task_scope on redrive.task (scope, id) where scope is not null;
 create index task_trace on redrive.task (trace_id, id) where trace_id is not null;
+create index task_of_join on redrive.task (join_id, id) where join_id is not null;
 
 -- Completed and cancelled tasks, one partition a day, so that retention drops tables instead of deleting rows.
 -- Slim: no payload for completed tasks; cancelled ones keep theirs because they can be retried.
@@ -133,7 +137,10 @@ create table redrive.history (
   worker_id        text,
   cancel_reason    text,
   payload          jsonb,
-  result           jsonb
+  result           jsonb,
+  feature          text,
+  facts            jsonb,
+  join_id          uuid
 ) partition by range (finished_at);
 create index history_id on redrive.history (id);
 create index history_finished on redrive.history (finished_at);
@@ -146,6 +153,32 @@ create index history_expires on redrive.history (expires_at) where expires_at is
 create index history_cancelled on redrive.history (kind, id) where state = 'cancelled';
 -- Catches rows of days whose partition could not be made in time; nothing is refused for want of a partition.
 create table redrive.history_default partition of redrive.history default;
+
+-- Tasks that belong together: how many have ended, and what is enqueued when all have.
+create table redrive.task_join (
+  id            uuid primary key,
+  created_at    timestamptz not null,
+  ended_at      timestamptz,                       -- when all had ended for the first time
+  succeeded_at  timestamptz,                       -- when all had completed
+  total         bigint not null default 0,
+  completed     bigint not null default 0,
+  failed        bigint not null default 0,
+  cancelled     bigint not null default 0,
+  is_open       boolean not null,                  -- members may still come
+  on_complete   jsonb,                             -- the task to enqueue
+  on_success    jsonb
+);
+create index task_join_complete_scope on redrive.task_join ((on_complete ->> 'scope')) where on_complete ->> 'scope' is not null;
+create index task_join_success_scope on redrive.task_join ((on_success ->> 'scope')) where on_success ->> 'scope' is not null;
+create index task_join_created on redrive.task_join (created_at, id);
+
+-- Arrivals at large joins, added up by "fold": the fleet does not queue up for one row.
+create table redrive.join_delta (
+  join_id    uuid not null,
+  completed  bigint not null,
+  failed     bigint not null,
+  cancelled  bigint not null
+);
 
 -- Every failed attempt.
 create table redrive.attempt (

@@ -4,7 +4,8 @@ drop function redrive.enqueue_with_options(text, jsonb, text, integer, integer, 
 drop function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
   integer[], text[], text[], text[], text[], boolean);
 drop function redrive.add(uuid[], text[], text[], jsonb[], integer[], integer[], double precision[], timestamptz[],
-  integer[], text[], text[], text[], text[], boolean);
+  integer[], text[], text[], text[], text[], boolean, text[], jsonb[], uuid[]);
+drop function redrive.add_members(uuid[]);
 drop function redrive.refuse_finished(uuid[]);
 drop function redrive.id_from(double precision);
 drop function redrive.new_id();

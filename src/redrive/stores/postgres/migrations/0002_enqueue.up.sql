@@ -97,7 +97,8 @@ $$;
 create function redrive.add(
   p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
   p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
-  p_traces text[], p_keys text[], p_again boolean default false
+  p_traces text[], p_keys text[], p_again boolean default false, p_features text[] default null,
+  p_facts jsonb[] default null, p_joins uuid[] default null
 ) returns table (id uuid, existing uuid, conflict boolean)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -109,6 +110,7 @@ declare
   v_lanes constant boolean := exists (select 1 from redrive.kind);
   v_skip uuid[] := '{}';
   v_queues jsonb;
+  v_joins uuid[];
 begin
   if exists (
     select 1 from unnest(array[cardinality(p_kinds), cardinality(p_queues), cardinality(p_priorities),
@@ -150,36 +152,58 @@ begin
 
   with new as (
     insert into redrive.task (id, created_at, position, run_at, next_attempt_at, state, max_attempts, timeout_ms, priority,
-      kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload)
+      kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload, feature, facts, join_id)
     select x.id, v_now, case when x.due > v_now then 0 else nextval('redrive.position') end, x.due,
       case when x.due > v_now then x.due end,
       case when x.due > v_now then 'delayed' else 'queued' end::redrive.state, coalesce(x.max_attempts, v_max_attempts, 5),
       x.timeout_ms, coalesce(x.priority, v_priority, 0), x.kind, coalesce(x.queue, p_queues[1]),
       case when v_lanes then coalesce((select k.kind from redrive.kind k where k.kind = x.kind), '') else '' end,
-      x.task_group, x.scope, x.trace_id, x.key, x.payload
+      x.task_group, x.scope, x.trace_id, x.key, x.payload, x.feature, x.facts, x.join_id
     from (
       select u.id, coalesce(u.given_kind, p_kinds[1]) as kind, u.queue, u.payload, u.priority, u.max_attempts, u.timeout_ms,
-        u.task_group, u.scope, u.trace_id, u.key, coalesce(u.run_at, v_now + make_interval(secs => u.delay)) as due
+        u.task_group, u.scope, u.trace_id, u.key, u.feature, u.facts, u.join_id,
+        coalesce(u.run_at, v_now + make_interval(secs => u.delay)) as due
       from unnest(p_ids, p_kinds, p_queues, p_payloads, p_priorities, p_max_attempts, p_delays, p_run_ats, p_timeouts_ms,
-        p_groups, p_scopes, p_traces, p_keys)
-        u(id, given_kind, queue, payload, priority, max_attempts, delay, run_at, timeout_ms, task_group, scope, trace_id, key)
+        p_groups, p_scopes, p_traces, p_keys, p_features, p_facts, p_joins)
+        u(id, given_kind, queue, payload, priority, max_attempts, delay, run_at, timeout_ms, task_group, scope, trace_id, key,
+          feature, facts, join_id)
       where u.id <> all (v_skip)
     ) x
     -- Without "on conflict", which costs a fifth more: an earlier try of the same call that is committing at this
     -- moment ends in a unique violation, and the next try sees what it committed.
-    returning task.queue, task.kind, task.state, task.position, task.next_attempt_at
+    returning task.queue, task.kind, task.state, task.position, task.next_attempt_at, task.join_id
   ), tally as (
     insert into redrive.total_delta (queue, kind, queued, delayed)
     select n.queue, n.kind, count(*) filter (where n.state = 'queued'), count(*) filter (where n.state = 'delayed')
     from new n group by n.queue, n.kind
   )
   -- Once for each queue, and after the insert, not while it runs.
-  select jsonb_agg(q.*) into v_queues from (
-    select n.queue, min(n.position) filter (where n.state = 'queued') as position, min(n.next_attempt_at) as due
-    from new n group by n.queue) q;
+  select (select jsonb_agg(q.*) from (
+      select n.queue, min(n.position) filter (where n.state = 'queued') as position, min(n.next_attempt_at) as due
+      from new n group by n.queue) q),
+    (select array_agg(n.join_id) from new n where n.join_id is not null)
+  into v_queues, v_joins;
+  if v_joins is not null then perform redrive.add_members(v_joins); end if;
   perform case when q.position is not null then redrive.wake(q.queue, q.position) end,
     case when q.due is not null then redrive.wake_due(q.queue, q.due) end
   from jsonb_to_recordset(v_queues) q(queue text, position bigint, due timestamptz);
+end $$;
+
+-- Joins have more members: one for each time that they are named.
+create function redrive.add_members(p_joins uuid[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_id uuid;
+  v_n bigint;
+begin
+  for v_id, v_n in select u.id, count(*) from unnest(p_joins) u(id) group by u.id order by u.id loop
+    update redrive.task_join j set total = j.total + v_n where j.id = v_id and j.ended_at is null;
+    if not found then
+      raise exception 'join % takes no members: it has ended, or there is none', v_id using
+        errcode = 'invalid_parameter_value',
+        hint = 'a task adds members to its own join before it ends; open a new one otherwise';
+    end if;
+  end loop;
 end $$;
 
 -- The lowest id that can be made so many seconds from now, as the client library makes them. Qualified, not with a

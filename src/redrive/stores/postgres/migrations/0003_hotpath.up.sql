@@ -19,7 +19,7 @@ end $$;
 create type redrive.claimed as (
   id uuid, kind text, queue text, lane text, priority smallint, "position" bigint, payload jsonb, attempt_count integer,
   max_attempts integer, created_at timestamptz, task_group text, scope text, trace_id text, idempotency_key text,
-  timeout_ms integer, memo jsonb, replay_count integer
+  timeout_ms integer, memo jsonb, replay_count integer, feature text, join_id uuid
 );
 
 -- Lanes with something ready and room, seen without locks: an idle worker locks nothing.
@@ -232,7 +232,7 @@ begin
     select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
       case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
       p.max_attempts, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
-      p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count
+      p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count, p.feature, p.join_id
     from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
     get diagnostics v_got = row_count;
     v_left := v_left - v_got;
@@ -276,7 +276,7 @@ begin
       select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
       case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
         p.max_attempts, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
-        p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count
+        p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count, p.feature, p.join_id
       from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
       get diagnostics v_got = row_count;
       v_left := v_left - v_got;
@@ -309,7 +309,7 @@ end $$;
 
 -- Completion, the common end: rows leave for history. Answers the ids that were completed; the rest lost their lease.
 -- No "state = 'running'" here: the planner would read the lease index, dead entries and all. A token exists only
--- while a task runs, so the token alone is the fence.
+-- while a task runs, so the token alone is the fence. Tasks that a feature reacts to are moved by "move".
 -- p_keep: seconds that a task is kept in history; null: as long as all others, 0: it leaves nothing.
 create function redrive.complete(p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[],
   p_keep double precision[] default null) returns uuid[]
@@ -319,20 +319,22 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_done uuid[];
   v_kinds text[];
+  v_joins uuid[];
 begin
   lock table redrive.move_lock in row share mode;
   with done as (
     delete from redrive.task t
     where t.id = any (p_ids) and ((t.id, t.lease_token) in (select u.i, u.k from unnest(p_ids, p_tokens) u(i, k))) is true
+      and t.feature is null
     returning t.*
   ), kept as (
     insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
       attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
-      idempotency_key, worker_id, result, expires_at)
+      idempotency_key, worker_id, result, expires_at, join_id)
     select d.id, clock_timestamp(), d.created_at, d.last_attempt_at, d.lease_token, v.ms, 'completed',
       d.attempt_count, d.max_attempts, d.replay_count, d.timeout_ms, d.priority, d.kind, d.queue, d.task_group, d.scope,
       d.trace_id, d.idempotency_key, d.worker_id, v.result,
-      case when v.keep is not null then clock_timestamp() + make_interval(secs => v.keep) end
+      case when v.keep is not null then clock_timestamp() + make_interval(secs => v.keep) end, d.join_id
     from done d join unnest(p_ids, p_tokens, p_ms, p_results, p_keep) v(id, token, ms, result, keep)
       on v.id = d.id and v.token = d.lease_token
     where v.keep is distinct from 0
@@ -340,9 +342,96 @@ begin
     insert into redrive.total_delta (queue, kind, running, completed)
     select d.queue, d.kind, -count(*), count(*) from done d group by d.queue, d.kind
   )
-  select array_agg(d.id), array_agg(d.kind) into v_done, v_kinds from done d;
+  select array_agg(d.id), array_agg(d.kind), array_agg(d.join_id) filter (where d.join_id is not null)
+  into v_done, v_kinds, v_joins from done d;
   if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
+  if v_joins is not null then
+    perform redrive.arrive(v_joins, null, array_fill('completed'::redrive.state, array[cardinality(v_joins)]));
+  end if;
   return v_done;
+end $$;
+
+-- Members of joins went from one state to another: only those in which a task has ended count. p_was null: from none.
+-- Rows of joins are locked after those of tasks and kinds, in the order of their ids.
+create function redrive.arrive(p_joins uuid[], p_was redrive.state[], p_now redrive.state[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_changes jsonb;
+  v_large uuid[];
+  v_small uuid[];
+begin
+  select jsonb_agg(c.*) into v_changes from (
+    select x.id, sum(x.n) filter (where x.state = 'completed') as completed, sum(x.n) filter (where x.state = 'failed') as failed,
+      sum(x.n) filter (where x.state = 'cancelled') as cancelled
+    from (
+      select u.id, u.state, 1 as n from unnest(p_joins, p_now) u(id, state)
+      union all select u.id, u.state, -1 from unnest(p_joins, p_was) u(id, state)
+    ) x where x.state in ('completed', 'failed', 'cancelled') group by x.id) c;
+  if v_changes is null then return; end if;
+  with large as (
+    insert into redrive.join_delta (join_id, completed, failed, cancelled)
+    select c.id, coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.cancelled, 0)
+    from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
+    join redrive.task_join j on j.id = c.id where j.total > 1000
+    returning join_id
+  )
+  select coalesce(array_agg(l.join_id), '{}') into v_large from large l;
+  v_small := array(
+    select j.id from redrive.task_join j
+    where j.id = any (array(select c.id from jsonb_to_recordset(v_changes) c(id uuid))) and j.id <> all (v_large)
+    order by j.id for update);
+  update redrive.task_join j set completed = j.completed + coalesce(c.completed, 0), failed = j.failed + coalesce(c.failed, 0),
+    cancelled = j.cancelled + coalesce(c.cancelled, 0)
+  from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
+  where j.id = any (v_small) and c.id = j.id;
+  perform redrive.end_joins(v_small);
+end $$;
+
+-- Where the last member has come, enqueue what follows. The rows of these joins are locked, or are so from here on.
+create function redrive.end_joins(p_ids uuid[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_join record;
+  v_task jsonb;
+begin
+  for v_join in
+    select j.id, case when j.ended_at is null then j.on_complete end as on_complete,
+      case when j.succeeded_at is null and j.completed = j.total then j.on_success end as on_success
+    from redrive.task_join j
+    where j.id = any (p_ids) and not j.is_open and j.completed + j.failed + j.cancelled = j.total
+      and (j.ended_at is null or (j.succeeded_at is null and j.completed = j.total))
+    order by j.id for update
+  loop
+    update redrive.task_join j set ended_at = coalesce(j.ended_at, clock_timestamp()), on_complete = null,
+      succeeded_at = case when j.completed = j.total then coalesce(j.succeeded_at, clock_timestamp()) end,
+      on_success = case when j.completed < j.total then j.on_success end
+    where j.id = v_join.id;
+    foreach v_task in array array_remove(array[v_join.on_complete, v_join.on_success], null) loop
+      perform redrive.add(array[(v_task ->> 'id')::uuid], array[v_task ->> 'kind'], array[v_task ->> 'queue'],
+        array[(v_task ->> 'payload')::jsonb], array[(v_task ->> 'priority')::integer],
+        array[(v_task ->> 'max_attempts')::integer], array[(v_task ->> 'delay')::double precision], null,
+        array[((v_task ->> 'timeout')::double precision * 1000)::integer], array[v_task ->> 'group'], array[v_task ->> 'scope'],
+        array[v_task ->> 'trace_id'], array[v_task ->> 'idempotency_key'], false, array[v_task ->> 'feature'],
+        array[(v_task ->> 'facts')::jsonb], array[(v_task ->> 'join')::uuid]);
+    end loop;
+  end loop;
+end $$;
+
+-- No further members.
+create function redrive.close_join(p_id uuid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+  update redrive.task_join j set is_open = false where j.id = p_id;
+  perform redrive.end_joins(array[p_id]);
+end $$;
+
+-- New joins. What has no members when its transaction ends has ended: "close_join" sees to that.
+create function redrive.open_joins(p_joins jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into redrive.task_join (id, created_at, is_open, on_complete, on_success)
+  select x.id, clock_timestamp(), x.is_open, x.on_complete, x.on_success
+  from jsonb_to_recordset(p_joins) x(id uuid, is_open boolean, on_complete jsonb, on_success jsonb);
 end $$;
 
 -- The group that a failure goes into: its own, or, where there is none yet, the one that an earlier version of the
@@ -366,17 +455,20 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
--- Each element is applied if the row is in one of its source states and the fence holds. Answers the ids moved.
-create function redrive.move(p_moves jsonb) returns uuid[]
+-- Each element is applied if the row is in one of its source states and the fence holds. Returns the ids moved, and what is
+-- known about those that a feature reacts to (the caller does, in this transaction). Tasks of features that are not among
+-- p_features are left to a process that knows them.
+create function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_now constant timestamptz := clock_timestamp();
-  v_moved uuid[];
   v_kinds text[];
   v_due jsonb;
   v_wake jsonb;
+  v_members jsonb;
+  v_revived record;
 begin
   lock table redrive.move_lock in row share mode;
   if p_moves @? '$[*].former' then p_moves := redrive.regrouped(p_moves); end if;
@@ -385,12 +477,13 @@ begin
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
       message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, batch text,
-      seen bigint)
+      seen bigint, keep double precision)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
   ), ok as materialized (
-    select v.*, l.state as was, l.queue, l.kind, l.scope, l.attempt_count, l.replay_count, l.worker_id,
+    select v.*, l.state as was, l.queue, l.kind, l.scope, l.attempt_count, l.replay_count, l.worker_id, l.max_attempts,
+      l.task_group, l.trace_id, l.feature, l.facts, l.join_id,
       case
         -- A task somebody wants cancelled is not queued again, nor failed for want of a worker.
         when l.cancel_requested_at is not null and l.state = 'running'
@@ -401,19 +494,21 @@ begin
     from v join l on l.id = v.id
     where l.state::text = any (v.sources) and (not v.fenced or l.lease_token = v.token)
       and (not v.expired or l.lease_expires_at <= v_now) and (v.seen is null or l.failed_seq is not distinct from v.seen)
+      and (l.feature is null or l.feature = any (p_features))
   ), retired as (
     delete from redrive.task t using ok
     where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final in ('completed', 'cancelled')))
-    returning t.*, ok.event, ok.final, ok.ms, ok.result, ok.reason
+    returning t.*, ok.event, ok.final, ok.ms, ok.result, ok.reason, ok.keep
   ), kept as (
     insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
       attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
-      idempotency_key, worker_id, cancel_reason, payload, result)
+      idempotency_key, worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id)
     select r.id, v_now, r.created_at, r.last_attempt_at, case when r.event <> 'expire' then r.lease_token end, r.ms, r.final,
       r.attempt_count, r.max_attempts, r.replay_count, r.timeout_ms, r.priority, r.kind, r.queue, r.task_group, r.scope,
-      r.trace_id, r.idempotency_key, r.worker_id, r.reason, case when r.final = 'cancelled' then r.payload end, r.result
-    from retired r
-  ), moved as (
+      r.trace_id, r.idempotency_key, r.worker_id, r.reason, case when r.final = 'cancelled' then r.payload end, r.result,
+      case when r.keep is not null then v_now + make_interval(secs => r.keep) end, r.feature, r.facts, r.join_id
+    from retired r where r.final <> 'completed' or r.keep is distinct from 0
+  ), stayed as (
     update redrive.task t set
       state = ok.final,
       position = case when ok.final = 'queued' then nextval('redrive.position') else t.position end,
@@ -457,7 +552,7 @@ begin
       error_summary)
     select m.id, v_now, m.attempt_count, m.max_attempts, m.replay_count, m.dead, m.kind, m.queue, m.task_group, m.scope,
       m.trace_id, m.payload, m.error_code, m.error_reason, m.failure_type, m.error_message, m.error_fingerprint, m.error_summary
-    from moved m where m.dead is not null
+    from stayed m where m.dead is not null
   ), causes as (
     insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, sample_scope,
       at, error_summary)
@@ -491,7 +586,7 @@ begin
     from (
       select m.kind, m.queue, m.task_group, m.error_code, m.error_reason, m.failure_type, m.dead_reason,
         m.error_fingerprint, 1 as n
-      from moved m where m.state = 'failed'
+      from stayed m where m.state = 'failed'
       union all
       select l.kind, l.queue, l.task_group, l.error_code, l.error_reason, l.failure_type, l.dead_reason,
         l.error_fingerprint, -1
@@ -506,10 +601,13 @@ begin
   select (select array_agg(o.id) from ok o),
     (select array_agg(o.kind) from ok o where o.was = 'running'),
     (select jsonb_object_agg(w.queue, w.due) from (
-      select m.queue, min(m.next_attempt_at) as due from moved m where m.state = 'delayed' group by m.queue) w),
+      select m.queue, min(m.next_attempt_at) as due from stayed m where m.state = 'delayed' group by m.queue) w),
     (select jsonb_object_agg(w.queue, w.position) from (
-      select m.queue, min(m.position) as position from moved m where m.state = 'queued' group by m.queue) w)
-  into v_moved, v_kinds, v_due, v_wake;
+      select m.queue, min(m.position) as position from stayed m where m.state = 'queued' group by m.queue) w),
+    (select jsonb_agg(jsonb_build_object('id', o.join_id, 'was', o.was, 'now', o.final)) from ok o where o.join_id is not null),
+    (select jsonb_agg(redrive.landing(o.id, o.was, o.final, o.kind, o.queue, o.attempt_count, o.max_attempts, o.replay_count,
+      o.task_group, o.scope, o.trace_id, o.feature, o.facts)) from ok o where o.feature is not null)
+  into moved, v_kinds, v_due, v_wake, v_members, landed;
 
   if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
   if v_wake is not null then
@@ -518,11 +616,30 @@ begin
   if v_due is not null then
     perform redrive.wake_due(w.key, w.value::timestamptz) from jsonb_each_text(v_due) w;
   end if;
-  return coalesce(v_moved, '{}') || redrive.revive(p_moves, v_moved);
+  if v_members is not null then
+    perform redrive.arrive(array_agg(m.id), array_agg(m.was), array_agg(m.now))
+    from jsonb_to_recordset(v_members) m(id uuid, was redrive.state, now redrive.state);
+  end if;
+  moved := coalesce(moved, '{}');
+  if p_moves @? '$[*] ? (@.event == "redrive")' then
+    select * into v_revived from redrive.revive(p_moves, moved, p_features);
+    moved := moved || v_revived.revived;
+    landed := coalesce(landed || v_revived.landed, landed, v_revived.landed);
+  end if;
 end $$;
 
+-- What a reaction is told about a task.
+create function redrive.landing(p_id uuid, p_was redrive.state, p_now redrive.state, p_kind text, p_queue text, p_attempts integer,
+  p_max_attempts integer, p_replays integer, p_group text, p_scope text, p_trace text, p_feature text, p_facts jsonb) returns jsonb
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select jsonb_build_object('id', p_id, 'was', p_was, 'state', p_now, 'kind', p_kind, 'queue', p_queue, 'attempts', p_attempts,
+    'max_attempts', p_max_attempts, 'replays', p_replays, 'group', p_group, 'scope', p_scope, 'trace_id', p_trace,
+    'feature', p_feature, 'facts', p_facts)
+$$;
+
+
 -- An operator's retry of a cancelled task: back from history into the live table.
-create function redrive.revive(p_moves jsonb, p_moved uuid[]) returns uuid[]
+create function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -530,20 +647,25 @@ declare
   v_now constant timestamptz := clock_timestamp();
   v_ids uuid[] := array(
     select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text, seen bigint)
-    where x.event = 'redrive' and x.seen is null and (p_moved is null or x.id <> all (p_moved)));
-  v_revived uuid[];
+    where x.event = 'redrive' and x.seen is null and x.id <> all (p_moved));
+  v_joins uuid[];
 begin
-  if cardinality(v_ids) = 0 then return '{}'; end if;
+  if cardinality(v_ids) = 0 then
+    revived := '{}';
+    return;
+  end if;
   with old as (
     delete from redrive.history h
-    where h.id = any (v_ids) and h.state = 'cancelled' and h.erased_at is null returning h.*
+    where h.id = any (v_ids) and h.state = 'cancelled' and h.erased_at is null
+      and (h.feature is null or h.feature = any (p_features)) returning h.*
   ), new as (
     insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
       task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
-      last_replayed_reason, last_replayed_batch)
+      last_replayed_reason, last_replayed_batch, feature, facts, join_id)
     select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
       o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
-      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.batch
+      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.batch,
+      o.feature, o.facts, o.join_id
     from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, batch text) on x.id = o.id
     returning task.*
   ), tally as (
@@ -557,9 +679,15 @@ begin
   ), woken as (
     select redrive.wake(n.queue, min(n.position)) from new n group by n.queue
   )
-  select array_agg(n.id), (select count(*) from woken) into v_revived from new n;
-  return coalesce(v_revived, '{}');
+  select coalesce(array_agg(n.id), '{}'), array_agg(n.join_id) filter (where n.join_id is not null),
+    jsonb_agg(redrive.landing(n.id, 'cancelled', 'queued', n.kind, n.queue, n.attempt_count, n.max_attempts, n.replay_count,
+      n.task_group, n.scope, n.trace_id, n.feature, n.facts)) filter (where n.feature is not null)
+  into revived, v_joins, landed from new n cross join (select count(*) from woken) w;
+  if v_joins is not null then
+    perform redrive.arrive(v_joins, array_fill('cancelled'::redrive.state, array[cardinality(v_joins)]), null);
+  end if;
 end $$;
+
 
 -- Settle and claim in one statement and one commit. A row without a kind names a settlement that lost its lease.
 -- p_again: the answer to an earlier try was lost, so what landed then under the same token is not a loss.
@@ -597,14 +725,15 @@ begin
     v_tokens := p_tokens;
   end if;
   if p_moves is not null then
-    v_done := v_done || redrive.move(p_moves);
+    select v_done || m.moved into v_done from redrive.move(p_moves) m;
     select v_held || array_agg(x.id), v_tokens || array_agg(x.token) into v_held, v_tokens
     from jsonb_to_recordset(p_moves) x(id uuid, token uuid);
   end if;
   if cardinality(v_held) > coalesce(cardinality(v_done), 0) then
     return query
     select u.id, null::text, null::text, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
-      null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer
+      null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer, null::text,
+      null::uuid
     from unnest(v_held, v_tokens) u(id, token)
     where (v_done is null or u.id <> all (v_done)) and not (p_again and (redrive.landed(u.id, u.token)
       -- One that leaves nothing, and of which nothing is left, is completed, whoever did it.

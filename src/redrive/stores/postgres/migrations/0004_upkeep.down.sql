@@ -4,6 +4,7 @@ drop function redrive.prune_records(jsonb, integer);
 drop function redrive.prune_causes(timestamptz, timestamptz, integer);
 drop function redrive.prune_dead_letters(timestamptz, integer);
 drop function redrive.prune_attempts(timestamptz, integer);
+drop function redrive.prune_joins(timestamptz, integer);
 drop function redrive.prune_keys(timestamptz, integer);
 drop function redrive.prune_from(text);
 drop function redrive.partitions(double precision);
@@ -20,8 +21,8 @@ drop function redrive.set_limit(text, integer, integer, text);
 drop function redrive.stop_moves();
 drop function redrive.set_hold(text, text, boolean, text, text);
 drop function redrive.resume_groups(integer, text);
-drop function redrive.expired(timestamptz, integer);
+drop function redrive.expired(timestamptz, integer, text[]);
 drop function redrive.tick(text, text, integer, text[], integer, integer, text, boolean, text[], double precision[],
-  timestamptz, integer, integer);
+  timestamptz, integer, integer, text[], text[], text[], text[]);
 drop function redrive.promote_everywhere(integer);
 drop function redrive.promote(text[], timestamptz, integer);

@@ -64,7 +64,9 @@ end $$;
 -- promoted and settled rows may, and are not walked again.
 create function redrive.tick(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
-  p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer, p_beat_ms integer
+  p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer, p_beat_ms integer,
+  p_features text[] default '{}', p_while_duties text[] default '{}', p_while_collections text[] default '{}',
+  p_while_states text[] default '{}'
 ) returns table (duties text[], cancels uuid[], next_due double precision, promoted integer, checked_to timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -106,15 +108,18 @@ begin
   -- Do not send a worker on an errand with nothing to do.
   v_expired := exists (
     select 1 from redrive.task t
-    where t.state = 'running' and t.lease_expires_at <= v_now and t.lease_expires_at >= v_from);
+    where t.state = 'running' and t.lease_expires_at <= v_now and t.lease_expires_at >= v_from
+      and (t.feature is null or t.feature = any (p_features)));
   if not v_expired then duties := array_remove(duties, 'recover'); end if;
   if not exists (select 1 from redrive.total_delta) and not exists (select 1 from redrive.failure_delta)
-    and not exists (select 1 from redrive.failed_delta) then
+    and not exists (select 1 from redrive.failed_delta) and not exists (select 1 from redrive.join_delta) then
     duties := array_remove(duties, 'fold');
   end if;
-  if not exists (select 1 from redrive.record r where r.collection = 'operation' and r.state = 'running') then
-    duties := array_remove(duties, 'operations');
-  end if;
+  duties := array(
+    select d.name from unnest(duties) d(name) where not exists (
+      select 1 from unnest(p_while_duties, p_while_collections, p_while_states) w(name, collection, state)
+      where w.name = d.name
+        and not exists (select 1 from redrive.record r where r.collection = w.collection and r.state = w.state)));
   if exists (select 1 from redrive.schedule s where s.next_at <= v_now) then duties := duties || array['cron']; end if;
 
   promoted := redrive.promote(p_queues, v_from, p_limit);
@@ -141,17 +146,18 @@ end $$;
 
 -- Leases that ran out. The recovering worker decides by the state machine and moves them, fenced by these tokens.
 -- (select clock_timestamp()): asked once, it bounds the index scan; asked per row, every live lease would be read.
-create function redrive.expired(p_from timestamptz, p_limit integer)
+create function redrive.expired(p_from timestamptz, p_limit integer, p_features text[] default '{}')
 returns table (
-  id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text, kind text, queue text,
-  trace_id text, timeout double precision, seconds double precision)
+  id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text, feature text, kind text, queue text,
+  trace_id text, timeout double precision, seconds double precision, cancelled boolean)
 language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
-  select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id, t.kind, t.queue, t.trace_id,
+  select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id, t.feature, t.kind, t.queue, t.trace_id,
     t.timeout_ms / 1000.0::double precision,
-    coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision
+    coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision,
+    t.cancel_requested_at is not null
   from redrive.task t
   where t.state = 'running' and t.lease_expires_at <= (select clock_timestamp())
-    and t.lease_expires_at >= coalesce(p_from, '-infinity')
+    and t.lease_expires_at >= coalesce(p_from, '-infinity') and (t.feature is null or t.feature = any (p_features))
   order by t.lease_expires_at limit p_limit
 $$;
 
@@ -405,6 +411,8 @@ declare
   v_failed integer;
   v_changed text[];
   v_seen text[];
+  v_arrived jsonb;
+  v_joins uuid[];
 begin
   begin
     lock table redrive.fold_lock in exclusive mode nowait;
@@ -485,6 +493,24 @@ begin
     select distinct u.fingerprint, coalesce(m.n, 0) as n from unnest(v_changed || v_seen) u(fingerprint)
     left join redrive.failed_sum m on m.dimension = 'cause' and m.value = u.fingerprint) x
   where f.fingerprint = x.fingerprint and f.failing <> x.n;
+  with gone as (
+    delete from redrive.join_delta d where d.ctid = any (array(select x.ctid from redrive.join_delta x limit p_limit))
+    returning *
+  )
+  select jsonb_agg(s.*) into v_arrived from (
+    select g.join_id, sum(g.completed) as completed, sum(g.failed) as failed, sum(g.cancelled) as cancelled, count(*) as n
+    from gone g group by g.join_id) s;
+  if v_arrived is not null then
+    v_joins := array(
+      select j.id from redrive.task_join j
+      where j.id = any (array(select a.join_id from jsonb_to_recordset(v_arrived) a(join_id uuid))) order by j.id for update);
+    update redrive.task_join j set completed = j.completed + a.completed, failed = j.failed + a.failed,
+      cancelled = j.cancelled + a.cancelled
+    from jsonb_to_recordset(v_arrived) a(join_id uuid, completed bigint, failed bigint, cancelled bigint)
+    where j.id = any (v_joins) and a.join_id = j.id;
+    perform redrive.end_joins(v_joins);
+    v_totals := v_totals + (select sum(a.n) from jsonb_to_recordset(v_arrived) a(n integer));
+  end if;
   return v_totals + v_causes + v_failed;
 end $$;
 
@@ -589,6 +615,30 @@ begin
   ), last as (
     update redrive.pruned r set at = p.at, seq = p.seq
     from (select x.at, x.seq from piece x order by x.at desc, x.seq desc limit 1) p where r.name = 'attempt'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- A join is kept as long as one of its members is live: it may be retried, and arrive again.
+create function redrive.prune_joins(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('join');
+  v_after constant uuid := coalesce(nullif(v_from.key, ''), '00000000-0000-0000-0000-000000000000')::uuid;
+begin
+  with piece as materialized (
+    select j.id, j.created_at, j.ended_at from redrive.task_join j
+    where (j.created_at, j.id) > (v_from.at, v_after) and j.created_at < p_before order by j.created_at, j.id limit p_limit
+  ), gone as (
+    delete from redrive.task_join j where j.id = any (array(
+      select p.id from piece p where coalesce(p.ended_at, p.created_at) < p_before
+        and not exists (select 1 from redrive.task t where t.join_id = p.id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.created_at, key = p.id::text
+    from (select x.created_at, x.id from piece x order by x.created_at desc, x.id desc limit 1) p where r.name = 'join'
   )
   select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
 end $$;
@@ -720,6 +770,7 @@ begin
   for v_part in
     select * from redrive.prune_keys((v_before ->> 'key_days')::timestamptz, p_limit)
     union all select * from redrive.prune_attempts((v_before ->> 'attempt_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_joins((v_before ->> 'history_days')::timestamptz, p_limit)
     union all select * from redrive.prune_dead_letters((v_before ->> 'dead_letter_days')::timestamptz, p_limit)
     union all select * from redrive.prune_causes((v_before ->> 'cause_days')::timestamptz,
       least((v_before ->> 'cause_days')::timestamptz, (v_before ->> 'noted_cause_days')::timestamptz), p_limit)
@@ -755,7 +806,8 @@ declare
   v_done jsonb := '{}';
 begin
   update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
-    idempotency_key = null, scope = case when h.scope is null then null else p_tombstone end, erased_at = clock_timestamp()
+    idempotency_key = null, facts = null, scope = case when h.scope is null then null else p_tombstone end,
+    erased_at = clock_timestamp()
   where h.id = any (v_ids) and h.erased_at is null;
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('tasks', v_n);
@@ -786,6 +838,12 @@ begin
     and (g.message <> 'erased' or g.sample_scope is not null);
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('causes', v_n + v_more);
+  -- What is enqueued at the end of a join, and is about this scope.
+  update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
+    on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
+  where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('joins', v_n);
   update redrive.hold h set reason = 'erased'
   from jsonb_array_elements(p_holds) x(hold) where h.target = x.hold ->> 0 and h.name = x.hold ->> 1;
   get diagnostics v_n = row_count;

@@ -19,11 +19,20 @@ create function redrive.grant_worker(p_role text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_function regprocedure;
+  v_table regclass;
 begin
   execute format('grant usage on schema redrive to %I', p_role);
   execute format('grant select on all tables in schema redrive to %I', p_role);
   execute format('grant insert, update, delete on redrive.record to %I', p_role);
   execute format('grant insert, delete on redrive.audit to %I', p_role);
+  -- Tables of features, which are named after them: written by the features' own statements.
+  for v_table in
+    select c.oid from pg_class c
+    where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p') and exists (
+      select 1 from redrive.migration m where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
+  loop
+    execute format('grant insert, update, delete on %s to %I', v_table, p_role);
+  end loop;
   -- The others are inner parts of these, and would run with the caller's rights.
   for v_function in
     select p.oid from pg_proc p

@@ -19,6 +19,7 @@ drop table redrive_failed_sum;
 drop table redrive_failure_group;
 drop table redrive_dead_letter;
 drop table redrive_attempt;
+drop table redrive_join;
 drop table redrive_history;
 drop table redrive_task;
 drop table redrive_failed_seq;

@@ -59,6 +59,9 @@ create table redrive_task (
   error_message        text,
   error_stack          text,
   error_summary        text,                       -- JSON: what of it may be shown to everybody
+  feature              text,                       -- who reacts to its moves
+  facts                text,                       -- JSON: what the feature wants to know then
+  join_id              text,                       -- the join that it is a member of
   constraint task_state_live check (state in ('queued', 'delayed', 'running', 'paused', 'failed')),
   -- A token exists exactly while the task runs: this is what makes it a fence.
   constraint task_token_while_running check ((state = 'running') = (lease_token is not null)),
@@ -94,6 +97,7 @@ create index redrive_task_paused_group on redrive_task (task_group, id) where st
 create index redrive_task_cancel on redrive_task (worker_id) where cancel_requested_at is not null;
 create index redrive_task_scope on redrive_task (scope, id) where scope is not null;
 create index redrive_task_trace on redrive_task (trace_id, id) where trace_id is not null;
+create index redrive_task_of_join on redrive_task (join_id, id) where join_id is not null;
 
 -- Completed and cancelled tasks. Slim: no payload for completed ones; cancelled ones keep theirs, they can be retried.
 create table redrive_history (
@@ -120,7 +124,10 @@ create table redrive_history (
   worker_id        text,
   cancel_reason    text,
   payload          text,
-  result           text
+  result           text,
+  feature          text,
+  facts            text,
+  join_id          text
 ) strict;
 create index redrive_history_id on redrive_history (id);
 create index redrive_history_finished on redrive_history (finished_at);
@@ -130,6 +137,24 @@ create index redrive_history_scope on redrive_history (scope, id) where scope is
 create index redrive_history_trace on redrive_history (trace_id, id) where trace_id is not null;
 -- What was given up, and can be retried; completed tasks are not in it.
 create index redrive_history_cancelled on redrive_history (kind, id) where state = 'cancelled';
+
+-- Tasks that belong together: how many have ended, and what is enqueued when all have.
+create table redrive_join (
+  id            text primary key not null,
+  created_at    integer not null,
+  ended_at      integer,                           -- when all had ended for the first time
+  succeeded_at  integer,                           -- when all had completed
+  total         integer not null default 0,
+  completed     integer not null default 0,
+  failed        integer not null default 0,
+  cancelled     integer not null default 0,
+  is_open       integer not null default 0,        -- members may still come
+  on_complete   text,                              -- JSON: the task to enqueue
+  on_success    text
+) strict;
+create index redrive_join_complete_scope on redrive_join (on_complete ->> 'scope') where on_complete ->> 'scope' is not null;
+create index redrive_join_success_scope on redrive_join (on_success ->> 'scope') where on_success ->> 'scope' is not null;
+create index redrive_join_created on redrive_join (created_at, id);
 
 -- Every failed attempt.
 create table redrive_attempt (

@@ -1,0 +1,21 @@
+"""An example of a feature: orders of several parcels, paid for as they are delivered.
+
+Everything of it is in this folder. An application takes it up with ``App(features=[ORDERS])``, a package by naming it
+in its metadata: ``[project.entry-points."redrive.features"]``, ``orders = "redrive.examples.orders:ORDERS"``.
+"""
+
+from redrive.examples.orders.duty import REMIND
+from redrive.examples.orders.handlers import declare
+from redrive.examples.orders.reaction import react
+from redrive.kernel.feature import Feature
+
+ORDERS = Feature(
+    "orders",
+    __name__,
+    react=react,
+    duties=(REMIND,),
+    declare=declare,
+    routes="redrive.examples.orders.routes:router",
+    commands="redrive.examples.orders.commands:cli",
+)
+__all__ = ["ORDERS"]

@@ -1,0 +1,50 @@
+"""``redrive orders``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli import output
+from redrive.cli.options import AppName, By, Json, Url
+from redrive.cli.session import operate
+from redrive.examples.orders.service import Orders
+
+cli = typer.Typer(help="Orders of several parcels: pay in, place, show.")
+Order = Annotated[str, typer.Argument(metavar="ORDER")]
+Customer = Annotated[str, typer.Argument(metavar="CUSTOMER")]
+Price = Annotated[int, typer.Option("--price", metavar="N", help="Of each parcel.")]
+Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS", help="One or more, a parcel for each.")]
+
+
+@cli.command("pay-in")
+def pay_in(
+    customer: Customer, amount: Annotated[int, typer.Argument(metavar="AMOUNT")], by: By = None, url: Url = None,
+    app: AppName = None,
+) -> None:  # fmt: skip
+    """Give a customer money to spend."""
+    operate(url, app, lambda own: own.of(Orders).pay_in(customer, amount), by=by, creates=True)
+    output.say(f"{customer} has {amount} more")
+
+
+@cli.command("place")
+def place(
+    order: Order, customer: Customer, addresses: Addresses, price: Price = 1, by: By = None, url: Url = None,
+    app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Place an order."""
+    _print(operate(url, app, lambda own: own.of(Orders).place(order, customer, addresses, price), by=by), json)
+
+
+@cli.command("show")
+def show(order: Order, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """How far an order is."""
+    _print(operate(url, app, lambda own: own.of(Orders).show(order)), json)
+
+
+def _print(found: dict[str, object], json: bool) -> None:
+    if json:
+        output.emit(found)
+    else:
+        output.say(f"order {found['order']}: {found['parcels']}, {found['held']} held")

@@ -1,0 +1,1 @@
+drop table redrive.orders_parcel;

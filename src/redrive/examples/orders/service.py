@@ -1,0 +1,65 @@
+"""Orders: placed and shown. What a caller may do is checked here, for every face."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redrive.errors import InvalidInput
+from redrive.examples.orders.handlers import DONE, PARCEL
+from redrive.examples.orders.reaction import held
+from redrive.handlers.making import make_task
+from redrive.ids import new_id
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import Commit
+from redrive.kernel.joins import NewJoin
+from redrive.kernel.ledger import Posting
+from redrive.kernel.payload import encode
+from redrive.kernel.reactions import Rows
+from redrive.kernel.task import NewTask, check_name
+from redrive.ops.access import Role
+from redrive.ops.operator.session import Service
+
+
+class Orders(Service):
+    async def pay_in(self, customer: str, amount: int) -> None:
+        """Give a customer money to spend."""
+        self._session.may(Role.OPERATOR)
+        entries = (("system:bank", -amount), (f"customer:{customer}", amount))
+        await self._store.apply(Commit(postings=[Posting(f"pay-in:{new_id()}", entries)]))
+
+    async def place(self, order: str, customer: str, addresses: Sequence[str], price: int) -> dict[str, Any]:
+        """Take the money for all parcels, and enqueue them: all of it, or nothing."""
+        who = self._session.may(Role.OPERATOR)
+        check_name(order, "order")
+        if not addresses or price <= 0:
+            raise InvalidInput("an order has at least one address, and a price above 0")
+        join = NewJoin(new_id(), on_complete=self._task(DONE, order=order))
+        facts = encode({"order": order, "price": price}, "facts")
+        parcels = [self._task(PARCEL, address=address) for address in addresses]
+        for parcel in parcels:
+            parcel.scope, parcel.join, parcel.feature, parcel.facts = customer, join.id, "orders", facts
+        total = price * len(parcels)
+        rows = tuple({"task": str(parcel.id), "order": order, "join": str(join.id)} for parcel in parcels)
+        await self._store.apply(
+            Commit(
+                joins=[join],
+                enqueues=parcels,
+                postings=[Posting(f"order:{order}", ((f"customer:{customer}", -total), (held(order), total)))],
+                rows=[Rows("orders", "parcels_placed", rows)],
+                audits=[Audit(who, "ORDERS_PLACED", target=f"order:{order}")],
+            )
+        )
+        return await self.show(order)
+
+    async def show(self, order: str) -> dict[str, Any]:
+        """How many parcels of an order are in which state, and what money is still held for it."""
+        self._session.may(Role.VIEWER)
+        rows = await self._store.feature_rows("orders", "order_states", order)
+        if not rows:
+            raise InvalidInput(f"there is no order {order!r}")
+        states = {row["state"]: row["n"] for row in rows}
+        return {"order": order, "parcels": states, "held": await self._store.balance(held(order))}
+
+    def _task(self, kind: str, **payload: str) -> NewTask:
+        return make_task(self._session.registry, kind, payload)

@@ -1,0 +1,23 @@
+"""Duties: what the fleet does besides running tasks, each by one worker at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from redrive.kernel.store import Store
+
+
+@dataclass(slots=True, frozen=True)
+class Duty:
+    """Done by one worker of the fleet every so many seconds. ``run`` gets the store, the worker's id, and a way to ask
+    whether the worker is stopping."""
+
+    name: str
+    every: float
+    run: Callable[[Store, str, Callable[[], bool]], Awaitable[None]]
+    # What could bring tasks this moment, as a value that changes when something has moved; false when nothing could.
+    # Asked by a worker that would end because there is nothing to do.
+    has_work: Callable[[Store, str], Awaitable[object]] | None = None
+    # Collection and state: nobody is sent while there is no such document.
+    while_record: tuple[str, str] | None = None

@@ -1,0 +1,75 @@
+"""Joins: tasks that belong together, and what is enqueued when all of them have ended.
+
+A join counts its members by the state in which they ended. Arrivals are written with the settlements that cause them,
+by whoever settles; a member that an operator retries is taken out of the count again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, NoReturn
+from uuid import UUID
+
+from redrive.errors import InvalidInput
+from redrive.kernel.task import NewTask
+
+
+@dataclass(slots=True, frozen=True)
+class NewJoin:
+    """Opens a join. Tasks become its members by ``NewTask.join``, in this Commit or later.
+
+    ``on_complete`` is enqueued once, when every member has ended; ``on_success`` once, when every member has
+    completed, be it after retries. While it is ``open`` neither happens, however many have arrived.
+    """
+
+    id: UUID
+    on_complete: NewTask | None = None
+    on_success: NewTask | None = None
+    open: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Join:
+    """A join as the store holds it; the counts of a large one may be a second old."""
+
+    id: UUID
+    total: int
+    completed: int
+    failed: int
+    cancelled: int
+    open: bool
+    created_at: datetime
+    ended_at: datetime | None = None  # when all had ended for the first time
+    succeeded_at: datetime | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many members have not ended."""
+        return self.total - self.completed - self.failed - self.cancelled
+
+
+def as_document(task: NewTask | None) -> dict[str, Any] | None:
+    """A task to be enqueued later, as JSON values; what does not apply is left out."""
+    if task is None:
+        return None
+    if task.run_at is not None:
+        raise InvalidInput("what a join enqueues at its end has no run_at", hint="give it a delay, from then on")
+    values = {name: value for name, value in asdict(task).items() if value is not None}
+    return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
+
+
+def from_document(document: dict[str, Any]) -> NewTask:
+    """The same task again."""
+    values: dict[str, Any] = {"payload": None, **document}
+    for name in ("id", "join"):
+        if name in values:
+            values[name] = UUID(values[name])
+    return NewTask(**values)
+
+
+def raise_no_members(join_id: object) -> NoReturn:
+    raise InvalidInput(
+        f"join {join_id} takes no members: it has ended, or there is none",
+        hint="a task adds members to its own join before it ends; open a new one otherwise",
+    )

@@ -1,0 +1,109 @@
+"""Reactions: what a feature adds to a move of one of its tasks, in the transaction that makes the move.
+
+Which feature reacts stands in the task's row, so it does not matter who moves the task: a worker, recovery, an
+operator, a bulk operation. A process that does not know the feature leaves the row to one that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import ReactionFailed
+from redrive.kernel.audit import Audit
+from redrive.kernel.ledger import Posting
+from redrive.kernel.machine import Transition
+from redrive.kernel.task import NewTask, State
+
+
+@dataclass(slots=True, frozen=True)
+class Rows:
+    """Rows of a feature's own tables: a named statement of its ``.sql`` file, run once for all ``values``.
+
+    The statement has one parameter, a JSON array of the values.
+    """
+
+    feature: str
+    statement: str
+    values: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Effects:
+    """What lands together with a move."""
+
+    tasks: Sequence[NewTask] = ()
+    postings: Sequence[Posting] = ()
+    audits: Sequence[Audit] = ()
+    rows: Sequence[Rows] = ()
+
+
+NOTHING = Effects()
+
+
+@dataclass(slots=True, frozen=True)
+class Landed:
+    """A task whose move has been made: where it was, where it is now, and what is known about it."""
+
+    task_id: UUID
+    was: State
+    state: State
+    feature: str
+    facts: Mapping[str, Any]  # what the feature wrote into the row when it enqueued the task
+    kind: str
+    queue: str
+    attempt_count: int
+    max_attempts: int
+    replay_count: int
+    group: str | None = None
+    scope: str | None = None
+    trace_id: str | None = None
+
+
+# Pure, and quick: it runs inside the store's transaction. It sees what landed, which may be another state than was
+# asked for (a requested cancel wins over a retry).
+React = Callable[[Transition, Landed], Effects | None]
+
+
+class Reactions:
+    """The reactions that this process knows, by feature."""
+
+    def __init__(self, known: Mapping[str, React] | None = None) -> None:
+        self._known = dict(known or {})
+        self.names = tuple(self._known)
+
+    def __contains__(self, feature: object) -> bool:
+        return feature in self._known
+
+    def effects_of(self, moves: Iterable[tuple[Transition, Landed]]) -> Effects:
+        """The effects of all these moves, rows of one statement gathered into one."""
+        found = [self._effects(transition, landed) for transition, landed in moves]
+        return merged(effects for effects in found if effects is not None)
+
+    def _effects(self, transition: Transition, landed: Landed) -> Effects | None:
+        try:
+            return self._known[landed.feature](transition, landed)
+        except Exception as error:
+            raise ReactionFailed(
+                f"the feature {landed.feature!r} failed to react to task {landed.task_id}: "
+                f"{type(error).__name__}: {error}",
+                hint="nothing of this settlement was kept; mend the feature, and the task is settled again",
+            ) from error
+
+
+def merged(many: Iterable[Effects]) -> Effects:
+    """All of them as one."""
+    tasks: list[NewTask] = []
+    postings: list[Posting] = []
+    audits: list[Audit] = []
+    rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for effects in many:
+        tasks += effects.tasks
+        postings += effects.postings
+        audits += effects.audits
+        for part in effects.rows:
+            rows.setdefault((part.feature, part.statement), []).extend(part.values)
+    gathered = [Rows(feature, statement, tuple(values)) for (feature, statement), values in rows.items()]
+    return Effects(tasks, postings, audits, gathered)

@@ -1,0 +1,62 @@
+"""What operators leave to the workers: each is a duty of the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redrive.kernel.duty import Duty
+from redrive.kernel.operation import COLLECTION, Status
+from redrive.kernel.store import Store
+from redrive.ops import approvals, audit, audit_chain, growth
+from redrive.ops import driving as operations
+from redrive.ops import retention as failed
+from redrive.ops.audit_archive import archive_at
+from redrive.settings import Settings
+
+Stopping = Callable[[], bool]
+
+
+def duties_of(settings: Settings) -> list[Duty]:
+    """Those that the settings ask for."""
+    found = [
+        Duty(
+            "operations", operations.EVERY, operations.drive, operations.stirring,
+            while_record=(COLLECTION, Status.RUNNING.value),
+        ),
+        Duty("approvals", 60.0, _expire_approvals),
+        Duty("seal", 10.0, _seal_audit),
+        Duty("vitals", growth.EVERY, _measure),
+    ]  # fmt: skip
+    if settings.failed_days > 0:
+        found.append(_give_up(settings))
+    if settings.audit_ttl_days > 0:
+        found.append(_prune_audit(settings))
+    return found
+
+
+async def _expire_approvals(store: Store, worker: str, stopping: Stopping) -> None:
+    await approvals.expire(store)
+
+
+async def _seal_audit(store: Store, worker: str, stopping: Stopping) -> None:
+    await audit_chain.seal(store, stopping)
+
+
+async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
+    await growth.write_down(store)
+
+
+def _give_up(settings: Settings) -> Duty:
+    async def run(store: Store, worker: str, stopping: Stopping) -> None:
+        await failed.give_up_failed(store, settings.failed_days, stopping)
+
+    return Duty("failed", failed.EVERY, run)
+
+
+def _prune_audit(settings: Settings) -> Duty:
+    archive = archive_at(settings.audit_archive)
+
+    async def run(store: Store, worker: str, stopping: Stopping) -> None:
+        await audit.retain(store, settings.audit_ttl_days, settings.audit_prune_batch_size, stopping, archive)
+
+    return Duty("audit", settings.audit_prune_interval_ms / 1000, run)

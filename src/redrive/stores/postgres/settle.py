@@ -1,0 +1,75 @@
+"""Settling: completions, which are most of it, every other move, and what features add to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from redrive.kernel.machine import Event, Transition
+from redrive.stores.features import Features
+from redrive.stores.postgres import arguments
+from redrive.stores.postgres.effects import react
+from redrive.stores.postgres.pool import Connection
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+
+
+def reacts(transitions: Sequence[Transition]) -> bool:
+    """Whether a feature has something to say to one of these."""
+    return any(t.feature is not None for t in transitions)
+
+
+def settlement_args(transitions: Sequence[Transition], again: bool) -> list[Any]:
+    """The arguments of ``redrive.cycle`` that settle."""
+    # One verdict per lease: an element given twice (an operator's list of ids may) counts once.
+    transitions = list({(t.task_id, t.token): t for t in reversed(transitions)}.values())[::-1]
+    # What a feature reacts to takes the long way, which looks at each row.
+    done = [t for t in transitions if t.event is Event.COMPLETE and t.feature is None]
+    rest = [t for t in transitions if t.event is not Event.COMPLETE or t.feature is not None]
+    results = [t.result for t in done] if any(t.result is not None for t in done) else None
+    columns: list[Any] = [None, None, None, None]
+    if done:
+        columns = [[t.task_id for t in done], [t.token for t in done], [t.execution_ms for t in done], results]
+    return [*columns, arguments.moves(rest) if rest else None, again]
+
+
+def keep_of(args: list[Any], transitions: Sequence[Transition]) -> list[float | None] | None:
+    """How long completed tasks are kept, in the order of their ids; None when no kind says so: nothing is sent then."""
+    said = {t.task_id: t.keep for t in transitions if t.keep is not None}
+    return [said.get(task_id) for task_id in args[0]] if said and args[0] else None
+
+
+async def settle(connection: Connection, transitions: Sequence[Transition], features: Features) -> set[UUID]:
+    """Apply transitions on a connection whose transaction is someone else's; returns the ids that moved."""
+    args = settlement_args(transitions, False)
+    ids, tokens, ms, results, moves, _ = args
+    moved: set[UUID] = set()
+    if ids and moves:
+        await connection.execute(SQL["hold_rows"], [t.task_id for t in transitions])
+    if ids:
+        keep = keep_of(args, transitions)
+        moved.update(await connection.fetchval(SQL["complete"], ids, tokens, ms, results, keep) or ())
+    if moves:
+        moved.update(await _move(connection, moves, transitions, features))
+    return moved
+
+
+async def _move(
+    connection: Connection, moves: str, transitions: Sequence[Transition], features: Features
+) -> Sequence[UUID]:
+    row = await connection.fetchrow(SQL["move"], moves, list(features.reactions.names))
+    if row["landed"] is not None:
+        asked = {t.task_id: t for t in transitions}
+        landed = [arguments.landed(document) for document in json.loads(row["landed"])]
+        await react(connection, [(asked[each.task_id], each) for each in landed], features)
+    moved: Sequence[UUID] = row["moved"]
+    return moved
+
+
+async def landed_before(connection: Connection, transitions: Sequence[Transition]) -> set[UUID]:
+    """Of these settlements, those that an earlier try brought in: its answer was lost."""
+    args = [[t.task_id for t in transitions], [t.token for t in transitions], [t.keep == 0 for t in transitions]]
+    return {row["id"] for row in await connection.fetch(SQL["landed"], *args)}

@@ -1,0 +1,30 @@
+"""Audit rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redrive.kernel.audit import Audit
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.session import Session, dumps
+
+SQL = statements("redrive.stores.sqlite", "settle.sql")
+
+
+def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:
+    """Rows of: actor, action, reason, task id, batch id, target, before, after (the last two as JSON text)."""
+    if rows:
+        session.run(SQL["audit"], session.now, dumps(rows))
+
+
+def values(audit: Audit) -> list[Any]:
+    task_id = None if audit.task_id is None else str(audit.task_id)
+    return [
+        audit.actor, audit.action, audit.reason, task_id, audit.batch_id, audit.target, _json(audit.before),
+        _json(audit.after),
+    ]  # fmt: skip
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else dumps(value)

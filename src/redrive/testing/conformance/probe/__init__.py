@@ -1,0 +1,37 @@
+"""The feature that the suite of reactions brings along: it writes down what it was told, and does as its facts say."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from redrive.kernel.audit import Audit
+from redrive.kernel.feature import Feature
+from redrive.kernel.ledger import Posting
+from redrive.kernel.machine import Transition
+from redrive.kernel.reactions import Effects, Landed, Rows
+from redrive.kernel.task import NewTask, State
+
+WORLD = "system:world"
+
+
+def react(transition: Transition, landed: Landed) -> Effects | None:
+    """Money and a following task at a completion; a row for every move."""
+    if landed.facts.get("raise on") == landed.state:
+        raise ValueError("the probe does not like this")
+    seen = {"task": str(landed.task_id), "was": landed.was, "state": landed.state, "event": transition.event}
+    rows = [Rows(PROBE.name, "seen", (seen,))]
+    if landed.state is not State.COMPLETED:
+        return Effects(rows=rows)
+    price = landed.facts.get("price", 0)
+    entries = ((landed.facts.get("account", WORLD), -price), ("revenue", price))
+    following = NewTask(UUID(landed.facts["next"]), "NEXT", "next", None) if "next" in landed.facts else None
+    return Effects(
+        tasks=[] if following is None else [following],
+        postings=[Posting(f"charge:{landed.task_id}", entries)] if price else [],
+        audits=[Audit("probe", "PROBE_DONE", None, landed.task_id)],
+        rows=rows,
+    )
+
+
+PROBE = Feature("probe", __name__, react)
+__all__ = ["PROBE"]

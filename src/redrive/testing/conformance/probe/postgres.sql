@@ -1,0 +1,6 @@
+-- seen: what the probe was told
+insert into redrive.probe (task_id, was, state, event)
+select x.task, x.was, x.state, x.event from jsonb_to_recordset($1) x(task uuid, was text, state text, event text)
+
+-- all: everything it was told about one task
+select was, state, event from redrive.probe where task_id = $1 order by seq

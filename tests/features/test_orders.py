@@ -1,0 +1,148 @@
+"""The example of a feature: everything of it is in its folder, and works on both stores."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import redrive
+from redrive import App, State
+from redrive.errors import InvalidInput
+from redrive.examples.orders import ORDERS
+from redrive.examples.orders.duty import remind
+from redrive.examples.orders.service import Orders
+from redrive.kernel.store import Query
+from redrive.ops.access import Caller, Role
+from redrive.settings import load_settings
+from tests.api.conftest import served
+from tests.worker.conftest import drain
+
+pytestmark = pytest.mark.anyio
+ANN = Caller("ann", Role.OPERATOR)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
+    sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/redrive.db" if sqlite else request.getfixturevalue("postgres_url")
+    app = App(settings=load_settings(url=url, log_format="off"), features=[ORDERS])
+    assert await app.migrate() == (["0001_tables", "0002_views"] if sqlite else []) + ["orders/0001_parcels"]
+    yield app
+    await app.close()
+
+
+async def orders(app: App) -> Orders:
+    return (await app.operator(ANN)).of(Orders)
+
+
+async def balances(app: App, *accounts: str) -> list[int]:
+    store = await app.store()
+    return [await store.balance(account) for account in accounts]
+
+
+async def test_an_order_from_its_placing_to_its_end(app: App) -> None:
+    shop = await orders(app)
+    await shop.pay_in("bob", 100)
+    placed = await shop.place("o1", "bob", ["here", "there", "nowhere"], 10)
+    assert placed == {"order": "o1", "parcels": {"queued": 3}, "held": 30}
+    await drain(app)
+    assert await shop.show("o1") == {"order": "o1", "parcels": {"completed": 2, "failed": 1}, "held": 10}
+    assert await balances(app, "customer:bob", "shop") == [70, 20]
+    assert [task.payload for task in await ended(app)] == [{"order": "o1"}]
+
+    (failed,) = await app.failed.list()
+    operator = await app.operator(ANN)
+    await operator.failures.forget([failed.id], reason="no such place")
+    assert await shop.show("o1") == {"order": "o1", "parcels": {"cancelled": 1, "completed": 2}, "held": 0}
+    assert await balances(app, "customer:bob", "shop") == [80, 20]
+    await app.retry(failed.id, actor="ann")
+    assert await balances(app, "customer:bob", "held:o1") == [70, 10]
+    assert len(await ended(app)) == 1
+
+
+async def ended(app: App) -> list[Any]:
+    """What was enqueued at the end of orders; it is completed, so its payload is in its result only."""
+    operator = await app.operator(ANN)
+    page = await operator.tasks.list(Query(kind="ORDERS_DONE", limit=10))
+    found = []
+    for task in page.tasks:
+        task.payload = task.payload or {"order": str(task.result).split()[1]}
+        found.append(task)
+    return found
+
+
+async def test_without_money_nothing_is_placed(app: App) -> None:
+    shop = await orders(app)
+    with pytest.raises(InvalidInput, match="below zero"):
+        await shop.place("o1", "poor", ["here"], 10)
+    with pytest.raises(InvalidInput, match="no order 'o1'"):
+        await shop.show("o1")
+    assert await (await app.store()).counts() == []
+
+
+async def test_its_route(app: App) -> None:
+    await (await orders(app)).pay_in("bob", 100)
+    async with served(app) as client:
+        body = {"order": "o1", "customer": "bob", "addresses": ["here"], "price": 5}
+        answer = await client.post("/api/orders", json=body, headers={"X-Actor": "ann"})
+        assert (answer.status_code, answer.json()) == (201, {"order": "o1", "parcels": {"queued": 1}, "held": 5})
+        assert (await client.get("/api/orders/o1")).json()["held"] == 5
+        missing = await client.get("/api/orders/o2")
+        assert missing.status_code == 422 and "no order 'o2'" in missing.json()["detail"]
+        assert "/api/orders" in (await client.get("/openapi.json")).json()["paths"]
+
+
+async def test_its_duty(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    shop = await orders(app)
+    await shop.pay_in("bob", 100)
+    await shop.place("o1", "bob", ["here"], 5)
+    worker = app.worker(await app.store())
+    assert "orders:remind" in worker.duties and "recover:orders" in worker.duties
+    with caplog.at_level("INFO", logger="redrive.orders"):
+        await remind(await app.store(), "w1", lambda: False)
+    assert caplog.messages == ["order o1 has 1 parcels to go"]
+
+
+async def test_a_command_that_does_not_know_it_leaves_its_tasks_alone(app: App) -> None:
+    shop = await orders(app)
+    await shop.pay_in("bob", 100)
+    await shop.place("o1", "bob", ["here"], 5)
+    (task,) = (await (await app.operator(ANN)).tasks.list(Query(kind="ORDERS_PARCEL"))).tasks
+    stranger = App(settings=app.settings)
+    try:
+        with pytest.raises(redrive.RedriveError, match="of a feature that this process does not know"):
+            await stranger.cancel(task.id)
+        found = await app.get(task.id)
+        assert found is not None and found.state is State.QUEUED
+    finally:
+        await stranger.close()
+    await app.cancel(task.id)
+    assert await balances(app, "customer:bob") == [100]
+
+
+def test_an_installed_package_brings_its_commands(tmp_path: Path) -> None:
+    """By an entry point: every command knows the feature then, whatever application it is given."""
+    metadata = tmp_path / "parcels-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: parcels\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[redrive.features]\norders = redrive.examples.orders:ORDERS\n")
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "redrive.cli", *arguments]
+        env = {**os.environ, "PYTHONPATH": str(tmp_path), "REDRIVE_URL": f"sqlite:///{tmp_path}/redrive.db"}
+        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "bob has 50 more" in run("orders", "pay-in", "bob", "50")
+    assert json.loads(run("orders", "place", "o1", "bob", "here", "nowhere", "--price", "20", "--json"))["held"] == 40
+    run("work", "--stop-when-empty")
+    assert "{'completed': 1, 'failed': 1}, 20 held" in run("orders", "show", "o1")
+    assert "orders" in run("--help")
