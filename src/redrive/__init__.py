@@ -2,7 +2,7 @@
 
 from redrive.app import App
 from redrive.errors import ErrorCode, RedriveError
-from redrive.handlers.bulk import Batch, Item
+from redrive.handlers.bulk import Bulk, Item
 from redrive.handlers.context import Context
 from redrive.kernel.classify import Classification
 from redrive.kernel.outcome import Cancel, Done, Fail, Retry, Snooze, StopReason
@@ -13,7 +13,7 @@ from redrive.worker.worker import Worker
 
 __all__ = [
     "App",
-    "Batch",
+    "Bulk",
     "Cancel",
     "Classification",
     "Context",

@@ -17,7 +17,7 @@ from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
 from redrive.handlers.history import DEFAULT_HISTORY, check_history
-from redrive.handlers.making import Given, NewTasks, as_enqueued, make_task
+from redrive.handlers.new_task import Given, NewTasks, as_enqueued, make_task
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.handlers.signature import Call
@@ -40,11 +40,11 @@ from redrive.observe.logs import TaskLog, choose_style
 from redrive.ops import access, actions
 from redrive.ops.access import Caller
 from redrive.ops.duties import duties_of
+from redrive.ops.failed_tasks import FailedTasks
 from redrive.ops.inspect import parse_id
 from redrive.ops.operator import Operator
 from redrive.ops.policy import Policy as OperatingPolicy
 from redrive.ops.retention import retention_of
-from redrive.ops.service import FailedTasks
 from redrive.ops.why import Reason
 from redrive.ops.why import why as explain
 from redrive.settings import Options, Settings, load_settings
@@ -141,7 +141,7 @@ class App:
         """Register a handler for a kind.
 
         ``async def`` handlers run on the event loop, ``def`` handlers in threads, ``isolation="process"`` ones in a
-        process that is killed at its timeout. ``bulk=N`` handlers get a ``Batch`` of up to N tasks.
+        process that is killed at its timeout. ``bulk=N`` handlers get a ``Bulk`` of up to N tasks.
         ``concurrency`` and ``rate_limit_ms`` hold for the whole fleet. ``deterministic`` lists exceptions that
         another attempt would not cure. ``public`` names payload fields that viewers may see (short values only): an
         order's number, not its address. ``history`` says how long completed tasks of this kind are kept, if shorter

@@ -11,7 +11,7 @@ import httpx
 
 from redrive import App
 from redrive.api import make_api
-from redrive.cli.serve import LOOPBACK_NAMES, address, bind, make_server
+from redrive.cli.support.http_server import LOOPBACK_NAMES, address, bind, make_server
 
 
 @asynccontextmanager

@@ -10,9 +10,9 @@ import pytest
 import typer
 
 from redrive.api.filters import FilterIn
-from redrive.cli import output
 from redrive.cli.main import cli, run
-from redrive.kernel.failed import Failures
+from redrive.cli.support import output
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.ops.filters import FILTERS
 
@@ -201,7 +201,7 @@ def test_every_filter_has_one_name() -> None:
         if typed in FIELDS and command not in GIVES and not command.startswith(("audit", "erase")):
             assert (option.metavar, option.help) == (FIELDS[typed].metavar, FIELDS[typed].help), name
         assert typed not in ("--trace", "--code", "--type", "--cause", "--episode", "--episode-id", "--job-kind"), name
-    assert {one.field for one in FILTERS} == set(Failures.__dataclass_fields__) - {"ids", "batch"}
+    assert {one.field for one in FILTERS} == set(FailureFilter.__dataclass_fields__) - {"ids", "batch"}
     assert {one.field for one in FILTERS} <= set(Query.__dataclass_fields__)
     in_body = set(FilterIn.model_fields)
     assert in_body == {one.field for one in FILTERS} | {"job_kind", "episode_id"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from redrive import App
-from redrive.cli.loading import load
+from redrive.cli.support.loading import load
 
 SCHEDULE = """from redrive import App
 app = App()

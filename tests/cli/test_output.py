@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.cli.output import clean, relative
-from redrive.cli.stats import _ended
+from redrive.cli.commands.stats import _ended
+from redrive.cli.support.output import clean, relative
 from redrive.kernel.store import WorkerRow
 from redrive.stores import shown_url
 

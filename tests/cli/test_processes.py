@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from redrive.cli.signals import ONE_STOP_S
+from redrive.cli.support.signals import ONE_STOP_S
 
 APP = "redrive.examples.shots:app"
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from redrive.kernel.commit import Commit, Target
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Outcome
 from redrive.kernel.store import Query
@@ -225,7 +225,7 @@ class TestBadRows:
             ids = [ids[0], *ids[2:]]
         good = [ids[0], *ids[2:]] if not case[1].startswith("an id") else ids
         assert await ops.list_failed(harness.store)
-        result = await ops.retry_matching(harness.store, Failures(ids=tuple(ids)), actor="ann", rule=FREE)
+        result = await ops.retry_matching(harness.store, FailureFilter(ids=tuple(ids)), actor="ann", rule=FREE)
         assert set(good) <= set(result.retried)
         for event in (Event.CANCEL, Event.REDRIVE):
             moves = [operator_move(event, task_id, "ann", "because") for task_id in ids]

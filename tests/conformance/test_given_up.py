@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.stores.sqlite import reads
 from redrive.testing.conformance.failed import TestGivenUp as _TestGivenUp
 from tests.conformance.harness_sqlite import SqliteHarness
@@ -31,10 +31,15 @@ class TestOfMany(_TestGivenUp):
 
 @pytest.mark.parametrize(
     ("which", "index"),
-    [(Failures(fingerprint="f"), "fingerprint"), (Failures(error_code="c"), "code"), (Failures(kind="A"), "kind"),
-     (Failures(scope="s"), "scope"), (Failures(dead_reason="r"), "reason")],
-)  # fmt: skip
-async def test_it_walks_the_letters_that_are_meant(harness: SqliteHarness, which: Failures, index: str) -> None:
+    [
+        (FailureFilter(fingerprint="f"), "fingerprint"),
+        (FailureFilter(error_code="c"), "code"),
+        (FailureFilter(kind="A"), "kind"),
+        (FailureFilter(scope="s"), "scope"),
+        (FailureFilter(dead_reason="r"), "reason"),
+    ],
+)
+async def test_it_walks_the_letters_that_are_meant(harness: SqliteHarness, which: FailureFilter, index: str) -> None:
     """Neither all that was given up, nor history with what was completed; and in order, so that a page is a page."""
     await harness.sql(
         "insert into redrive_history (id, finished_at, created_at, state, attempt_count, max_attempts, replay_count,"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.ops import failed, groups
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.conformance import harness_postgres
@@ -83,8 +83,8 @@ async def test_lists_and_statistics_read_what_they_show(harness: Harness) -> Non
         "reopened": lambda: groups.list_groups(harness.store, limit=20, status="reopened"),
         "one": lambda: groups.show(harness.store, some),
         "statistics": lambda: failed.statistics(harness.store),
-        "count": lambda: harness.store.count_failed(Failures()),
-        "count of a kind": lambda: harness.store.count_failed(Failures(kind="K0")),
+        "count": lambda: harness.store.count_failed(FailureFilter()),
+        "count of a kind": lambda: harness.store.count_failed(FailureFilter(kind="K0")),
     }
     found = {}
     for name, ask in asked.items():

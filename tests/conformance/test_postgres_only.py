@@ -15,7 +15,7 @@ from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.outcome import Completed, Retry
-from redrive.kernel.store import Beat
+from redrive.kernel.store import Heartbeat
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness, failing
 from redrive.testing.conformance.limits import limit_of
@@ -79,8 +79,8 @@ class TestDeadRows:
         await harness.enqueue(queue="b", delay=600)
         await harness.advance(1200)
         for _ in range(2):
-            assert (await harness.store.tick(Beat("w1", "host", 1, ("a",), 4, 0, "0", {}, False))).promoted == 0
-        assert (await harness.store.tick(Beat("w2", "host", 1, ("b",), 4, 0, "0", {}, False))).promoted == 1
+            assert (await harness.store.tick(Heartbeat("w1", "host", 1, ("a",), 4, 0, "0", {}, False))).promoted == 0
+        assert (await harness.store.tick(Heartbeat("w2", "host", 1, ("b",), 4, 0, "0", {}, False))).promoted == 1
 
     async def test_a_worker_that_never_claims_does_not_walk_them_either(self, harness: PostgresHarness) -> None:
         idle = await harness.another()

@@ -81,8 +81,8 @@ def test_the_file_of_the_settings_page_can_be_read(tmp_path: Path, monkeypatch: 
 
 
 def test_every_option_of_a_worker_is_documented() -> None:
-    from redrive.cli.up import up
-    from redrive.cli.work import work
+    from redrive.cli.commands.up import up
+    from redrive.cli.commands.work import work
     from redrive.worker.options import WorkerOptions
 
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redrive import App, Batch, Fail, State
+from redrive import App, Bulk, Fail, State
 from redrive.kernel.task import Task, Timeline
 from tests.worker.conftest import ended, working
 
@@ -97,7 +97,7 @@ async def test_one_exception_of_a_bulk_call_is_judged_once(app: App, monkeypatch
     monkeypatch.setattr(made, "failure_of", lambda *args: judged.append(args) or real(*args))
 
     @app.task("BULK", bulk=50, max_attempts=1)
-    async def bulk(batch: Batch) -> None:
+    async def bulk(batch: Bulk) -> None:
         raise RuntimeError("the frobnicator refused Penelope and Ulysses")
 
     names = ["Penelope", "Ulysses", *map(str, range(20))]

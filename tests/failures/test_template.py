@@ -103,7 +103,7 @@ class TestWhatIsConstant:
 LIMIT = "{who} has reached the limit of the plan {plan}"
 
 
-class Desk:
+class ConnectionThread:
     CLOSED = "the desk of %s is closed today"
 
     def closed(self, who: str) -> None:
@@ -122,7 +122,7 @@ class TestWhereItWasWritten:
         [
             lambda who: _fails(f"{who} has no key to the house"),
             lambda who: _fails(LIMIT.format(who=who, plan=who)),
-            lambda who: Desk().closed(who),
+            lambda who: ConnectionThread().closed(who),
             lambda who: _fails(_text("gone", who)),
         ],
         ids=["caller", "constant of the module", "constant of the class", "another function"],

@@ -19,7 +19,7 @@ from tests.faults.harness import World, handed_back, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("breakable")]
 LONG = {"TASK_WORKER_LEASE_MS": "600000"}
-QUICK_BACK = {"redrive.worker.outage.LONGEST_DELAY": 0.5, "redrive.stores.postgres.listener.RECONNECT_MAX": 0.5}
+QUICK_BACK = {"redrive.worker.outage.LONGEST_DELAY": 0.5, "redrive.stores.postgres.listen.RECONNECT_MAX": 0.5}
 
 
 class Producer:

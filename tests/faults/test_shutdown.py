@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from redrive.cli.signals import ONE_STOP_S
+from redrive.cli.support.signals import ONE_STOP_S
 from redrive.kernel.task import State
 from tests.faults.harness import World, handed_back, runs, until
 

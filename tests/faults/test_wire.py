@@ -11,7 +11,7 @@ from redrive.errors import StoreUnavailable
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.task import State
-from redrive.stores.postgres import listener, pool
+from redrive.stores.postgres import listen, pool
 from redrive.stores.postgres.store import PostgresStore
 from tests.faults.harness import World, runs, until
 from tests.proxy import Proxy
@@ -22,8 +22,8 @@ LONG = {"TASK_WORKER_LEASE_MS": "600000"}
 SHORT = {
     "redrive.stores.postgres.pool.COMMAND_TIMEOUT": 0.8,
     "redrive.stores.postgres.pool.CONNECT_TIMEOUT": 0.8,
-    "redrive.stores.postgres.listener.ECHO_EVERY": 0.2,
-    "redrive.stores.postgres.listener.ECHO_TIMEOUT": 0.4,
+    "redrive.stores.postgres.listen.ECHO_EVERY": 0.2,
+    "redrive.stores.postgres.listen.ECHO_TIMEOUT": 0.4,
     "redrive.worker.outage.LONGEST_DELAY": 0.5,
 }
 
@@ -163,4 +163,4 @@ async def test_a_transaction_on_a_dead_wire_is_given_up(
 
 def test_the_real_listen_constants_keep_the_promise() -> None:
     """One sleep, one notify that hangs, one echo that does not come: noticed within 15 s."""
-    assert listener.ECHO_EVERY + 2 * listener.ECHO_TIMEOUT <= 15
+    assert listen.ECHO_EVERY + 2 * listen.ECHO_TIMEOUT <= 15

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from redrive.kernel.commit import Target
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
 from redrive.testing.conformance.harness import TERMINAL
@@ -249,7 +249,7 @@ async def test_no_other_role_can_stop_the_fleet(people: People) -> None:
                         connection.execute(f"lock table redrive.{name} in {mode} mode nowait")
                     except psycopg.Error:
                         connection.execute("rollback to savepoint s")
-            await harness.store.failed_end(Failures())
+            await harness.store.failed_end(FailureFilter())
             claimed = await harness.claim_one()
             assert await harness.settle(claimed, TERMINAL)
             await harness.hold(Target.KIND, "B")

@@ -9,18 +9,18 @@ import pytest
 
 from redrive.errors import ApprovalNeeded, InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.task import State
 from redrive.ops.access import Role, refuse_reserved
+from redrive.ops.failed_tasks import FailedTasks
 from redrive.ops.operator import Operator
-from redrive.ops.service import FailedTasks
 from redrive.testing.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
 from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
-A = Failures(kind="A")
+A = FailureFilter(kind="A")
 SAID: dict[str, Any] = {"fixed": "the bucket exists", "idempotent": True}
 
 
@@ -36,7 +36,7 @@ async def test_two_halves_are_a_whole(harness: Harness) -> None:
     for route in (
         lambda own: own.failures.forget(ids[6:]),
         lambda own: own.failures.retry_matching(A),
-        lambda own: own.failures.retry_matching(Failures(ids=tuple(ids[6:]))),
+        lambda own: own.failures.retry_matching(FailureFilter(ids=tuple(ids[6:]))),
         lambda own: own.tasks.cancel(ids[6:]),
     ):
         with pytest.raises(ApprovalNeeded):
@@ -51,7 +51,7 @@ async def test_it_is_judged_by_what_matches_not_by_its_limit(harness: Harness) -
     await fail(harness, 11)
     told = await ann(harness).failures.retry_matching(A, limit=2, dry_run=True)
     assert told.needs_approval == "11 tasks are more than 10" and len(told.would_retry) == 2
-    for which in (A, Failures()):
+    for which in (A, FailureFilter()):
         with pytest.raises(ApprovalNeeded, match="11 tasks are more than 10"):
             await ann(harness).failures.retry_matching(which, limit=2)
     assert len((await ann(harness, above=11).failures.retry_matching(limit=2)).retried) == 2, "a limit alone will do"
@@ -70,21 +70,21 @@ async def test_after_a_while_it_is_forgotten(harness: Harness) -> None:
     assert len((await ann(harness).failures.retry(ids[9:])).done) == 7
     await fail(harness, 3, queue="other")
     with pytest.raises(ApprovalNeeded, match="3 tasks and the 8 of ann"):
-        await ann(harness).failures.retry_matching(Failures(queue="other"))
+        await ann(harness).failures.retry_matching(FailureFilter(queue="other"))
 
 
 async def test_a_bounded_replay_is_judged_by_its_bound(harness: Harness) -> None:
     await fail(harness, 14)
     own = ann(harness)
-    bound = await own.failures.bound(Failures(), 10)
+    bound = await own.failures.bound(FailureFilter(), 10)
     assert (bound.number, bound.approval) == (10, None)
     assert (await own.failures.replay(bound)).retried == 10
-    rest = await own.failures.bound(Failures(), 100)
+    rest = await own.failures.bound(FailureFilter(), 100)
     assert rest.number == 4 and rest.approval is not None and "the 10 of ann" in rest.approval
     with pytest.raises(ApprovalNeeded):
         await own.failures.replay(rest)
     assert (await ann(harness, "bob").failures.replay(rest)).retried == 4, "also where that is all there is"
-    large = await own.failures.bound(Failures(), 100)
+    large = await own.failures.bound(FailureFilter(), 100)
     assert large.number == 0
 
 
@@ -100,7 +100,7 @@ async def test_one_by_one_is_as_many_as_at_once(harness: Harness) -> None:
         own.failures.retry(one),
         own.failures.forget(one),
         own.tasks.cancel(one),
-        own.failures.retry_matching(Failures(ids=tuple(one))),
+        own.failures.retry_matching(FailureFilter(ids=tuple(one))),
     ):
         with pytest.raises(ApprovalNeeded, match="1 task and the 3 of ann"):
             await again
@@ -128,7 +128,7 @@ async def test_of_many_operations_at_once_the_rest_has_to_wait(harness: Harness)
     for n in range(4):
         await fail(harness, 4, scope=f"s{n}")
     begun = await asyncio.gather(
-        *(ann(harness).operations.begin(Action.RETRY, Failures(scope=f"s{n}")) for n in range(4))
+        *(ann(harness).operations.begin(Action.RETRY, FailureFilter(scope=f"s{n}")) for n in range(4))
     )
     states = [one.operation.status for one in begun]
     assert (states.count(Status.RUNNING), states.count(Status.WAITING)) == (2, 2)
@@ -139,7 +139,7 @@ async def test_single_ones_at_once_all_count(harness: Harness) -> None:
     done = await asyncio.gather(*(ann(harness).tasks.retry(task_id) for task_id in ids), return_exceptions=True)
     assert [type(one) for one in done].count(ApprovalNeeded) == 10
     await fail(harness, 1, OTHER, kind="B", queue="other")
-    told = await ann(harness).failures.retry_matching(Failures(kind="B"), dry_run=True)
+    told = await ann(harness).failures.retry_matching(FailureFilter(kind="B"), dry_run=True)
     assert told.needs_approval is not None and "the 10 of ann" in told.needs_approval
 
 
@@ -182,8 +182,8 @@ async def test_a_dry_run_says_what_would_be_needed(harness: Harness) -> None:
     ids = await fail(harness, 12)
     own = ann(harness)
     assert (await own.operations.foresee(Action.RETRY, A)).approval == "12 tasks are more than 10"
-    assert (await own.failures.bound(Failures(), 12)).approval == "12 tasks are more than 10"
-    assert (await own.failures.bound(Failures(), 9)).approval is None
+    assert (await own.failures.bound(FailureFilter(), 12)).approval == "12 tasks are more than 10"
+    assert (await own.failures.bound(FailureFilter(), 9)).approval is None
     assert (await own.failures.foretell(ids)).needs_approval == "12 tasks are more than 10"
     assert (await own.failures.foretell(ids[:1])).needs_approval is None
     plan = (await own.failures.preview()).plan

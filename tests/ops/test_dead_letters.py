@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
 from redrive.ops import plans
-from redrive.ops.driving import step
+from redrive.ops.operation_runner import step
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, run
 from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
-A = Failures(kind="A")
+A = FailureFilter(kind="A")
 
 
 async def test_they_are_counted_as_records_and_leave_the_total_when_removed(harness: Harness) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.ops import actions, growth, inspect, operations
 from redrive.ops.allowance import FREE, Rule
 from redrive.ops.doctor import examine, worst
-from redrive.ops.driving import step
+from redrive.ops.operation_runner import step
 from redrive.stores.postgres import diagnose
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_postgres import PostgresHarness
@@ -108,9 +108,9 @@ async def test_failures_quota_approvals_and_operations(harness: Harness) -> None
     await harness.limit("A", concurrency=1)
     await harness.enqueue_many(2)
     await harness.claim_one()
-    await operations.begin(harness.store, Action.RETRY, Failures(), actor="ann", rule=Rule(0))
+    await operations.begin(harness.store, Action.RETRY, FailureFilter(), actor="ann", rule=Rule(0))
     begun, _ = await operations.begin(
-        harness.store, Action.RETRY, Failures(kind="A"), actor="ann", rule=FREE, canary=Canary(1)
+        harness.store, Action.RETRY, FailureFilter(kind="A"), actor="ann", rule=FREE, canary=Canary(1)
     )
     assert {"failures", "quota", "approval", "operation"} <= set(await codes(harness))
     await step(harness.store, begun.id, "w1")

@@ -14,13 +14,24 @@ from redrive.errors import InvalidInput, InvalidTransition, StoreError
 from redrive.ids import new_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit, Target
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
-from redrive.ops import actions, approvals, audit, audit_chain, audit_verify, driving, erase, failed, groups, plans
+from redrive.ops import (
+    actions,
+    approvals,
+    audit,
+    audit_chain,
+    audit_verify,
+    erase,
+    failed,
+    groups,
+    operation_runner,
+    plans,
+)
 from redrive.ops.allowance import FREE, Rule
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY
@@ -126,7 +137,7 @@ async def a_life(harness: Harness) -> dict[str, UUID]:
     made["delayed"] = await harness.enqueue("A", **{**options, "queue": "later", "delay": 600.0})
     made["paused"] = await harness.enqueue("A", **{**options, "queue": "later"})
     await harness.operate(Event.PAUSE, made["paused"], reason=f"for {SCOPE}")
-    await plans.make(harness.store, Failures(scope=SCOPE), "bob")
+    await plans.make(harness.store, FailureFilter(scope=SCOPE), "bob")
     [group, *_] = await harness.store.groups(1)
     await groups.annotate(harness.store, group.fingerprint, actor="bob", note=f"happens to {SCOPE} only")
     return made
@@ -141,7 +152,7 @@ async def others(harness: Harness) -> list[UUID]:
 
 async def carried_out(harness: Harness, operation: Operation) -> Operation:
     for _ in range(1000):
-        if await driving.step(harness.store, operation.id, "w1") is None:
+        if await operation_runner.step(harness.store, operation.id, "w1") is None:
             break
     record = await harness.store.record("operation", operation.id)
     assert record is not None
@@ -192,9 +203,9 @@ async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
     await carried_out(harness, await begun(harness))
     result = await actions.retry(harness.store, [made["failed"], made["given up"]], actor="bob")
     assert set(result.skipped.values()) == {"it is erased: what it carried is gone"}
-    bulk = await failed.retry_matching(harness.store, Failures(ids=(made["failed"],)), actor="bob", rule=FREE)
+    bulk = await failed.retry_matching(harness.store, FailureFilter(ids=(made["failed"],)), actor="bob", rule=FREE)
     assert bulk.skipped == {made["failed"]: "it is erased, not failed or cancelled"}
-    assert await harness.store.cancelled(Failures(kind="A"), limit=10) == []
+    assert await harness.store.cancelled(FailureFilter(kind="A"), limit=10) == []
     assert await harness.state(made["failed"]) is State.CANCELLED
     assert (await harness.task(made["failed"])).erased_at is not None
 
@@ -301,7 +312,7 @@ async def test_the_audit_log_counts_and_does_not_repeat(harness: Harness) -> Non
     assert approval is not None and approval.body["filter"] == {"scope": SCOPE}, "the second person sees whom"
     with pytest.raises(Exception, match="cannot approve"):
         await approvals.approve(harness.store, approval.id, actor="Cy")
-    assert await driving.step(harness.store, operation.id, "w1") is None, "it waits"
+    assert await operation_runner.step(harness.store, operation.id, "w1") is None, "it waits"
     await approvals.approve(harness.store, approval.id, actor="dee")
     ended = await carried_out(harness, operation)
     rows = await harness.store.audit(AuditFilter(batch_id=operation.id), limit=100)
@@ -317,7 +328,7 @@ async def test_running_tasks_are_in_the_way_and_others_are_told(harness: Harness
         await begun(harness)
     await harness.settle(claimed, Completed())
     operation = await begun(harness)
-    await driving.step(harness.store, operation.id, "w1")
+    await operation_runner.step(harness.store, operation.id, "w1")
     late = await harness.running("A", scope=SCOPE)
     ended = await carried_out(harness, operation)
     assert ended.note is not None and "1 running" in ended.note and "erase again" in ended.note
@@ -344,7 +355,7 @@ async def test_what_a_prune_was_asked_for_goes(harness: Harness) -> None:
     await a_life(harness)
     await others(harness)
     await audit_chain.seal(harness.store, **AT_ONCE)
-    await plans.make(harness.store, Failures(trace_id=f"trace-{SECRET}"), "bob")
+    await plans.make(harness.store, FailureFilter(trace_id=f"trace-{SECRET}"), "bob")
     await pruned_by(harness, trace_id=f"trace-{SECRET}", action="TASK_RETRY")
     await pruned_by(harness, scope=SCOPE, action="TASK_PAUSE")
     await pruned_by(harness, scope="user:bob")
@@ -478,10 +489,10 @@ async def test_it_goes_on_where_it_was(harness: Harness, steps: int, monkeypatch
     await a_life(harness)
     operation = await begun(harness)
     for _ in range(steps):
-        await driving.step(harness.store, operation.id, "w1")
+        await operation_runner.step(harness.store, operation.id, "w1")
     await harness.advance(10)  # the other is gone
     for _ in range(1000):
-        if await driving.step(harness.store, operation.id, "w2") is None:
+        if await operation_runner.step(harness.store, operation.id, "w2") is None:
             break
     left = await dump(harness)
     assert quoting(left) == []

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
-from redrive.ops import actions, audit_chain, driving, erase, plans
+from redrive.ops import actions, audit_chain, erase, operation_runner, plans
 from redrive.testing.conformance.harness import Harness, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
@@ -45,7 +45,7 @@ async def a_long_life(harness: Harness) -> None:
         await harness.settle(claimed, Completed(f'"{SECRET * 300}"') if number % 2 else failing(SECRET * 50))
     await a_life(harness)
     await others(harness)
-    await plans.make(harness.store, Failures(scope=SCOPE), "bob")
+    await plans.make(harness.store, FailureFilter(scope=SCOPE), "bob")
     await audit_chain.seal(harness.store, **AT_ONCE)
 
 
@@ -78,6 +78,6 @@ async def test_what_was_deleted_before_is_not_in_free_space(harness: Harness) ->
     task_id = await harness.enqueue("A", scope=SCOPE, payload=f'"{SECRET * 2000}"')
     await actions.cancel(harness.store, [task_id], actor="bob")
     operation = await begun(harness, scope=None, task_id=task_id)
-    while await driving.step(harness.store, operation.id, "w") is not None:
+    while await operation_runner.step(harness.store, operation.id, "w") is not None:
         pass
     assert not any(SECRET.encode() in path.read_bytes() for path in files(harness))

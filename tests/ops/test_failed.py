@@ -9,23 +9,23 @@ from uuid import UUID
 import pytest
 
 from redrive.errors import ApprovalNeeded, InvalidInput, PlanUnknown
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import State
 from redrive.ops import actions, failed, operations
 from redrive.ops.allowance import FREE, Rule
-from redrive.ops.driving import step
+from redrive.ops.operation_runner import step
 from redrive.testing.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
 
-A = Failures(kind="A")
+A = FailureFilter(kind="A")
 pytestmark = pytest.mark.anyio
 
 
 async def test_pages_of_a_preview_have_everything_once(harness: Harness) -> None:
     ids = await fail(harness, 7)
     await fail(harness, 2, OTHER, "B")
-    pages = [await failed.preview(harness.store, Failures(kind="A"), page=n, page_size=3) for n in (1, 2, 3, 4)]
+    pages = [await failed.preview(harness.store, FailureFilter(kind="A"), page=n, page_size=3) for n in (1, 2, 3, 4)]
     assert [task.id for page in pages for task in page.tasks] == ids
     assert {(page.total, page.pages) for page in pages} == {(7, 3)}
     assert await harness.audit() == []
@@ -33,13 +33,13 @@ async def test_pages_of_a_preview_have_everything_once(harness: Harness) -> None
 
 async def test_a_plan_is_about_the_tasks_that_were_previewed(harness: Harness) -> None:
     ids = await fail(harness, 5)
-    page = await failed.preview(harness.store, Failures(kind="A"), page_size=2, bind="ann")
+    page = await failed.preview(harness.store, FailureFilter(kind="A"), page_size=2, bind="ann")
     assert page.plan is not None and page.total == 5
     await fail(harness, 3)  # failed later: not part of it
     await actions.retry(harness.store, ids[:1], actor="bob")  # one is gone, and one is failed by another failure
     await actions.retry(harness.store, ids[1:2], actor="bob")
     await run(harness, OTHER)
-    rest = await failed.preview(harness.store, Failures(), page=1, page_size=10, plan=page.plan)
+    rest = await failed.preview(harness.store, FailureFilter(), page=1, page_size=10, plan=page.plan)
     assert [task.id for task in rest.tasks] == ids[2:]
     foretold = await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan, dry_run=True)
     result = await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan)
@@ -48,7 +48,7 @@ async def test_a_plan_is_about_the_tasks_that_were_previewed(harness: Harness) -
     for told in (foretold, result):
         again = "it is failed, but no longer by the failure that was meant"
         assert told.skipped == {ids[0]: again, ids[1]: again}
-    assert await harness.store.count_failed(Failures()) == 5
+    assert await harness.store.count_failed(FailureFilter()) == 5
     rows = await harness.audit(batch_id=result.batch_id)
     assert sorted(row.action.removeprefix("TASK_RETRY_BATCH_") for row in rows) == [
         "ITEM", "ITEM", "ITEM", "SKIPPED", "SKIPPED", "SUMMARY"]  # fmt: skip
@@ -56,20 +56,20 @@ async def test_a_plan_is_about_the_tasks_that_were_previewed(harness: Harness) -
 
 async def test_a_plan_says_it_all(harness: Harness) -> None:
     await fail(harness)
-    page = await failed.preview(harness.store, Failures(), bind="ann")
+    page = await failed.preview(harness.store, FailureFilter(), bind="ann")
     with pytest.raises(InvalidInput, match="a plan says"):
-        await failed.retry_matching(harness.store, Failures(kind="A"), actor="ann", rule=FREE, plan=page.plan)
+        await failed.retry_matching(harness.store, FailureFilter(kind="A"), actor="ann", rule=FREE, plan=page.plan)
     with pytest.raises(PlanUnknown):
         await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan="nonsense")
     await harness.advance(86_400 + 1)
     await harness.store.upkeep("prune")
     with pytest.raises(PlanUnknown, match="no such plan"):
-        await failed.preview(harness.store, Failures(), plan=page.plan)
+        await failed.preview(harness.store, FailureFilter(), plan=page.plan)
 
 
 async def test_tasks_named_by_id(harness: Harness) -> None:
     failures, queued, nobody = await fail(harness, 3), await harness.enqueue(), UUID(int=5)
-    which = Failures(ids=(failures[2], queued, failures[0], nobody, failures[2]))
+    which = FailureFilter(ids=(failures[2], queued, failures[0], nobody, failures[2]))
     result = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE, reason="mended")
     assert result.matched == 4
     assert result.retried == [failures[2], failures[0]]
@@ -77,7 +77,7 @@ async def test_tasks_named_by_id(harness: Harness) -> None:
     task = await harness.task(failures[0])
     assert (task.replay_count, task.last_replayed_by, task.last_replayed_reason) == (1, "ann", "mended")
     assert (task.attempt_count, task.error_code, task.failed_at) == (0, None, None)
-    assert await harness.store.count_failed(Failures()) == 1
+    assert await harness.store.count_failed(FailureFilter()) == 1
 
 
 async def test_tasks_named_by_id_that_other_filters_leave_out(harness: Harness) -> None:
@@ -87,7 +87,7 @@ async def test_tasks_named_by_id_that_other_filters_leave_out(harness: Harness) 
     queued = await harness.enqueue(scope="e1")
     await actions.cancel(harness.store, [given_up], actor="bob")
     named = (mine, given_up, other, elsewhere, queued)
-    which = Failures(kind="A", scope="e1", ids=named)
+    which = FailureFilter(kind="A", scope="e1", ids=named)
     told = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE, dry_run=True)
     done = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE)
     assert told.would_retry == done.retried == [mine, given_up]
@@ -114,7 +114,7 @@ async def test_the_first_failures_come_first_and_the_limit_holds(harness: Harnes
         await failed.retry_matching(harness.store, actor="ann", rule=FREE, limit=501)
     with pytest.raises(InvalidInput, match="501 tasks are more than the 500"):
         await failed.retry_matching(
-            harness.store, Failures(ids=tuple(map(UUID, map(_number, range(501))))), actor="ann", rule=FREE
+            harness.store, FailureFilter(ids=tuple(map(UUID, map(_number, range(501))))), actor="ann", rule=FREE
         )
 
 
@@ -126,7 +126,7 @@ async def test_two_operators_at_once_retry_each_task_once(harness: Harness) -> N
     ids = await fail(harness, 40)
     other = await harness.another()
     await other.open()
-    which = Failures(ids=tuple(ids))
+    which = FailureFilter(ids=tuple(ids))
     ann, bob = await asyncio.gather(
         failed.retry_matching(harness.store, which, actor="ann", rule=FREE),
         failed.retry_matching(other, which, actor="bob", rule=FREE),
@@ -155,7 +155,7 @@ async def test_forgotten_tasks_are_no_failures_and_can_be_brought_back(harness: 
     assert result.done == [task_id]
     assert result.skipped == {queued: "it is queued, not failed"}
     assert await harness.state(task_id) is State.CANCELLED
-    assert await harness.store.count_failed(Failures()) == 0
+    assert await harness.store.count_failed(FailureFilter()) == 0
     await harness.check_totals()
     (row,) = await harness.audit()
     assert (row.action, row.reason, row.before) == (
@@ -168,16 +168,16 @@ async def test_forgotten_tasks_are_no_failures_and_can_be_brought_back(harness: 
 
 async def test_pages_of_a_plan_stay_what_they_were(harness: Harness) -> None:
     ids = await fail(harness, 4)
-    first = await failed.preview(harness.store, Failures(), page_size=2, bind="ann")
+    first = await failed.preview(harness.store, FailureFilter(), page_size=2, bind="ann")
     assert first.ids == ids[:2]
     await actions.retry(harness.store, ids[:1], actor="bob")
-    second = await failed.preview(harness.store, Failures(), page=2, page_size=2, plan=first.plan)
+    second = await failed.preview(harness.store, FailureFilter(), page=2, page_size=2, plan=first.plan)
     assert second.ids == ids[2:] and [task.id for task in second.tasks] == ids[2:]
 
 
 async def test_a_plan_ends_after_a_day_also_when_nobody_prunes(harness: Harness) -> None:
     await fail(harness)
-    page = await failed.preview(harness.store, Failures(), bind="ann")
+    page = await failed.preview(harness.store, FailureFilter(), bind="ann")
     await harness.advance(86_400)
     with pytest.raises(PlanUnknown):
         await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan)
@@ -187,7 +187,7 @@ async def test_what_was_forgotten_meanwhile_is_not_revived(harness: Harness) -> 
     (task_id,) = await fail(harness)
     seen = (await harness.task(task_id)).failed_seq
     await actions.forget(harness.store, [task_id], actor="bob")
-    result = await failed.retry_tasks(harness.store, failed.Chosen({task_id: seen}), actor="ann", reason=None)
+    result = await failed.retry_tasks(harness.store, failed.Selection({task_id: seen}), actor="ann", reason=None)
     assert result.skipped == {task_id: "it is cancelled, but no longer by the failure that was meant"}
     assert await harness.state(task_id) is State.CANCELLED
 

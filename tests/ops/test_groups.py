@@ -15,9 +15,9 @@ import pytest
 from redrive.errors import GroupUnknown, InvalidInput, InvalidTransition, StoreUnavailable
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.kernel.store import Beat
+from redrive.kernel.store import Heartbeat
 from redrive.ops import access, audit, audit_rows, executor, groups, operations
 from redrive.ops.access import Role
 from redrive.ops.allowance import Rule
@@ -233,7 +233,7 @@ class TestWhy:
         assert (over.code, nobody.code) == ("lease_over", "no_worker")
 
     async def test_its_worker_beats_seldom(self, harness: Harness) -> None:
-        await harness.store.tick(Beat("w1", "host", 1, ("default",), 4, 0, "0", {}, every=60.0))
+        await harness.store.tick(Heartbeat("w1", "host", 1, ("default",), 4, 0, "0", {}, every=60.0))
         task = await held(harness)
         await harness.advance(100)
         assert await self.codes(harness, task.id) == [], "it is not overdue yet"
@@ -245,7 +245,7 @@ class TestWhy:
         task = await held(harness)
         await harness.advance(20)
         for _ in range(2):
-            await harness.store.tick(Beat("w1", "host", 2, ("default",), 4, 0, "0", {}))
+            await harness.store.tick(Heartbeat("w1", "host", 2, ("default",), 4, 0, "0", {}))
             await harness.advance(2)
         (reason,) = await why(harness.store, await harness.task(task.id))
         assert reason.code == "lost_worker" and "w1 was started anew at" in reason.text
@@ -308,7 +308,7 @@ class TestWhy:
         (task_id,) = await fail(harness)
         assert await self.codes(harness, task_id) == ["failed"]
         operation, approval = await operations.begin(
-            harness.store, Action.RETRY, Failures(), actor="ann", rule=Rule(100)
+            harness.store, Action.RETRY, FailureFilter(), actor="ann", rule=Rule(100)
         )
         _, reason = await why(harness.store, await harness.task(task_id))
         assert (reason.code, approval is not None) == ("waiting_approval", True)

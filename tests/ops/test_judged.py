@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from redrive.errors import ApprovalNeeded
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import State
 from redrive.ops import allowance, erase, failed, operations
@@ -22,7 +22,7 @@ from tests.ops.making import fail
 from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
-A = Failures(kind="A")
+A = FailureFilter(kind="A")
 SAID: dict[str, Any] = {"fixed": "it", "idempotent": True}
 Try = Callable[[Operator, list[UUID]], Awaitable[Any]]
 
@@ -39,7 +39,7 @@ JUDGED: dict[str, list[Try]] = {
     "failures.retry_matching": [
         lambda own, ids: own.failures.retry_matching(A),
         lambda own, ids: own.failures.retry_matching(limit=1),
-        lambda own, ids: own.failures.retry_matching(Failures(ids=tuple(ids))),
+        lambda own, ids: own.failures.retry_matching(FailureFilter(ids=tuple(ids))),
     ],
     "failures.forget": [lambda own, ids: own.failures.forget(ids), lambda own, ids: own.failures.forget(ids[:1])],
     "failures.replay": [_replay],
@@ -48,7 +48,7 @@ JUDGED: dict[str, list[Try]] = {
         lambda own, ids: own.operations.begin(Action.RETRY, **SAID),
         lambda own, ids: own.operations.begin(Action.FORGET, A),
         lambda own, ids: own.operations.begin(Action.FORGET, **SAID),
-        lambda own, ids: own.operations.begin(Action.PURGE, Failures(queue="default")),
+        lambda own, ids: own.operations.begin(Action.PURGE, FailureFilter(queue="default")),
     ],
     "erasures.begin": [
         lambda own, ids: own.erasures.begin(scope="s1"), lambda own, ids: own.erasures.begin(task_id=ids[0]),

@@ -10,19 +10,20 @@ import pytest
 
 from redrive.errors import ChangedMeanwhile, InvalidInput, InvalidTransition, NotAllowed
 from redrive.kernel import operation as kernel
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, failed, operations
 from redrive.ops.allowance import FREE, Rule
-from redrive.ops.driving import drive, step
+from redrive.ops.failed import EVERYTHING
+from redrive.ops.operation_runner import drive, step
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.ops.making import OTHER, fail, run
 
 pytestmark = pytest.mark.anyio
-A = Failures(kind="A")
+A = FailureFilter(kind="A")
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "PIECE", 4)
 
 
-async def begin(store: Store, action: Action = Action.RETRY, which: Failures = A, **how: Any) -> Operation:
+async def begin(store: Store, action: Action = Action.RETRY, which: FailureFilter = A, **how: Any) -> Operation:
     operation, approval = await operations.begin(store, action, which, actor="ann", rule=FREE, reason="mended", **how)
     assert approval is None
     return operation
@@ -214,7 +215,7 @@ async def test_purging_what_waits_and_was_there(harness: Harness) -> None:
     waiting = await harness.enqueue_many(9)
     others = await harness.enqueue_many(2, "B")
     running = await harness.running("A", queue="other")
-    operation = await begin(harness.store, Action.PURGE, Failures(kind="A"))
+    operation = await begin(harness.store, Action.PURGE, FailureFilter(kind="A"))
     assert operation.total == 9
     await harness.advance(1)
     later = await harness.enqueue_many(3)
@@ -229,7 +230,7 @@ async def test_a_plan_as_an_operation(harness: Harness) -> None:
     ids = await fail(harness, 6)
     page = await failed.preview(harness.store, A, bind="ann")
     late = await fail(harness, 2)
-    operation = await begin(harness.store, which=Failures(), plan=page.plan)
+    operation = await begin(harness.store, which=FailureFilter(), plan=page.plan)
     assert operation.total == 6
     await to_the_end(harness.store, operation)
     assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
@@ -241,7 +242,7 @@ async def test_a_plan_as_an_operation_says_of_each_task_what_became_of_it(harnes
     page = await failed.preview(harness.store, A, bind="ann")
     await actions.retry(harness.store, ids[1:3], actor="bob")  # one waits, one is failed by another failure
     await harness.settle((await harness.claim(1))[0], OTHER)
-    operation = await begin(harness.store, which=Failures(), plan=page.plan)
+    operation = await begin(harness.store, which=FailureFilter(), plan=page.plan)
     ended = await to_the_end(harness.store, operation)
     assert (ended.status, ended.done, ended.skipped, ended.gone) == (Status.COMPLETED, 4, 2, 0)
     rows = await harness.audit(batch_id=operation.id, action="TASK_RETRY_BATCH_SKIPPED")
@@ -255,7 +256,7 @@ async def test_a_plan_that_is_no_longer_kept(harness: Harness) -> None:
     """Its operation waited for approval for long: the filter and the boundary are in the operation."""
     ids = await fail(harness, 6)
     page = await failed.preview(harness.store, A, bind="ann")
-    operation = await begin(harness.store, which=Failures(), plan=page.plan)
+    operation = await begin(harness.store, which=FailureFilter(), plan=page.plan)
     await harness.advance(86_400 + 1)
     await harness.store.upkeep("prune")
     assert (await to_the_end(harness.store, operation)).done == len(ids)
@@ -263,7 +264,7 @@ async def test_a_plan_that_is_no_longer_kept(harness: Harness) -> None:
 
 async def test_one_call_of_the_duty_does_it_all(harness: Harness) -> None:
     await fail(harness, 10)
-    first, second = await begin(harness.store), await begin(harness.store, which=Failures(kind="B"))
+    first, second = await begin(harness.store), await begin(harness.store, which=FailureFilter(kind="B"))
     await drive(harness.store, "w1", lambda: False)
     assert (await operations.show(harness.store, first.id)).done == 10
     assert (await operations.show(harness.store, second.id)).status is Status.COMPLETED
@@ -277,7 +278,7 @@ async def test_one_call_of_the_duty_does_it_all(harness: Harness) -> None:
         ({"canary": Canary(0)}, "canary must be a whole number"),
         ({"canary": Canary(5, 101.0)}, "percentage"),
         ({"action": Action.FORGET, "canary": Canary(5)}, "makes sense for a retry"),
-        ({"action": Action.PURGE, "which": Failures(scope="s")}, "by queue and kind"),
+        ({"action": Action.PURGE, "which": FailureFilter(scope="s")}, "by queue and kind"),
     ],
 )
 async def test_what_makes_no_sense_is_refused(harness: Harness, how: dict[str, Any], said: str) -> None:
@@ -368,7 +369,7 @@ class TestFoundByReview:
         assert await step(harness.store, operation.id, "w1") == 0.0
         await run(harness)
         assert (await to_the_end(harness.store, operation)).status is Status.COMPLETED
-        nothing = await begin(harness.store, which=Failures(kind="nobody"), canary=Canary(10))
+        nothing = await begin(harness.store, which=FailureFilter(kind="nobody"), canary=Canary(10))
         assert (await to_the_end(harness.store, nothing)).status is Status.COMPLETED
 
     async def test_canaries_that_were_pruned_say_nothing(self, harness: Harness) -> None:
@@ -385,7 +386,7 @@ class TestFoundByReview:
         await fail(harness, 1, OTHER, "B")
         old = await begin(harness.store)
         for _ in range(25):
-            await begin(harness.store, which=Failures(kind="B"), rate=0.001)
+            await begin(harness.store, which=FailureFilter(kind="B"), rate=0.001)
         driving = asyncio.create_task(drive(harness.store, "w1", lambda: False))
         while (await operations.show(harness.store, old.id)).status is Status.RUNNING:
             await asyncio.sleep(0.01)
@@ -442,7 +443,7 @@ class TestFoundByReview:
         await fail(harness, 2)
         for _ in range(8):
             operation, approval = await operations.begin(
-                harness.store, Action.FORGET, Failures(), actor="ann", rule=Rule(100)
+                harness.store, Action.FORGET, FailureFilter(), actor="ann", rule=Rule(100)
             )
             assert approval is not None
             answers = await asyncio.gather(
@@ -458,27 +459,27 @@ class TestFoundByReview:
 
     async def test_a_plan_of_everything_needs_a_second_person(self, harness: Harness) -> None:
         await fail(harness, 2)
-        page = await failed.preview(harness.store, Failures(), bind="ann")
+        page = await failed.preview(harness.store, FailureFilter(), bind="ann")
         _, approval = await operations.begin(harness.store, Action.FORGET, actor="ann", plan=page.plan, rule=Rule(100))
         assert approval is not None
 
 
 class TestApprovals:
-    async def ask(self, harness: Harness, action: Action = Action.FORGET, which: Failures = Failures()) -> Any:  # noqa: B008
+    async def ask(self, harness: Harness, action: Action = Action.FORGET, which: FailureFilter = EVERYTHING) -> Any:
         return await operations.begin(harness.store, action, which, actor="ann", reason="r", rule=Rule(5))
 
     @pytest.mark.parametrize(
         ("action", "which", "needed"),
         [
-            (Action.FORGET, Failures(), "all failures are given up"),
-            (Action.RETRY, Failures(), "everything is retried"),
-            (Action.PURGE, Failures(queue="default"), "waiting tasks are given up"),
-            (Action.RETRY, Failures(kind="A"), "6 tasks are more than 5"),
-            (Action.RETRY, Failures(kind="B"), None),
+            (Action.FORGET, FailureFilter(), "all failures are given up"),
+            (Action.RETRY, FailureFilter(), "everything is retried"),
+            (Action.PURGE, FailureFilter(queue="default"), "waiting tasks are given up"),
+            (Action.RETRY, FailureFilter(kind="A"), "6 tasks are more than 5"),
+            (Action.RETRY, FailureFilter(kind="B"), None),
         ],
     )
     async def test_what_needs_a_second_person(
-        self, harness: Harness, action: Action, which: Failures, needed: str | None
+        self, harness: Harness, action: Action, which: FailureFilter, needed: str | None
     ) -> None:
         await fail(harness, 6)
         await fail(harness, 5, OTHER, "B")
@@ -512,7 +513,7 @@ class TestApprovals:
         await approvals.reject(harness.store, approval.id, actor="ann", reason="changed my mind")
         ended = await operations.show(harness.store, operation.id)
         assert (ended.status, ended.note) == (Status.CANCELLED, "rejected by ann: changed my mind")
-        assert await harness.store.count_failed(Failures()) == 6
+        assert await harness.store.count_failed(FailureFilter()) == 6
 
     async def test_nobody_decides(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         await fail(harness, 6)
@@ -552,9 +553,9 @@ def test_an_operation_survives_being_written_down() -> None:
     from redrive.kernel.records import Record
 
     operation = Operation(
-        "o1", Action.RETRY, Failures(kind="A", ids=(UUID(int=1),)), "ann", None, 5, upto=9, cursor=3, done=2, skipped=1,
-        rate=2.5, canary=Canary(2, 50.0, (UUID(int=2),), True), stop_on_return=True, fingerprints=("f",), plan="p",
-        approval="a", note="n", last_piece=2, driver="w1", status=Status.PAUSED,
+        "o1", Action.RETRY, FailureFilter(kind="A", ids=(UUID(int=1),)), "ann", None, 5, upto=9, cursor=3, done=2,
+        skipped=1, rate=2.5, canary=Canary(2, 50.0, (UUID(int=2),), True), stop_on_return=True,
+        fingerprints=("f",), plan="p", approval="a", note="n", last_piece=2, driver="w1", status=Status.PAUSED,
     )  # fmt: skip
     now = datetime.now(UTC)
     record = Record("operation", "o1", "paused", 7, operation.body(), now, now, 1)

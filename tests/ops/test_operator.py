@@ -9,7 +9,7 @@ import pytest
 
 from redrive.errors import NotAllowed, UnknownKind, UnknownQueue
 from redrive.handlers.registry import Declared, Registry
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import executor
 from redrive.ops.access import Caller, Role
@@ -36,7 +36,7 @@ async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
     refused = [
         viewer.tasks.retry(task_id), viewer.tasks.cancel([task_id]), viewer.tasks.pause([task_id]),
         viewer.tasks.enqueue("A"), viewer.failures.retry([task_id]), viewer.failures.forget([task_id]),
-        viewer.failures.retry_matching(Failures(kind="A")), viewer.operations.begin(Action.RETRY),
+        viewer.failures.retry_matching(FailureFilter(kind="A")), viewer.operations.begin(Action.RETRY),
         viewer.operations.foresee(Action.RETRY), viewer.groups.annotate("abcd", note="x"),
         viewer.control.pause("queue", "default"), viewer.control.set_limit("A", concurrency=1),
         viewer.audit.prune(older_than_days=1), viewer.tokens.create("bob", Role.ADMIN), viewer.tokens.list(),
@@ -50,7 +50,7 @@ async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
 async def test_what_only_an_administrator_may(harness: Harness) -> None:
     mere = operator(harness)
     refused = [
-        mere.operations.begin(Action.PURGE, Failures(queue="default")), mere.control.set_limit("A", concurrency=1),
+        mere.operations.begin(Action.PURGE, FailureFilter(queue="default")), mere.control.set_limit("A", concurrency=1),
         mere.audit.prune(older_than_days=1), mere.tokens.create("bob", Role.ADMIN),
         mere.tokens.revoke("1a2b3c4d5e6f"),
     ]  # fmt: skip
@@ -66,7 +66,7 @@ async def test_names_are_checked_and_declared_ones_known(harness: Harness) -> No
     with pytest.raises(UnknownKind):
         await own.control.pause("kind", "ELSEWERE")
     with pytest.raises(UnknownQueue):
-        await own.failures.retry_matching(Failures(queue="fra"))
+        await own.failures.retry_matching(FailureFilter(queue="fra"))
     assert {queue.name: queue.paused is not None for queue in await own.control.queues()}["far"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import redrive
-from redrive.kernel.failed import Failures, Meant
+from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.machine import Event
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import State
@@ -134,7 +134,7 @@ async def test_failed_tasks_in_pieces(harness: Harness, monkeypatch: pytest.Monk
     await fail(harness, 1)
     assert await give_up_failed(harness.store, 10) == 11
     assert [row.after["given_up"] for row in await harness.audit(action=FAILED_SUMMARY)] == [3, 4, 4]
-    assert await harness.store.count_failed(Failures()) == 1
+    assert await harness.store.count_failed(FailureFilter()) == 1
 
 
 @pytest.mark.parametrize("days", [0, 20], ids=["young", "old"])
@@ -147,7 +147,7 @@ async def test_what_leaves_meanwhile_takes_no_young_ones_with_it(
     young = await fail(harness, 2)
     look = harness.store.failed_ids
 
-    async def looked(*args: Any, **options: Any) -> list[Meant]:
+    async def looked(*args: Any, **options: Any) -> list[FailedRef]:
         monkeypatch.undo()
         found = await look(*args, **options)
         await harness.operate(Event.REDRIVE, ids[2])

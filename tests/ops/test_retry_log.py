@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.ops import actions, driving, failed, operations
+from redrive.ops import actions, failed, operation_runner, operations
 from redrive.ops.allowance import FREE
 from redrive.testing.conformance.harness import Harness
 
@@ -32,14 +32,14 @@ async def test_each_retried_task_is_logged_with_who_and_why(
         await actions.retry(store, ids, actor="ann", reason="it is queued now, and nothing happens")
     elif way == "many":
         batch = (
-            await failed.retry_matching(store, Failures(kind="BROKEN"), actor="ann", rule=FREE, reason="mended")
+            await failed.retry_matching(store, FailureFilter(kind="BROKEN"), actor="ann", rule=FREE, reason="mended")
         ).batch_id
     else:
         operation, _ = await operations.begin(
-            store, Action.RETRY, Failures(kind="BROKEN"), actor="ann", rule=FREE, reason="mended"
+            store, Action.RETRY, FailureFilter(kind="BROKEN"), actor="ann", rule=FREE, reason="mended"
         )
         batch = operation.id
-        await driving.drive(store, "driver", lambda: False)
+        await operation_runner.drive(store, "driver", lambda: False)
     said: list[dict[str, Any]] = [vars(r) for r in caplog.records if getattr(r, "event", "") == "task.retried"]
     assert {line["task_id"] for line in said} == {str(task_id) for task_id in ids} and len(said) == len(ids)
     names = ("kind", "queue", "attempt", "trace_id", "actor", "reason", "batch_id")

@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from redrive import App, Batch, Context
+from redrive import App, Bulk, Context
 from redrive.errors import (
     ConfigError,
     IdempotencyConflict,
@@ -202,14 +202,14 @@ def test_signatures_and_places_that_cannot_work_are_refused_at_decoration() -> N
     with pytest.raises(ConfigError, match="not declared as bulk"):
 
         @app.task("X")
-        def unbulk(batch: Batch) -> None: ...
+        def unbulk(batch: Bulk) -> None: ...
 
-    with pytest.raises(ConfigError, match="gets a Batch"):
+    with pytest.raises(ConfigError, match="gets a Bulk"):
 
         @app.task("X", bulk=5)
         def single(ctx: Context) -> None: ...
 
-    with pytest.raises(ConfigError, match="takes no batch"):
+    with pytest.raises(ConfigError, match="takes no Bulk"):
 
         @app.task("X", bulk=5)
         def empty() -> None: ...

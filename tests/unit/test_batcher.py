@@ -10,7 +10,7 @@ import pytest
 from redrive.errors import InvalidInput, StoreUnavailable
 from redrive.ids import new_id
 from redrive.kernel.task import Enqueued, NewTask
-from redrive.stores.postgres.batcher import Batcher
+from redrive.stores.postgres.shared_enqueue import SharedEnqueue
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ class Server:
         self.sent: list[int] = []
         self.gate = asyncio.Event()
         self.error: Exception | None = None
-        self.batcher = Batcher(self._send)
+        self.batcher = SharedEnqueue(self._send)
 
     async def _send(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         self.sent.append(len(tasks))

@@ -9,12 +9,12 @@ import pytest
 from redrive.errors import InvalidInput, PayloadInvalid
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.failure import failure
-from redrive.kernel.machine import TABLE, Attempts, DeadReason, Event, ExpiredLease, Held, Policy, Transition, settle
+from redrive.kernel.machine import TABLE, Attempts, DeadReason, Event, ExpiredLease, Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Cancel, Completed, Expired, Fail, Failed, Outcome, Released, Retry, Snooze
 from redrive.kernel.task import HISTORY, LIVE, State
 
-HELD = Held(uuid4(), uuid4(), attempt=1, max_attempts=3, worker_id="w", execution_ms=4.0)
-LAST = Held(uuid4(), uuid4(), attempt=3, max_attempts=3, worker_id="w")
+HELD = Lease(uuid4(), uuid4(), attempt=1, max_attempts=3, worker_id="w", execution_ms=4.0)
+LAST = Lease(uuid4(), uuid4(), attempt=3, max_attempts=3, worker_id="w")
 POLICY = Policy(backoff=Backoff(10.0, 10.0))
 BROKEN = failure("TASK_EXECUTION_FAILED", "unknown_exception", "boom")
 FATAL = failure("TASK_PAYLOAD_INVALID", "bad", "no")
@@ -39,7 +39,7 @@ EXPECTED = {
     Event.REJECT: ({Q, D, P, R}, {F}, False, Attempts.KEEP),
 }
 
-SETTLED: list[tuple[Held, Outcome, Event, State, DeadReason | None]] = [
+SETTLED: list[tuple[Lease, Outcome, Event, State, DeadReason | None]] = [
     (HELD, Completed("1"), Event.COMPLETE, C, None),
     (HELD, Snooze(5), Event.SNOOZE, D, None),
     (HELD, Snooze(0), Event.SNOOZE, Q, None),
@@ -80,7 +80,7 @@ def test_the_table_as_a_whole() -> None:
 
 @pytest.mark.parametrize("held, outcome, event, to, dead", SETTLED)
 def test_what_follows_from_an_outcome(
-    held: Held, outcome: Outcome, event: Event, to: State, dead: DeadReason | None
+    held: Lease, outcome: Outcome, event: Event, to: State, dead: DeadReason | None
 ) -> None:
     move = settle(held, outcome, POLICY, 0.5)
     assert (move.event, move.to, move.dead) == (event, to, dead)

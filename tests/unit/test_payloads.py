@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, SecretStr
 
-from redrive import App, Batch, Context
+from redrive import App, Bulk, Context
 from redrive.errors import ConfigError, InvalidInput, PayloadInvalid, PayloadMissing
 from redrive.handlers.signature import Call, PayloadSpec
 from tests.payloads import NAMES, SCALARS, TYPES, Address, Colour, Line, Order, Point, Size, same
@@ -248,7 +248,7 @@ def test_open_handlers() -> None:
 
 
 def test_bulk_handlers_take_a_payload_or_its_fields() -> None:
-    def index(batch: Batch) -> None: ...
+    def index(batch: Bulk) -> None: ...
 
     address = Address(street="x", id=UUID(int=1))
     spec = PayloadSpec("K", index, Address, bulk=True)

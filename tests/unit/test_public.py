@@ -8,7 +8,7 @@ from redrive.kernel import diagram
 
 def test_exported_names() -> None:
     assert sorted(redrive.__all__) == [
-        "App", "Batch", "Cancel", "Classification", "Context", "Done", "ErrorCode", "Fail", "Item", "RedriveError",
+        "App", "Bulk", "Cancel", "Classification", "Context", "Done", "ErrorCode", "Fail", "Item", "RedriveError",
         "Retry", "Snooze", "State", "StopReason", "Task", "TaskFields", "Worker", "__version__",
     ]  # fmt: skip
     assert all(hasattr(redrive, name) for name in redrive.__all__)

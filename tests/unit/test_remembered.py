@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from redrive.stores.postgres.remembered import PRIORITY_MAX, PRIORITY_MIN, SWEEP_AFTER_SHORT, SWEEP_EVERY, Remembered
+from redrive.stores.postgres.scan_positions import (
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    SWEEP_AFTER_SHORT,
+    SWEEP_EVERY,
+    ScanPositions,
+)
 
 EVERYTHING = [("q", "", PRIORITY_MIN, 0, PRIORITY_MAX)]
 
 
-def segments(remembered: Remembered, *queues: str, now: float) -> list[tuple[str, str, int, int, int]]:
+def segments(remembered: ScanPositions, *queues: str, now: float) -> list[tuple[str, str, int, int, int]]:
     return list(zip(*remembered.segments(queues or ("q",), now), strict=True))
 
 
-def known(*rows: tuple[str, str, int, int], now: float = 100.0, short: bool = False) -> Remembered:
+def known(*rows: tuple[str, str, int, int], now: float = 100.0, short: bool = False) -> ScanPositions:
     """After a first sweep that found ``rows``."""
-    remembered = Remembered()
+    remembered = ScanPositions()
     remembered.segments(("q",), now)
     remembered.learn(rows, short=short, cost=0.0, now=now)
     return remembered
 
 
 def test_at_first_everything_is_read() -> None:
-    assert segments(Remembered(), now=5.0) == EVERYTHING
+    assert segments(ScanPositions(), now=5.0) == EVERYTHING
 
 
 def test_after_a_claim_reading_goes_on_behind_it() -> None:
@@ -64,7 +70,7 @@ def test_a_sweep_comes_sooner_when_nothing_was_found() -> None:
 
 
 def test_costly_sweeps_are_rare() -> None:
-    remembered = Remembered()
+    remembered = ScanPositions()
     remembered.segments(("q",), 100.0)
     remembered.learn([("q", "", 0, 9)], short=True, cost=1.0, now=101.0)
     assert segments(remembered, now=119.0) != EVERYTHING
@@ -88,7 +94,7 @@ def test_rewinding_everywhere_sweeps() -> None:
 
 
 def test_a_worker_that_never_claims_starts_behind_what_a_sweep_found_empty() -> None:
-    remembered = Remembered()
+    remembered = ScanPositions()
     remembered.rewind("q", 70)  # announced, and taken by somebody else
     remembered.segments(("q",), 100.0)
     remembered.rewind("q", 80)  # announced while the sweep was under way: not part of it

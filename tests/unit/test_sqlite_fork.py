@@ -68,9 +68,9 @@ import concurrent.futures.thread  # by now: imported during a fork, it releases 
 from redrive import App
 from redrive.errors import StoreError
 from redrive.kernel.commit import Commit
-from redrive.kernel.machine import Held, Policy, settle
+from redrive.kernel.machine import Lease, Policy, settle
 from redrive.kernel.outcome import Completed
-from redrive.kernel.store import Want
+from redrive.kernel.store import ClaimRequest
 
 app = App("sqlite:///" + sys.argv[1])
 app.declare("K")
@@ -93,8 +93,8 @@ def in_child(transaction):
 async def hold():
     store = await app.store()
     await app.enqueue("K")
-    [task] = (await store.cycle(Commit(), Want("w", ("default",), 1, 60.0))).claimed
-    held = Held(task.id, task.token, 1, 5, "w", 1.0)
+    [task] = (await store.cycle(Commit(), ClaimRequest("w", ("default",), 1, 60.0))).claimed
+    held = Lease(task.id, task.token, 1, 5, "w", 1.0)
     async with store.transaction(lambda: settle(held, Completed(), Policy(), 0.5)) as transaction:
         await transaction.execute("create table mine (text)")
         await transaction.execute("pragma cache_size = 10")

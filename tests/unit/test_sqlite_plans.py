@@ -57,7 +57,7 @@ def bindings(sql: str) -> int:
 
 async def test_no_statement_of_the_hot_path_reads_a_table_from_end_to_end(connection: sqlite3.Connection) -> None:
     named = {"open": OPEN, "picked": PICKED}
-    for file in ("claim.sql", "settle.sql", "tick.sql", "prune.sql", "erase.sql", "session.sql", "control.sql"):
+    for file in ("claim.sql", "settle.sql", "tick.sql", "prune.sql", "erase.sql", "session.sql", "apply.sql"):
         found = statements("redrive.stores.sqlite", file)
         named |= {f"{file}:{name}": sql for name, sql in found.items() if name not in LEFT_OUT}
     assert len(named) > 40

@@ -22,10 +22,10 @@ from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.store import Wake
 from redrive.kernel.task import NewTask
-from redrive.stores.sqlite import lookout, watch
-from redrive.stores.sqlite.lookout import Lookout
+from redrive.stores.sqlite import change_poller, inotify
+from redrive.stores.sqlite.change_poller import ChangePoller
+from redrive.stores.sqlite.inotify import Watch
 from redrive.stores.sqlite.store import SqliteStore
-from redrive.stores.sqlite.watch import Watch
 
 pytestmark = pytest.mark.anyio
 linux = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux")
@@ -75,13 +75,13 @@ class Listener:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.heard: asyncio.Queue[Wake] = asyncio.Queue()
-        self.lookout = store._writer._lookout
+        self.change_poller = store._writer._lookout
         store.listen(self.heard.put_nowait, ["default"])
 
     async def falls_asleep(self, pause: float = 0.5) -> None:
         """Until it has looked so often in vain that it will not look for ``pause`` seconds."""
         async with asyncio.timeout(20):
-            while self.lookout._pause < pause or not self.lookout._asleep:
+            while self.change_poller._pause < pause or not self.change_poller._asleep:
                 await asyncio.sleep(0.005)
         while not self.heard.empty():
             self.heard.get_nowait()
@@ -103,7 +103,7 @@ async def listener(path: Path) -> AsyncIterator[Listener]:
 
 
 def hear_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout, "SAFETY", NEVER)
+    monkeypatch.setattr(change_poller, "SAFETY", NEVER)
 
 
 def watches() -> int:
@@ -181,7 +181,7 @@ async def test_where_nothing_can_be_watched_it_is_polled(
         raise OSError(code, f"{name}: {os.strerror(code)}")
 
     hear_only(monkeypatch)
-    monkeypatch.setattr(watch, "_call", fail)
+    monkeypatch.setattr(inotify, "_call", fail)
     caplog.set_level(logging.DEBUG, "redrive.sqlite")
     async with listener(tmp_path / "redrive.db") as idle, producer(tmp_path / "redrive.db") as other:
         for _ in range(2):
@@ -198,7 +198,7 @@ class TestLookout:
         hear_only(monkeypatch)
         log = tmp_path / "redrive.db-wal"
         log.touch()
-        looks = Lookout(str(tmp_path / "redrive.db"))
+        looks = ChangePoller(str(tmp_path / "redrive.db"))
         bell = threading.Lock()
         bell.acquire()
         while looks._pause < 0.1:
@@ -210,13 +210,13 @@ class TestLookout:
             pauses.append(looks._pause)
         looks.close()
         # At once, and then never for much longer than the commit has already taken, nor more often than that needs.
-        assert pauses[0] == lookout.AGAIN_AFTER
+        assert pauses[0] == change_poller.AGAIN_AFTER
         assert all(earlier < later <= 3 * earlier for earlier, later in pairwise(pauses))
 
     def test_the_bell_is_heard_beside_the_watch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hear_only(monkeypatch)
         (tmp_path / "redrive.db-wal").touch()
-        looks = Lookout(str(tmp_path / "redrive.db"))
+        looks = ChangePoller(str(tmp_path / "redrive.db"))
         bell = threading.Lock()
         bell.acquire()
 
@@ -271,7 +271,7 @@ FORK = """
 import asyncio, os, sys
 from redrive import App
 from redrive.kernel.store import Wake
-from redrive.stores.sqlite import lookout
+from redrive.stores.sqlite import change_poller
 
 def watches():
     found = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
@@ -300,7 +300,7 @@ async def begin(app):
     await asleep(store)
     assert watches() == 1
 
-lookout.SAFETY = 1000
+change_poller.SAFETY = 1000
 app = App("sqlite:///" + sys.argv[1])
 app.declare("K")
 asyncio.run(begin(app))

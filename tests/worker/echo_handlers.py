@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from redrive import Batch, Context
+from redrive import Bulk, Context
 from tests.payloads import Address, Box, Colour, Level, Line, Order, Patch, Point, Size
 
 # Everything that a test sends, by the parameter that takes it.
@@ -58,7 +58,7 @@ def echo_model(ctx: Context, order: Order) -> str:
     return said(order)
 
 
-def echo_bulk(batch: Batch) -> list[str]:
+def echo_bulk(batch: Bulk) -> list[str]:
     return [said(item.payload) for item in batch]
 
 

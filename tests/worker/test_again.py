@@ -12,7 +12,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from redrive import App, Batch, Context, Snooze, State, StopReason
+from redrive import App, Bulk, Context, Snooze, State, StopReason
 from redrive.errors import LeaseLost, StoreError
 from redrive.kernel.store import Wake
 from redrive.settings import Options
@@ -174,7 +174,7 @@ async def test_a_call_that_cannot_be_filled_up_goes_out_as_it_is(app: App) -> No
     sizes: list[int] = []
 
     @app.task("B", bulk=10)
-    async def b(batch: Batch) -> None:
+    async def b(batch: Bulk) -> None:
         sizes.append(len(batch))
 
     async def refuse() -> None:
@@ -190,7 +190,7 @@ async def test_a_task_that_was_stopped_while_its_call_was_filled_up_is_not_run(a
     ran: list[int] = []
 
     @app.task("B", bulk=10)
-    async def b(batch: Batch) -> None:
+    async def b(batch: Bulk) -> None:
         ran.append(len(batch))
 
     filling, go_on = asyncio.Event(), asyncio.Event()
@@ -215,7 +215,7 @@ async def test_filling_up_keeps_to_max_jobs_and_holds_up_nobody(app: App) -> Non
     done: list[str] = []
 
     @app.task("B", bulk=10)
-    async def b(batch: Batch) -> None:
+    async def b(batch: Bulk) -> None:
         done.extend("B" for _ in batch)
 
     @app.task("K")
@@ -237,7 +237,7 @@ async def test_a_task_that_snoozes_into_the_next_call_keeps_its_run(app: App) ->
     seen: dict[UUID, int] = {}
 
     @app.task("B", bulk=5)
-    async def b(batch: Batch) -> list[Any]:
+    async def b(batch: Bulk) -> list[Any]:
         for item in batch:
             seen[item.id] = seen.get(item.id, 0) + 1
         return [Snooze(0) if seen[item.id] < 4 else None for item in batch]

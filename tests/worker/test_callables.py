@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from redrive import App, Batch, Context, State
+from redrive import App, Bulk, Context, State
 from redrive.errors import ConfigError, InvalidInput
 
 from . import process_handlers
@@ -136,7 +136,7 @@ async def test_one_function_may_handle_two_kinds(app: App) -> None:
 
 @pytest.mark.parametrize("isolation", ["loop", "thread"])
 async def test_a_bulk_handler_behind_a_plain_decorator_is_run(app: App, isolation: str) -> None:
-    async def bulk(batch: Batch) -> list[int]:
+    async def bulk(batch: Bulk) -> list[int]:
         await asyncio.sleep(0)
         RAN.append(f"{len(batch)} items")
         return [item.payload * 2 for item in batch]
@@ -248,7 +248,7 @@ async def test_a_result_that_was_not_run_fails_the_task(app: App, handler: Calla
 
 async def test_lazy_answers_of_a_bulk_handler_fail_alone(app: App) -> None:
     @app.task("B", bulk=3)
-    async def bulk(batch: Batch) -> list[Any]:
+    async def bulk(batch: Bulk) -> list[Any]:
         return [body(item.context, 1) if item.payload else "done" for item in batch]
 
     tasks = await app.enqueue_many([("B", 1), ("B", 0)])
@@ -258,7 +258,7 @@ async def test_lazy_answers_of_a_bulk_handler_fail_alone(app: App) -> None:
     assert not RAN
 
 
-def _all_of(batch: Batch) -> Any:
+def _all_of(batch: Bulk) -> Any:
     yield from (body(item.context, 1) for item in batch)
 
 
@@ -269,7 +269,7 @@ def _all_of(batch: Batch) -> Any:
 )
 @pytest.mark.parametrize("blocking", [True, False], ids=["def", "async"])
 async def test_a_bulk_handler_that_was_not_run_fails_all(app: App, lazy: Callable[..., Any], blocking: bool) -> None:
-    async def awaits(batch: Batch) -> Any:
+    async def awaits(batch: Bulk) -> Any:
         return lazy(batch)
 
     app.task("B", bulk=3)((lambda batch: lazy(batch)) if blocking else awaits)

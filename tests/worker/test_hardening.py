@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from redrive import App, Batch, Cancel, Context, Snooze, State
+from redrive import App, Bulk, Cancel, Context, Snooze, State
 from redrive.errors import LeaseLost, StoreUnavailable
 from redrive.kernel.commit import Commit
 from redrive.kernel.failure import MAX_MESSAGE
 from redrive.kernel.outcome import Verdict
-from redrive.kernel.store import Want
+from redrive.kernel.store import ClaimRequest
 from redrive.settings import Options
 from redrive.stores.postgres import pool as postgres_pool
 from redrive.worker.worker import Worker
@@ -135,7 +135,7 @@ async def test_an_abandoned_attempt_is_forgotten_when_it_ends(app: App, monkeypa
 
 async def test_a_bulk_answer_that_cannot_be_read_fails_its_tasks(app: App) -> None:
     @app.task("B", bulk=3, max_attempts=1)
-    async def b(batch: Batch) -> Any:
+    async def b(batch: Bulk) -> Any:
         return _OddSequence([1, 2])
 
     tasks = await app.enqueue_many([("B", None), ("B", None)])
@@ -264,7 +264,7 @@ async def test_a_claim_whose_caller_was_cancelled_is_given_back(app: App, url: s
         return found
 
     store._fetch = unanswered
-    claim = asyncio.create_task(store.cycle(Commit(), Want("w", ("default",), 1, 60)))
+    claim = asyncio.create_task(store.cycle(Commit(), ClaimRequest("w", ("default",), 1, 60)))
     await committed.wait()
     claim.cancel()
     await asyncio.gather(claim, return_exceptions=True)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from pydantic import BaseModel
 
-from redrive import App, Batch, Cancel, Context, Fail, Retry, Snooze, State
+from redrive import App, Bulk, Cancel, Context, Fail, Retry, Snooze, State
 from redrive.ops import inspect
 
 from .conftest import MakeApp, drain, ended, working
@@ -179,7 +179,7 @@ async def test_bulk_answers_per_task_and_raises_only_for_the_rest(app: App) -> N
     sizes: list[int] = []
 
     @app.task("BULK", bulk=4, max_attempts=1)
-    async def bulk(batch: Batch) -> None:
+    async def bulk(batch: Bulk) -> None:
         sizes.append(len(batch))
         for item in batch:
             if item.payload["n"] % 2:
@@ -199,7 +199,7 @@ async def test_bulk_answers_per_task_and_raises_only_for_the_rest(app: App) -> N
 
 async def test_bulk_may_return_a_list_of_answers(app: App) -> None:
     @app.task("SQUARES", bulk=10)
-    async def squares(batch: Batch) -> list[object]:
+    async def squares(batch: Bulk) -> list[object]:
         return [item.payload**2 if item.payload else Retry("zero") for item in batch]
 
     tasks = await app.enqueue_many([{"kind": "SQUARES", "payload": n, "max_attempts": 1} for n in (3, 0, 4)])

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from redrive import App, Batch, Context, Done, Fail, Snooze, State, StopReason, Task
+from redrive import App, Bulk, Context, Done, Fail, Snooze, State, StopReason, Task
 from redrive.settings import Options
 from redrive.worker.worker import Worker
 
@@ -261,7 +261,7 @@ async def test_items_without_an_answer_are_stopped_and_answered_ones_count(quick
     seen: list[int] = []
 
     @quick.task("B", bulk=3)
-    def b(batch: Batch) -> None:
+    def b(batch: Bulk) -> None:
         batch[0].answer("all of it")
         seen.append(len(batch))
         while not batch.cancelled:
@@ -275,7 +275,7 @@ async def test_looking_at_a_call_of_which_one_is_cancelled_tells_nobody(quick: A
     seen, release = list[int](), threading.Event()
 
     @quick.task("B", bulk=2)
-    def b(batch: Batch) -> None:
+    def b(batch: Bulk) -> None:
         seen.append(len(batch))
         while not release.is_set():
             assert not batch.cancelled

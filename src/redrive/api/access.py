@@ -119,7 +119,7 @@ async def who(
     _: Bearer,
     x_actor: Annotated[str | None, Header(description="Who acts, where there are no tokens.")] = None,
 ) -> Caller:
-    """The caller whom the door has let in (``redrive.api.door``); the parameters are for the API's description."""
+    """The caller whom the door has let in (``redrive.api.authentication``); the parameters describe the API."""
     refuse_unknown_filters(request)
     caller: Caller = request.state.caller
     return caller

@@ -13,23 +13,28 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from redrive import features
 from redrive.api import (
+    approvals,
     audit,
-    bulk,
-    control,
     dead_letters,
     erase,
-    executor,
+    executors,
+    failure_groups,
     health,
+    kinds,
+    operations,
     overview,
     problems,
+    queues,
+    task_groups,
     tasks,
-    trigger,
+    worker_run,
+    workers,
 )
 from redrive.api.access import Doorkeeper
+from redrive.api.authentication import Door, with_token
+from redrive.api.body_limit import BodyLimit
 from redrive.api.docs_page import add_docs
-from redrive.api.door import Door, with_token
 from redrive.api.headers import SecurityHeaders
-from redrive.api.limits import BodyLimit
 from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.version import __version__
@@ -57,10 +62,10 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.state.worker = worker
     api.state.open_door = open_door
     api.state.doorkeeper = Doorkeeper()
-    api.state.triggered = trigger.Triggered()
+    api.state.triggered = worker_run.Triggered()
     # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
     api.add_middleware(BodyLimit)
-    api.add_middleware(Door, guards={"/api/worker/": trigger.with_secret, "/api": with_token})
+    api.add_middleware(Door, guards={"/api/worker/": worker_run.with_secret, "/api": with_token})
     if hosts:
         api.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     api.add_middleware(SecurityHeaders)
@@ -69,8 +74,9 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.add_exception_handler(RequestValidationError, problems.on_invalid)
     api.add_exception_handler(HTTPException, problems.on_http)
     # Names before ids: /api/tasks/ops is not the task "ops".
-    for part in (tasks.router, overview.router, dead_letters.router, audit.router, executor.router, tasks.single,
-                 control.router, bulk.router, erase.router, trigger.router):  # fmt: skip
+    for part in (tasks.router, overview.router, dead_letters.router, audit.router, executors.router, tasks.single,
+                 queues.router, kinds.router, task_groups.router, workers.router, failure_groups.router,
+                 operations.router, approvals.router, erase.router, worker_run.router):  # fmt: skip
         api.include_router(part)
     for feature in app.features:
         if feature.routes is not None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from redrive.api import models as m
-from redrive.api import shown
+from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import answer
 from redrive.api.filters import WhichAudit, make_audit, one_of
@@ -43,7 +43,7 @@ async def query(
     """Who did what, newest first."""
     found = await operator.audit.query(which, page=auditPage, page_size=auditPageSize, before=before)
     return await answer(
-        items=shown.audits(found.rows), page=found.page, page_size=found.page_size, more=found.more,
+        items=serialize.audits(found.rows), page=found.page, page_size=found.page_size, more=found.more,
         next_before=found.next_before,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from redrive.api import models as m
-from redrive.api import shown
+from redrive.api import serialize
 from redrive.api.access import TheOperator, is_own_page
 from redrive.api.encode import answer
 from redrive.api.filters import FilterIn, Text, WhichFailed, WhichTasks
@@ -36,7 +36,7 @@ async def dead_letters(
     after = None if before is None else inspect.parse_id(before)
     found = await operator.failures.dead_letters(which, limit=limit, before=after)
     following = found[-1].id if len(found) == limit else None
-    return await answer(dead_letters=shown.letters(found, operator), next_before=following)
+    return await answer(dead_letters=serialize.letters(found, operator), next_before=following)
 
 
 @router.get("/dead-letters/preview", response_model=m.PreviewOut)
@@ -55,7 +55,7 @@ async def preview(
     )
     return await answer(
         total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,
-        task_ids=found.ids, tasks=shown.tasks(found.tasks, operator), plan_token=found.plan,
+        task_ids=found.ids, tasks=serialize.tasks(found.tasks, operator), plan_token=found.plan,
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ async def retry(body: RetryIn, operator: TheOperator) -> m.BatchOut:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
     cancelled tasks are touched; others that were named are answered, and audited, as skipped. What needs a second
     operator (everything, or more than ``REDRIVE_APPROVALS_ABOVE``) is refused with 409: begin it as an operation."""
-    return shown.batch(await operator.named(body.actor).failures.retry_matching(
+    return serialize.batch(await operator.named(body.actor).failures.retry_matching(
         body.failures(body.task_ids), reason=body.reason, limit=body.limit, plan=body.plan_token, dry_run=body.dry_run
     ))  # fmt: skip
 
@@ -77,7 +77,7 @@ async def list_failed(
     """Tasks that are failed now, the latest first. ``nextBefore`` continues: stable while more tasks fail."""
     found = await operator.failures.list(which, limit=limit, offset=offset, before=before)
     return await answer(
-        tasks=shown.tasks(found.tasks, operator), total=found.total, limit=limit, offset=offset,
+        tasks=serialize.tasks(found.tasks, operator), total=found.total, limit=limit, offset=offset,
         next_before=found.tasks[-1].failed_seq if len(found.tasks) == limit else None,
     )  # fmt: skip
 

@@ -12,13 +12,16 @@ from fastapi import Depends, Query
 from redrive.api import models as m
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.task import check_text
 from redrive.ops import failed
 from redrive.ops.failed import parse_ids
 from redrive.ops.filters import FILTERS, Filter
 
 Text = Annotated[str | None, Query(max_length=1000)]
+Limit = Annotated[int, Query(ge=1, le=500)]
+Before = Annotated[int | None, Query(ge=0, le=2**62)]
+States = Annotated[list[str] | tuple[str, ...], Query()]
 
 
 def _parameters() -> dict[str, Filter]:
@@ -26,7 +29,7 @@ def _parameters() -> dict[str, Filter]:
     return {name: one for one in FILTERS for name in (one.parameter, one.earlier) if name is not None}
 
 
-def filters(**given: str | None) -> Failures:
+def filters(**given: str | None) -> FailureFilter:
     """Which tasks; ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
     return make_failures(None, **{
         one.field: one_of(
@@ -42,10 +45,10 @@ filters.__signature__ = python.Signature([  # type: ignore[attr-defined]
                      annotation=Annotated[str | None, Query(max_length=1000, description=one.help)])
     for name, one in _parameters().items()
 ])  # fmt: skip
-WhichTasks = Annotated[Failures, Depends(filters)]
+WhichTasks = Annotated[FailureFilter, Depends(filters)]
 
 
-def failures(which: WhichTasks, taskIds: Annotated[list[str] | None, Query(max_length=500)] = None) -> Failures:
+def failures(which: WhichTasks, taskIds: Annotated[list[str] | None, Query(max_length=500)] = None) -> FailureFilter:
     """The same, and by their ids."""
     return replace(which, ids=make_failures(taskIds).ids)
 
@@ -66,7 +69,7 @@ class FilterIn(m.In):
     failure_type: str | None = None
     fingerprint: str | None = None
 
-    def failures(self, ids: Sequence[str] | None = None) -> Failures:
+    def failures(self, ids: Sequence[str] | None = None) -> FailureFilter:
         same = [one.field for one in FILTERS if one.earlier is None]
         return make_failures(
             ids, kind=one_of(self.job_kind, self.kind, "jobKind and kind"),
@@ -75,7 +78,7 @@ class FilterIn(m.In):
         )  # fmt: skip
 
 
-def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> Failures:
+def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> FailureFilter:
     split = [part for value in ids for part in value.split(",") if part.strip()] if ids is not None else None
     named = None if split is None else parse_ids([part.strip() for part in split])
     return replace(failed.failures(**texts), ids=named)
@@ -104,5 +107,5 @@ def make_audit(task_id: str | None = None, **texts: str | None) -> AuditFilter:
     return AuditFilter(**checked, task_id=None if task_id is None else parse_ids([task_id])[0])
 
 
-WhichFailed = Annotated[Failures, Depends(failures)]
+WhichFailed = Annotated[FailureFilter, Depends(failures)]
 WhichAudit = Annotated[AuditFilter, Depends(audits)]

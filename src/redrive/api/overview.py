@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from redrive.api import models as m
-from redrive.api import shown
+from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import answer
 from redrive.api.filters import WhichAudit, WhichFailed
@@ -47,7 +47,7 @@ async def ops(
         totals=stats.totals(), queues=stats.by("queue"),
         kinds={name: {**row, "deadLetter": dead.get(name, 0)} for name, row in kinds.items()},
         dead_letters=sum(dead.values()),
-        recent_failures=shown.tasks((await operator.failures.list(which, limit=RECENT)).tasks, operator),
-        recent_dead_letters=shown.letters(letters, operator), recent_audit_logs=shown.audits(log.rows),
+        recent_failures=serialize.tasks((await operator.failures.list(which, limit=RECENT)).tasks, operator),
+        recent_dead_letters=serialize.letters(letters, operator), recent_audit_logs=serialize.audits(log.rows),
         audit_page=log.page, audit_page_size=log.page_size, audit_more=log.more,
     )  # fmt: skip

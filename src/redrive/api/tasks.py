@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Response
 
 from redrive.api import models as m
-from redrive.api import shown
+from redrive.api import serialize
 from redrive.api.access import By, TheOperator
 from redrive.api.encode import answer, respond
 from redrive.api.filters import Text, WhichTasks, one_of
@@ -58,7 +58,7 @@ async def enqueue(
     values["idempotency_key"] = one_of(new.idempotency_key, idempotency_key, "idempotencyKey and Idempotency-Key")
     await asyncio.sleep(0)  # the body was parsed in one go, and is encoded in one: others have their turn in between
     task = await operator.tasks.enqueue(**values)
-    return await respond(shown.task(task, operator), 200 if task.deduplicated else 201)
+    return await respond(serialize.task(task, operator), 200 if task.deduplicated else 201)
 
 
 @router.get("", response_model=m.TaskPage)
@@ -70,13 +70,13 @@ async def list_tasks(
     after = None if before is None else inspect.parse_id(before)
     query = filters.query(which, states=inspect.parse_states(state), limit=limit, before=after)
     page = await operator.tasks.list(query)
-    return await answer(tasks=shown.tasks(page.tasks, operator), next_before=page.next_before)
+    return await answer(tasks=serialize.tasks(page.tasks, operator), next_before=page.next_before)
 
 
 @single.get("/{task_id}", response_model=m.TimelineOut)
 async def show(task_id: UUID, operator: TheOperator) -> Response:
     """One task: its state, why it does not run, the latest of its attempts, dead letters and operators' actions."""
-    return await respond(shown.story(await operator.tasks.show(task_id), operator))
+    return await respond(serialize.story(await operator.tasks.show(task_id), operator))
 
 
 @single.get("/{task_id}/payload", response_model=Any)
@@ -94,7 +94,7 @@ async def result(task_id: UUID, operator: TheOperator) -> Response:
 @single.post("/{task_id}/retry", response_model=m.TaskOut)
 async def retry(task_id: UUID, by: By) -> Response:
     """Run a failed or cancelled task again, with fresh attempts."""
-    return await respond(shown.task(await by.operator.tasks.retry(task_id, by.reason), by.operator))
+    return await respond(serialize.task(await by.operator.tasks.retry(task_id, by.reason), by.operator))
 
 
 @single.post("/{task_id}/cancel", response_model=m.TaskOut)
@@ -118,4 +118,4 @@ async def resume(task_id: UUID, by: By) -> Response:
 async def _done(task_id: UUID, result: actions.Result, verb: str, by: By) -> Response:
     """The task as it is now; an error says why, if nothing was done."""
     actions.insist(result, verb)
-    return await respond(shown.task(await by.operator.tasks.get(task_id), by.operator))
+    return await respond(serialize.task(await by.operator.tasks.get(task_id), by.operator))

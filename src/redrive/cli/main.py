@@ -10,18 +10,16 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from redrive import features
-from redrive.cli import (
-    act,
+from redrive.cli.commands import (
+    cancel,
     doctor,
     drill,
     enqueue,
     erase,
     failed,
-    hold,
     limits,
-    listing,
     migrate,
-    output,
+    pause,
     retry,
     show,
     smoke,
@@ -30,10 +28,12 @@ from redrive.cli import (
     version,
     work,
 )
-from redrive.cli.audit import audit_cli
-from redrive.cli.bulk import approvals_cli, operations_cli
-from redrive.cli.groups import groups_cli
-from redrive.cli.tokens import tokens_cli
+from redrive.cli.commands import list as listing
+from redrive.cli.commands.audit import audit_cli
+from redrive.cli.commands.groups import groups_cli
+from redrive.cli.commands.operations import approvals_cli, operations_cli
+from redrive.cli.commands.tokens import tokens_cli
+from redrive.cli.support import output
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
 from redrive.settings import misspelt
 
@@ -59,9 +59,9 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "Run": {"up": up.up, "work": work.work, "migrate": migrate.migrate},
     "Look": {"list": listing.list_tasks, "show": show.show, "failed": failed.failed, "stats": stats.stats,
              "doctor": doctor.doctor, "smoke": smoke.smoke, "version": version.version},
-    "Act": {"enqueue": enqueue.enqueue, "retry": retry.retry, "replay": retry.replay, "cancel": act.cancel,
-            "forget": retry.forget, "flush": retry.flush, "purge": retry.purge, "pause": hold.pause,
-            "resume": hold.resume, "erase": erase.erase, "limits": limits.limits, "drill": drill.drill},
+    "Act": {"enqueue": enqueue.enqueue, "retry": retry.retry, "replay": retry.replay, "cancel": cancel.cancel,
+            "forget": retry.forget, "flush": retry.flush, "purge": retry.purge, "pause": pause.pause,
+            "resume": pause.resume, "erase": erase.erase, "limits": limits.limits, "drill": drill.drill},
 }  # fmt: skip
 _GROUPS = {"groups": groups_cli, "operations": operations_cli, "approvals": approvals_cli, "audit": audit_cli,
            "tokens": tokens_cli}  # fmt: skip

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 from typing import Any, Literal
 
-from redrive import App, Batch, Context, Fail, Task
+from redrive import App, Bulk, Context, Fail, Task
 
 app = App(name="shots")
 
@@ -69,9 +69,9 @@ async def render(ctx: Context, shot_id: str, frames: int = 100) -> dict[str, int
 
 
 @app.task("SHOT_INDEX", bulk=100)
-async def index(batch: Batch) -> None:
+async def index(bulk: Bulk) -> None:
     """Up to a hundred at a time, answered one by one."""
-    for item in batch:
+    for item in bulk:
         item.answer({"indexed": item.payload})
 
 

@@ -36,7 +36,7 @@ class Item:
         return self._answer is not UNANSWERED
 
 
-class Batch(Sequence[Item]):
+class Bulk(Sequence[Item]):
     """What a bulk handler gets. Items without an answer complete when the handler returns, fail when it raises."""
 
     def __init__(self, items: Sequence[Item]) -> None:
@@ -74,16 +74,16 @@ class Batch(Sequence[Item]):
         return self._fields
 
 
-def answers(batch: Batch, returned: Any, error: BaseException | None) -> list[Any]:
+def answers(bulk: Bulk, returned: Any, error: BaseException | None) -> list[Any]:
     """One answer per item: its own, else from the handler's returned list, else the common end of the call."""
     if error is not None:
-        return [item._answer if item.answered else error for item in batch]
+        return [item._answer if item.answered else error for item in bulk]
     if returned is None or isinstance(returned, Verdict):
-        return [item._answer if item.answered else returned for item in batch]
-    if not isinstance(returned, Sequence) or isinstance(returned, str | bytes) or len(returned) != len(batch):
-        problem = _problem(returned, len(batch))
-        return [item._answer if item.answered else problem for item in batch]
-    return [item._answer if item.answered else value for item, value in zip(batch, returned, strict=True)]
+        return [item._answer if item.answered else returned for item in bulk]
+    if not isinstance(returned, Sequence) or isinstance(returned, str | bytes) or len(returned) != len(bulk):
+        problem = _problem(returned, len(bulk))
+        return [item._answer if item.answered else problem for item in bulk]
+    return [item._answer if item.answered else value for item, value in zip(bulk, returned, strict=True)]
 
 
 def _problem(returned: Any, count: int) -> Exception:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from redrive.errors import ConfigError
-from redrive.handlers.bulk import Batch
+from redrive.handlers.bulk import Bulk
 from redrive.handlers.context import Context
 
 _NO_NAME = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
@@ -44,18 +44,18 @@ def read_parameters(
 
 
 def check_bulk(kind: str, function: Callable[..., Any], names: Mapping[str, Any]) -> None:
-    """Refuse a bulk handler that does not take a batch."""
+    """Refuse a bulk handler that does not take a ``Bulk``."""
     try:
         signature = inspect.signature(function, locals=dict(names), eval_str=True)
     except NameError:  # a name for type checkers only; nothing else here needs it
         signature = inspect.signature(function)
-    hint = f"write: def {_named(function)}(batch: Batch)"
+    hint = f"write: def {_named(function)}(bulk: Bulk)"
     first = next(iter(signature.parameters.values()), None)
     if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY:
-        raise ConfigError(f"the bulk handler of {kind} takes no batch", hint=hint)
-    if not _may_be(first.annotation, Batch):
+        raise ConfigError(f"the bulk handler of {kind} takes no Bulk", hint=hint)
+    if not _may_be(first.annotation, Bulk):
         raise ConfigError(
-            f"the bulk handler of {kind} gets a Batch, and {first.name!r} is annotated with "
+            f"the bulk handler of {kind} gets a Bulk, and {first.name!r} is annotated with "
             f"{inspect.formatannotation(first.annotation)}",
             hint=hint,
         )
@@ -69,9 +69,9 @@ def type_of(parameter: inspect.Parameter) -> Any:
 def _check_context(kind: str, function: Callable[..., Any], first: inspect.Parameter) -> None:
     if _may_be(first.annotation, Context):
         return
-    if _may_be(first.annotation, Batch):
+    if _may_be(first.annotation, Bulk):
         raise ConfigError(
-            f"the handler of {kind} takes a Batch, and is not declared as bulk", hint="add bulk=N to @app.task"
+            f"the handler of {kind} takes a Bulk, and is not declared as bulk", hint="add bulk=N to @app.task"
         )
     raise ConfigError(
         f"the first parameter of the handler of {kind} is the context, and {first.name!r} is annotated with "

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from redrive.errors import InvalidInput
-from redrive.integrations import asyncpg, django, own, psycopg, psycopg2, sqlalchemy, sqlite
+from redrive.integrations import asyncpg, ctx_transaction, django, psycopg, psycopg2, sqlalchemy, sqlite
 from redrive.kernel.task import Enqueued, NewTask
 
 __all__ = ["SUPPORTED", "enqueue_on"]
@@ -39,8 +39,10 @@ FAMILIES: Mapping[tuple[str, str], Callable[[Any, Sequence[NewTask]], Answers]] 
     ("sqlalchemy", "async_scoped_session"): lambda scoped, tasks: sqlalchemy.on_async_session(scoped(), tasks),
     ("django", "BaseDatabaseWrapper"): django.on_connection,
     ("django", "ConnectionProxy"): django.on_connection,
-    ("redrive", "SqliteTransaction"): own.on_transaction,
-    ("redrive", "BlockingTransaction"): lambda blocking, tasks: own.on_blocking(blocking, tasks, enqueue_on),
+    ("redrive", "SqliteTransaction"): ctx_transaction.on_transaction,
+    ("redrive", "BlockingTransaction"): lambda blocking, tasks: ctx_transaction.on_blocking(
+        blocking, tasks, enqueue_on
+    ),
 }
 
 SUPPORTED = (

@@ -12,7 +12,7 @@ from uuid import UUID
 from redrive.errors import SchemaError, StoreError
 from redrive.integrations.causes import causes
 from redrive.kernel.task import Enqueued, NewTask
-from redrive.stores.postgres import arguments
+from redrive.stores.postgres import codec
 from redrive.stores.sql import statements
 
 NUMBERED = statements("redrive.integrations", "postgres.sql")["enqueue"]
@@ -25,7 +25,7 @@ _PRIVILEGE = "42501"
 
 def params(tasks: Sequence[NewTask]) -> tuple[Any, ...]:
     """Arrays of text and numbers only: callers teach their connections other ways to send UUIDs, JSON and times."""
-    return tuple(column and [_plain(value) for value in column] for column in arguments.columns(tasks))
+    return tuple(column and [_plain(value) for value in column] for column in codec.columns(tasks))
 
 
 def _plain(value: Any) -> Any:

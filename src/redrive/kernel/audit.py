@@ -24,7 +24,7 @@ class Audit:
 
 
 @dataclass(slots=True, frozen=True)
-class Batch:
+class BulkAction:
     """The transitions of a Commit are one operator's action on many tasks: what was skipped and the sum of it are
     audited with it."""
 

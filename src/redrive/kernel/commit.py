@@ -9,7 +9,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict
-from redrive.kernel.audit import Audit, Batch
+from redrive.kernel.audit import Audit, BulkAction
 from redrive.kernel.erase import Erase
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
@@ -116,7 +116,7 @@ class Commit:
     postings: Sequence[Posting] = ()
     rows: Sequence[Rows] = ()
     audits: Sequence[Audit] = ()
-    batch: Batch | None = None
+    bulk: BulkAction | None = None
     # Documents that change with it; if one of them was changed by somebody else, nothing of this happens.
     puts: Sequence[Put] = ()
     # Audit rows that are past their keep, by their ids.
@@ -140,7 +140,7 @@ class Commit:
 
     @property
     def _others(self) -> bool:
-        others = (self.joins, self.controls, self.fires, self.postings, self.rows, self.audits, self.batch, self.puts,
+        others = (self.joins, self.controls, self.fires, self.postings, self.rows, self.audits, self.bulk, self.puts,
                   self.pruned, self.conclusion, self.erase)  # fmt: skip
         return any(others)
 

@@ -12,7 +12,7 @@ _COLUMNS = {"fingerprint": "error_fingerprint", "batch": "last_replayed_batch"}
 
 
 @dataclass(slots=True, frozen=True)
-class Failures:
+class FailureFilter:
     """Which of the tasks that are failed now; None means any."""
 
     kind: str | None = None
@@ -38,7 +38,7 @@ class Failures:
 
 
 @dataclass(slots=True, frozen=True)
-class Meant:
+class FailedRef:
     """A task of a set of failures, and the failure by which it is part of it. It may be gone by now."""
 
     id: UUID
@@ -48,7 +48,7 @@ class Meant:
 
 
 @dataclass(slots=True, frozen=True)
-class Standing:
+class TaskStatus:
     """What has become of a task, without what it carries."""
 
     id: UUID

@@ -156,7 +156,7 @@ class Transition:
 
 
 @dataclass(slots=True)
-class Held:
+class Lease:
     """The part of a leased task that settling depends on."""
 
     id: UUID
@@ -169,7 +169,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class ExpiredLease(Held):
+class ExpiredLease(Lease):
     """A lease that ran out, and what its end is reported with."""
 
     kind: str = ""
@@ -186,7 +186,7 @@ def reject(task_id: UUID, why: str) -> Transition:
     return Transition(task_id, Event.REJECT, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
 
 
-def settle(held: Held, outcome: Outcome, policy: Policy, jitter: float) -> Transition:
+def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Transition:
     """What follows from an outcome. Pure: the same inputs give the same transition."""
     match outcome:
         case Completed(result=result):
@@ -228,7 +228,7 @@ def declared(verdict: Retry | Fail, origin: Origin = NOWHERE) -> Failed:
     )  # fmt: skip
 
 
-def _retry_or_fail(held: Held, cause: Failure, policy: Policy, jitter: float, after: float | None) -> Transition:
+def _retry_or_fail(held: Lease, cause: Failure, policy: Policy, jitter: float, after: float | None) -> Transition:
     if not cause.retryable or cause.code not in RETRYABLE_CODES:
         return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
     if held.attempt >= held.max_attempts:
@@ -237,7 +237,7 @@ def _retry_or_fail(held: Held, cause: Failure, policy: Policy, jitter: float, af
     return _move(held, Event.RETRY, _waiting(delay), delay=delay, failure=cause)
 
 
-def _expire(held: Held, limit: float | None) -> Transition:
+def _expire(held: Lease, limit: float | None) -> Transition:
     cause = failure(
         ErrorCode.EXECUTION_FAILED, "lease_expired",
         f"the lease of attempt {held.attempt} ran out: its worker died, hung or lost the store"
@@ -252,7 +252,7 @@ def _expire(held: Held, limit: float | None) -> Transition:
     return _move(held, Event.EXPIRE, State.QUEUED, failure=cause, expired=True)
 
 
-def _move(held: Held, event: Event, to: State, **values: Any) -> Transition:
+def _move(held: Lease, event: Event, to: State, **values: Any) -> Transition:
     return Transition(
         task_id=held.id, event=event, to=to, token=held.token,
         worker_id=held.worker_id, execution_ms=held.execution_ms, feature=held.feature, **values,

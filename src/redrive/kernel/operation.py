@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from redrive.kernel.audit import Audit, Batch
+from redrive.kernel.audit import Audit, BulkAction
 from redrive.kernel.commit import Applied, Commit
-from redrive.kernel.failed import Failures, Meant, Standing
+from redrive.kernel.failed import FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import State, Task
@@ -77,7 +77,7 @@ class Operation:
 
     id: str
     action: Action
-    which: Failures
+    which: FailureFilter
     actor: str
     reason: str | None
     total: int
@@ -158,7 +158,7 @@ class Operation:
         since = [task.created_at, task.last_attempt_at, task.last_replayed_at]
         return all(moment(when) <= self.upto for when in since if when is not None)
 
-    def carry_out(self, tasks: Sequence[Meant], driver: str) -> Commit:
+    def carry_out(self, tasks: Sequence[FailedRef], driver: str) -> Commit:
         """One piece: these tasks, and how far the operation has come with them, in one transaction."""
         after = replace(
             self, cursor=self._place(tasks[-1]), last_piece=len(tasks), fingerprints=self._seen(tasks), driver=driver
@@ -170,9 +170,11 @@ class Operation:
             done = replace(after, done=self.done + len(moved), skipped=self.skipped + skipped)
             return replace(done, canary=self._with_canaries(moved)).body()
 
-        batch = Batch(self.id, self.actor, self.action.audited, self.reason, means=self.action.means, summary=False)
+        batch = BulkAction(
+            self.id, self.actor, self.action.audited, self.reason, means=self.action.means, summary=False
+        )
         put = Put(COLLECTION, self.id, body, self.version, self.status.value)
-        return Commit(transitions=[self._move(task) for task in tasks], batch=batch, puts=[put])
+        return Commit(transitions=[self._move(task) for task in tasks], bulk=batch, puts=[put])
 
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """The last word, with the sum of it."""
@@ -182,7 +184,7 @@ class Operation:
         row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
         ended = replace(self, status=status, note=note)
         if self.action is Action.ERASE and self.which.scope is not None:
-            ended = replace(ended, which=Failures(scope="erased"), traces=())
+            ended = replace(ended, which=FailureFilter(scope="erased"), traces=())
         return Commit(puts=[ended.put()], audits=[row])
 
     @property
@@ -208,7 +210,7 @@ class Operation:
         assert self.canary is not None
         return Commit(puts=[replace(self, canary=replace(self.canary, full=True)).put()])
 
-    def judged(self, canaries: Iterable[Standing]) -> Operation | str | None:
+    def judged(self, canaries: Iterable[TaskStatus]) -> Operation | str | None:
         """What the canaries say: go on (the operation, with its canary passed), stop (why), or None: not yet."""
         assert self.canary is not None
         found = list(canaries)
@@ -227,23 +229,23 @@ class Operation:
             return replace(self, canary=replace(self.canary, passed=True))
         return None
 
-    def returned(self, tasks: Iterable[Standing | Task]) -> str | None:
+    def returned(self, tasks: Iterable[TaskStatus | Task]) -> str | None:
         """Why to stop, when one of these failed again by a cause that was redriven."""
         for task in tasks:
             if task.error_fingerprint in self.fingerprints:
                 return f"the same failure is back, {task.error_code}: redrive show {task.id}"
         return None
 
-    def _place(self, task: Meant) -> int | str:
+    def _place(self, task: FailedRef) -> int | str:
         return str(task.id) if self.action is Action.PURGE else task.failed_seq or 0
 
-    def _seen(self, tasks: Sequence[Meant]) -> tuple[str, ...]:
+    def _seen(self, tasks: Sequence[FailedRef]) -> tuple[str, ...]:
         if not self.stop_on_return:
             return ()
         found = dict.fromkeys([*self.fingerprints, *(task.error_fingerprint or "" for task in tasks)])
         return tuple(found)[:MOST_FINGERPRINTS]
 
-    def _move(self, task: Meant) -> Transition:
+    def _move(self, task: FailedRef) -> Transition:
         retry, given_up = self.action is Action.RETRY, self._given_up(task)
         return Transition(
             task.id, Event.REDRIVE if retry else Event.CANCEL, State.QUEUED if retry else State.CANCELLED,
@@ -252,7 +254,7 @@ class Operation:
             sources=WAITING if self.action is Action.PURGE else (State.CANCELLED,) if given_up else None,
         )  # fmt: skip
 
-    def _given_up(self, task: Meant) -> bool:
+    def _given_up(self, task: FailedRef) -> bool:
         """It is meant as a cancelled task: those have their places behind all that are failed."""
         return self.action is Action.RETRY and bool(self.letters) and (task.failed_seq or 0) > self.upto
 
@@ -268,7 +270,7 @@ def moment(when: datetime) -> int:
     return round(when.timestamp() * 1_000_000)
 
 
-def facts(which: Failures) -> dict[str, Any]:
+def facts(which: FailureFilter) -> dict[str, Any]:
     """A filter as it is written down: only what was asked for."""
     given = {name: value for name, value in asdict(which).items() if value is not None}
     if which.ids is not None:
@@ -276,6 +278,6 @@ def facts(which: Failures) -> dict[str, Any]:
     return given
 
 
-def failures(given: Mapping[str, Any]) -> Failures:
+def failures(given: Mapping[str, Any]) -> FailureFilter:
     ids = given.get("ids")
-    return Failures(**{**given, "ids": None if ids is None else tuple(UUID(task_id) for task_id in ids)})
+    return FailureFilter(**{**given, "ids": None if ids is None else tuple(UUID(task_id) for task_id in ids)})

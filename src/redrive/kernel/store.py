@@ -12,7 +12,7 @@ from uuid import UUID
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
-from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
+from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.reads import (
@@ -34,11 +34,12 @@ from redrive.kernel.task import AuditRow, Claimed, DeadLetter, Task, Timeline
 # What reads ask for and return is part of the port, for those who have a store.
 __all__ = [
     "MOST_ENTRIES",
-    "Beat",
     "Capabilities",
+    "ClaimRequest",
     "Count",
     "Cycle",
     "GroupRow",
+    "Heartbeat",
     "HoldRow",
     "Holder",
     "LetterCount",
@@ -49,10 +50,9 @@ __all__ = [
     "ScheduleRow",
     "SchemaStatus",
     "Store",
-    "Tick",
+    "TickResult",
     "Transaction",
     "Wake",
-    "Want",
     "WorkerRow",
 ]
 
@@ -69,7 +69,7 @@ class Capabilities:
 
 
 @dataclass(slots=True, frozen=True)
-class Want:
+class ClaimRequest:
     """A claim: up to ``count`` ready tasks of ``queues``, the first queue drained first.
 
     ``handles`` restricts it to the kinds named (others are set aside for whoever handles them);
@@ -97,7 +97,7 @@ class Cycle:
 
 
 @dataclass(slots=True, frozen=True)
-class Beat:
+class Heartbeat:
     """A worker telling the store that it is alive."""
 
     worker_id: str
@@ -115,7 +115,7 @@ class Beat:
 
 
 @dataclass(slots=True)
-class Tick:
+class TickResult:
     """The answer to a beat: duties this worker now has, its tasks to cancel, seconds until something is due."""
 
     duties: list[str] = field(default_factory=list)
@@ -179,7 +179,7 @@ class Store(Protocol):
         ``again``: the answer to an earlier try was lost; what landed then counts as landed now. ``in_parts``: its
         enqueues, which have no keys, are made while they are looked at, and may be sent in parts of the transaction."""
 
-    async def cycle(self, commit: Commit, want: Want | None, *, again: bool = False) -> Cycle:
+    async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
         """Apply a Commit, usually of settlements, and claim, in one transaction: the hot loop. ``again`` as above."""
 
     async def joins(self, join_ids: Collection[UUID]) -> list[Join]:
@@ -191,7 +191,7 @@ class Store(Protocol):
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         """Extend leases and store progress, fenced by token; answers the ids that are no longer held."""
 
-    async def tick(self, beat: Beat) -> Tick: ...
+    async def tick(self, beat: Heartbeat) -> TickResult: ...
     async def expired(self, limit: int) -> list[ExpiredLease]: ...
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]: ...
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
@@ -205,7 +205,7 @@ class Store(Protocol):
     async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
         """Those that there are, in the order asked for; ``documents`` as in ``Query``."""
 
-    async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
+    async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]:
         """The same without payloads, for whoever only has to know what became of them."""
 
     async def find(self, query: Query) -> list[Task]: ...
@@ -214,31 +214,33 @@ class Store(Protocol):
 
     async def dead_letters(self, query: Query) -> list[DeadLetter]: ...
     async def failed(
-        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
+        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
         newest: bool = False, documents: int | None = None,
     ) -> list[Task]:  # fmt: skip
         """Tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of ``failed_seq``."""
 
-    async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
+    async def failed_ids(
+        self, which: FailureFilter, *, limit: int, after: int = 0, upto: int | None = None
+    ) -> list[FailedRef]:
         """The same, without what the tasks carry."""
 
-    async def count_failed(self, which: Failures) -> int:
+    async def count_failed(self, which: FailureFilter) -> int:
         """How many those are: by totals, where the filter allows it, else by an index."""
 
     async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
         """Totals, the largest first; None: of all causes."""
 
-    async def failed_end(self, which: Failures) -> tuple[int, int]:
+    async def failed_end(self, which: FailureFilter) -> tuple[int, int]:
         """Everything that is failed by now has at most this ``failed_seq``, and what fails later has more; and how many
         of those up to it match."""
 
     async def cancelled(
-        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
-    ) -> list[Meant]:
+        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    ) -> list[FailedRef]:
         """Tasks that were given up and whose last dead letter matches, in the order of these letters; ``failed_seq``,
         ``after`` and ``upto`` are numbers of letters."""
 
-    async def cancelled_end(self, which: Failures) -> tuple[int, int]:
+    async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         """The number of the last dead letter by now, and how many of those match."""
 
     async def letter_counts(self) -> list[LetterCount]:

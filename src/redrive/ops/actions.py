@@ -9,7 +9,7 @@ from uuid import UUID
 from redrive.errors import InvalidInput, InvalidTransition, TaskNotFound
 from redrive.kernel.audit import FOREIGN
 from redrive.kernel.commit import CancelRequest, Commit, Hold, Limit, Target
-from redrive.kernel.failed import Standing
+from redrive.kernel.failed import TaskStatus
 from redrive.kernel.machine import TABLE, Event, Transition
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
@@ -72,7 +72,7 @@ async def _cancel_as_found(
     store: Store, ids: Sequence[UUID], who: str, why: str | None, puts: Sequence[Put], result: Result
 ) -> list[UUID]:
     """In one transaction, by the states that they are in now; returns those that it did not reach."""
-    found = await store.standings(ids)
+    found = await store.statuses(ids)
     running = {task_id for task_id in ids if task_id in found and found[task_id].state is State.RUNNING}
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why)
              for task_id in ids if task_id not in running]  # fmt: skip
@@ -91,7 +91,7 @@ async def forget(
     unique = list(dict.fromkeys(ids))
     if not unique:
         return Result()
-    found = await store.standings(unique)
+    found = await store.statuses(unique)
     # Also those that are not failed, for the store to refuse: ``puts`` count what it did not.
     moves = [
         Transition(
@@ -160,10 +160,10 @@ async def _move(
 
 
 async def _why_not(store: Store, task_ids: Collection[UUID], sources: Collection[State]) -> dict[UUID, str]:
-    found = await store.standings(task_ids) if task_ids else {}
+    found = await store.statuses(task_ids) if task_ids else {}
     wanted = " or ".join(state.value for state in sources)
 
-    def reason(one: Standing | None) -> str:
+    def reason(one: TaskStatus | None) -> str:
         if one is None:
             return "not found"
         if one.erased:

@@ -22,7 +22,7 @@ from redrive.kernel.operation import Action
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
 from redrive.ops.people import person
-from redrive.ops.wording import counted
+from redrive.ops.text import counted
 
 COLLECTION = "alone"
 PATIENCE_S = 10.0

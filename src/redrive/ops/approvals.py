@@ -9,7 +9,7 @@ from redrive.errors import ApprovalUnknown, InvalidTransition, NotAllowed
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Action, Operation, Status, facts
 from redrive.kernel.records import Put, Record
@@ -34,7 +34,7 @@ def deed(operation: Operation) -> Deed:
 
 
 def _always(operation: Operation) -> str | None:
-    everything = operation.which == Failures()
+    everything = operation.which == FailureFilter()
     match operation.action:
         case Action.ERASE:
             return ERASED_FOR_GOOD

@@ -11,8 +11,8 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, groups, growth, inspect, operations
+from redrive.ops.text import counted
 from redrive.ops.why import OUTSIDE, Lost, drivers, is_alive, is_silent, live_workers, lost
-from redrive.ops.wording import counted
 
 SLOW = timedelta(minutes=5)
 STALE = timedelta(seconds=30)

@@ -15,7 +15,7 @@ from redrive.errors import RedriveError
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task
@@ -80,7 +80,7 @@ async def run(
         return f"{task.error_code}: {task.error_message}"
 
     async def listed() -> str:
-        found = await failed.list_failed(store, Failures(scope=scope))
+        found = await failed.list_failed(store, FailureFilter(scope=scope))
         if [task.id for task in found] != [drill.task_id]:
             raise RedriveError("the failed task is not in the list of failures")
         return "found in the list of failures by its scope"

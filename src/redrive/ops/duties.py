@@ -8,7 +8,7 @@ from redrive.kernel.duty import Duty
 from redrive.kernel.operation import COLLECTION, Status
 from redrive.kernel.store import Store
 from redrive.ops import approvals, audit, audit_chain, growth
-from redrive.ops import driving as operations
+from redrive.ops import operation_runner as operations
 from redrive.ops import retention as failed
 from redrive.ops.audit_archive import archive_at
 from redrive.settings import Settings
@@ -20,7 +20,7 @@ def duties_of(settings: Settings) -> list[Duty]:
     """Those that the settings ask for."""
     found = [
         Duty(
-            "operations", operations.EVERY, operations.drive, operations.stirring,
+            "operations", operations.EVERY, operations.drive, operations.has_work,
             while_record=(COLLECTION, Status.RUNNING.value),
         ),
         Duty("approvals", 60.0, _expire_approvals),

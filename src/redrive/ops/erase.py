@@ -21,7 +21,7 @@ from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Applied, Commit, Hold, Target
 from redrive.kernel.erase import ERASED, Erase
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import FINAL, Action, Operation, Status
@@ -79,7 +79,7 @@ async def begin(
             f"{found['running']} of these tasks run now", hint="wait until they are done, or cancel them first"
         )
     await _refuse_others(store, subject)
-    which = Failures(scope=scope, ids=None if task_id is None else (task_id,))
+    which = FailureFilter(scope=scope, ids=None if task_id is None else (task_id,))
     total = found.get("live", 0) + found.get("finished", 0)
     operation = Operation(str(new_id()), Action.ERASE, which, who, why, total, cursor="traces 0", archive=archive)
     return await operations.start(store, operation, rule)
@@ -155,7 +155,7 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
     if not ids:
         await _erase_rest(store, replace(operation, cursor="audit 0"), subject)
         return
-    live = [one.id for one in (await store.standings(ids)).values() if one.state in LIVE - {State.RUNNING}]
+    live = [one.id for one in (await store.statuses(ids)).values() if one.state in LIVE - {State.RUNNING}]
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
     commit = Commit(transitions=moves, erase=Erase(subject.tombstone, tuple(ids)))
     after = replace(operation, last_piece=len(ids))
@@ -270,7 +270,7 @@ async def _sum_up(store: Store, operation: Operation, subject: Subject) -> None:
     if operation.erased.get("unreadable"):
         told.append(f"{operation.erased['unreadable']} pieces of the archive that cannot be read")
     note = NOT_COVERED if not told else f"left, because they came or ran meanwhile: {', '.join(told)}; erase again"
-    which = operation.which if subject.scope is None else Failures(scope=ERASED)
+    which = operation.which if subject.scope is None else FailureFilter(scope=ERASED)
     await store.apply(Commit(puts=[replace(operation, cursor="files", which=which, traces=(), note=note).put()]))
 
 

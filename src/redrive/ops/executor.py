@@ -14,10 +14,10 @@ from redrive.errors import ErrorCode, LeaseLost, PayloadInvalid, RedriveError
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.commit import Commit
 from redrive.kernel.failure import MAX_STACK, Failure, FailureType, Origin, clean, failure
-from redrive.kernel.machine import Held, Policy, declared, settle
+from redrive.kernel.machine import Lease, Policy, declared, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, Outcome, Released, Retry
 from redrive.kernel.payload import JsonText, decode, decode_shallow, encode
-from redrive.kernel.store import Beat, Store, Want
+from redrive.kernel.store import ClaimRequest, Heartbeat, Store
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task, check_name, check_text
 from redrive.ops.why import OUTSIDE
@@ -29,7 +29,7 @@ _REASON = re.compile(r"[a-z][a-z0-9_]{0,49}\Z")
 async def claim(
     store: Store, worker_id: str, queues: Sequence[str], count: int, lease: float, kinds: Sequence[str] | None = None
 ) -> list[Claimed]:
-    want = Want(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
+    want = ClaimRequest(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
     claimed = await _readable(store, (await store.cycle(Commit(), want)).claimed)
     await _show(store, worker_id, tuple(queues), count)
     return claimed
@@ -42,7 +42,7 @@ async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
         try:
             decode_shallow(task.payload)
         except ValueError as error:
-            held = Held(task.id, task.token, task.attempt, task.max_attempts, feature=task.feature)
+            held = Lease(task.id, task.token, task.attempt, task.max_attempts, feature=task.feature)
             said = Fail(ErrorCode.PAYLOAD_INVALID.value, f"the payload cannot be read: {error}"[:1000])
             with contextlib.suppress(RedriveError):  # else its lease runs out
                 await store.apply(Commit(transitions=[settle(held, said, Policy(), 0.0)]))
@@ -56,7 +56,7 @@ async def _show(store: Store, worker_id: str, queues: tuple[str, ...], count: in
     What he has claimed is his, also if this cannot be written down."""
     name = f"{worker_id} ({', '.join(queues)})"[:MAX_TEXT]
     with contextlib.suppress(RedriveError):
-        await store.tick(Beat(name, OUTSIDE, 0, queues, count, 0, __version__, {}, False))
+        await store.tick(Heartbeat(name, OUTSIDE, 0, queues, count, 0, __version__, {}, False))
 
 
 async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, progress: str | None) -> list[UUID]:
@@ -122,7 +122,7 @@ async def report(
     ms: float | None = None,
 ) -> None:  # fmt: skip
     """Fenced by the token, like everything that ends an attempt. Reporting the same twice is fine."""
-    held = Held(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature)
+    held = Lease(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature)
     given = Payload(task.payload if isinstance(task.payload, JsonText) else None)
     if isinstance(said, Fail | Retry):
         said = declared(said, Origin(place=task.kind, payload=given))

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput, StoreUnavailable
 from redrive.ids import new_id
-from redrive.kernel.audit import Batch, skip_reason
+from redrive.kernel.audit import BulkAction, skip_reason
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.failure import FailureType
 from redrive.kernel.machine import DeadReason, Event, Transition
 from redrive.kernel.operation import Action, facts
@@ -30,7 +30,7 @@ USUAL_LIMIT = 50
 LARGEST_PAGE = 500
 MOST_CAUSES = 100
 MOST_LISTED = 1000
-EVERYTHING = Failures()
+EVERYTHING = FailureFilter()
 RETRIED = (State.FAILED, State.CANCELLED)
 
 
@@ -56,7 +56,7 @@ class Page:
 
 
 @dataclass(slots=True)
-class BatchResult:
+class BulkResult:
     """What a retry of many did, or with ``dry_run`` would do; that has no batch, and retried none."""
 
     batch_id: str | None
@@ -69,7 +69,7 @@ class BatchResult:
 
 
 @dataclass(slots=True)
-class Chosen:
+class Selection:
     """The tasks that are meant, each with the failure that is (its ``failed_seq``; None: any), and those that were
     named but are not what the other filters ask for. ``cancelled``: those of them that are meant as given up.
     ``matched``: how many the request is about, whatever its limit; ``everything``: it is about all there is."""
@@ -95,9 +95,14 @@ class FailureStats:
 
 
 async def list_failed(
-    store: Store, which: Failures = EVERYTHING, *, limit: int = USUAL_LIMIT, offset: int = 0, before: int | None = None,
+    store: Store,
+    which: FailureFilter = EVERYTHING,
+    *,
+    limit: int = USUAL_LIMIT,
+    offset: int = 0,
+    before: int | None = None,
     paged: bool = False,
-) -> list[Task]:  # fmt: skip
+) -> list[Task]:
     """Newest first; ``before`` is the ``failed_seq`` of the last one seen, and stays stable while more fail. ``paged``:
     with documents as text, as far as the budget of a page goes."""
     check_int(limit, "limit", 1, 1000)
@@ -112,7 +117,7 @@ async def list_failed(
 
 
 async def _paged(
-    store: Store, which: Failures, limit: int, offset: int = 0, upto: int | None = None, *, newest: bool = False
+    store: Store, which: FailureFilter, limit: int, offset: int = 0, upto: int | None = None, *, newest: bool = False
 ) -> list[Task]:
     async def fetch(number: int, documents: int, last: Task | None) -> list[Task]:
         seq = None if last is None else last.failed_seq or 0
@@ -126,7 +131,7 @@ async def _paged(
 
 
 async def preview(
-    store: Store, which: Failures, *, page: int = 1, page_size: int = USUAL_LIMIT, limit: int | None = None,
+    store: Store, which: FailureFilter, *, page: int = 1, page_size: int = USUAL_LIMIT, limit: int | None = None,
     plan: str | None = None, bind: str | None = None, paged: bool = False,
 ) -> Page:  # fmt: skip
     """What a retry with the same filter, and the same ``limit`` if there is one, would reach; changes nothing. ``bind``
@@ -155,7 +160,7 @@ async def preview(
 
 
 async def _given_up(
-    store: Store, which: Failures, limit: int, offset: int, letters: int, paged: bool
+    store: Store, which: FailureFilter, limit: int, offset: int, letters: int, paged: bool
 ) -> list[Task]:  # fmt: skip
     """Cancelled tasks whose last dead letter matches; they come behind all that are failed."""
     if not letters or limit <= 0:
@@ -173,22 +178,24 @@ async def _page_of(store: Store, plan: plans.Plan, page: int, page_size: int, pa
         return Page(found, plan.count, page, page_size, plan.token)
     ids = list(plan.listed)[offset : offset + page_size]
     failed = tuple(task_id for task_id in ids if not plan.given_up(plan.listed[task_id]))
-    found = await _tasks(store, Failures(ids=failed), page_size, 0, plan.upto, paged) if failed else []
+    found = await _tasks(store, FailureFilter(ids=failed), page_size, 0, plan.upto, paged) if failed else []
     others = await by_ids(store.get_many, [task_id for task_id in ids if task_id not in failed], paged)
     found += [task for task in others if task.state is State.CANCELLED]
     return Page(found, plan.count, page, page_size, plan.token, ids)
 
 
-async def _tasks(store: Store, which: Failures, limit: int, offset: int, upto: int | None, paged: bool) -> list[Task]:
+async def _tasks(
+    store: Store, which: FailureFilter, limit: int, offset: int, upto: int | None, paged: bool
+) -> list[Task]:
     if paged:
         return await _paged(store, which, limit, offset, upto)
     return await store.failed(which, limit=limit, offset=offset, upto=upto)
 
 
 async def retry_matching(
-    store: Store, which: Failures = EVERYTHING, *, actor: str, rule: Rule, reason: str | None = None,
+    store: Store, which: FailureFilter = EVERYTHING, *, actor: str, rule: Rule, reason: str | None = None,
     limit: int | None = None, plan: str | None = None, dry_run: bool = False,
-) -> BatchResult:  # fmt: skip
+) -> BulkResult:  # fmt: skip
     """Retry up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
     named, by id or by the plan, and in no state to be retried are answered, and audited, as skipped. What a second
     operator has to agree to is refused: it is judged by what matches, not by the limit."""
@@ -208,11 +215,11 @@ async def retry_matching(
 
 
 async def retry_tasks(
-    store: Store, chosen: Chosen, *, actor: str, reason: str | None, facts: Any = None, puts: Sequence[Put] = ()
-) -> BatchResult:
+    store: Store, chosen: Selection, *, actor: str, reason: str | None, facts: Any = None, puts: Sequence[Put] = ()
+) -> BulkResult:
     """These tasks, each only if it is still failed by the failure that is meant. ``puts`` land with them."""
     batch_id, name = str(new_id()), Action.RETRY.audited
-    result = BatchResult(batch_id, len(chosen.meant), skipped=dict(chosen.excluded))
+    result = BulkResult(batch_id, len(chosen.meant), skipped=dict(chosen.excluded))
     if not chosen.meant and not chosen.excluded:
         return result
     moves = [
@@ -222,8 +229,8 @@ async def retry_tasks(
         )
         for task_id, seen in chosen.meant.items()
     ]  # fmt: skip
-    batch = Batch(batch_id, actor, name, reason, facts, excluded=chosen.excluded)
-    applied = await store.apply(Commit(transitions=moves, batch=batch, puts=puts))
+    batch = BulkAction(batch_id, actor, name, reason, facts, excluded=chosen.excluded)
+    applied = await store.apply(Commit(transitions=moves, bulk=batch, puts=puts))
     result.retried = [task_id for task_id in chosen.meant if task_id not in applied.skipped]
     result.skipped |= {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}
     await log_retried(store, result.retried, actor=actor, reason=reason, batch_id=batch_id)
@@ -241,7 +248,7 @@ class Replayed:
 
 
 async def replay(
-    store: Store, which: Failures, *, actor: str, reason: str | None, limit: int, upto: int,
+    store: Store, which: FailureFilter, *, actor: str, reason: str | None, limit: int, upto: int,
     progress: Callable[[int], None] = lambda _: None, puts: Sequence[Put] = (),
 ) -> Replayed:  # fmt: skip
     """Retry here and now, piece by piece, the ones that failed first; nothing that failed after ``upto``. ``puts`` land
@@ -253,7 +260,7 @@ async def replay(
         if not found:
             break
         after = found[-1].failed_seq or after
-        meant = Chosen({one.id: one.failed_seq for one in found})
+        meant = Selection({one.id: one.failed_seq for one in found})
         result = await retry_tasks(store, meant, actor=actor, reason=reason, facts=facts(which), puts=puts)
         puts = ()
         sums.matched += result.matched
@@ -276,7 +283,7 @@ async def statistics(store: Store) -> FailureStats:
     )  # fmt: skip
 
 
-async def _chosen(store: Store, which: Failures, limit: int | None) -> Chosen:
+async def _chosen(store: Store, which: FailureFilter, limit: int | None) -> Selection:
     most = _limited(which, limit)
     if which.ids is not None:
         return await _named(store, which, list(dict.fromkeys(which.ids))[:most])
@@ -286,14 +293,14 @@ async def _chosen(store: Store, which: Failures, limit: int | None) -> Chosen:
     behind = await store.cancelled(which, limit=rest, upto=letters) if rest and given_up else []
     meant = found | dict.fromkeys((one.id for one in behind), None)
     matched = max(len(found), await store.count_failed(which)) + max(len(behind), given_up)
-    return Chosen(meant, frozenset(one.id for one in behind), matched=matched)
+    return Selection(meant, frozenset(one.id for one in behind), matched=matched)
 
 
-async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
+async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selection:
     """Tasks are taken as they are named: what cannot be retried is answered as skipped. If there are other filters as
     well, they narrow the list, and what they leave out is answered as skipped, too."""
-    if which == Failures(ids=which.ids):
-        return Chosen(dict.fromkeys(ids), matched=len(ids))
+    if which == FailureFilter(ids=which.ids):
+        return Selection(dict.fromkeys(ids), matched=len(ids))
     found = await store.get_many(ids)
     excluded = {
         task_id: why for task_id in ids if (why := _unfit(found.get(task_id), which)) is not None
@@ -302,16 +309,16 @@ async def _named(store: Store, which: Failures, ids: list[UUID]) -> Chosen:
         task_id: found[task_id].failed_seq if found[task_id].state is State.FAILED else None
         for task_id in ids if task_id not in excluded
     }  # fmt: skip
-    return Chosen(meant, excluded=excluded, matched=len(ids))
+    return Selection(meant, excluded=excluded, matched=len(ids))
 
 
-def _unfit(task: Task | None, which: Failures) -> str | None:
+def _unfit(task: Task | None, which: FailureFilter) -> str | None:
     if task is None or task.state not in RETRIED:
         return skip_reason(None if task is None else task.state.value)
     return which.unlike(task)
 
 
-async def _planned(store: Store, token: str, which: Failures, limit: int | None) -> Chosen:
+async def _planned(store: Store, token: str, which: FailureFilter, limit: int | None) -> Selection:
     if which != EVERYTHING or limit is not None:
         raise InvalidInput("a plan says what is retried", hint="leave the filters and the limit out")
     plan = await plans.load(store, token)
@@ -322,10 +329,10 @@ async def _planned(store: Store, token: str, which: Failures, limit: int | None)
         )
     cancelled = frozenset(task_id for task_id, place in plan.listed.items() if plan.given_up(place))
     meant = {task_id: None if task_id in cancelled else place for task_id, place in plan.listed.items()}
-    return Chosen(meant, cancelled, matched=plan.matched, everything=plan.which == EVERYTHING)
+    return Selection(meant, cancelled, matched=plan.matched, everything=plan.which == EVERYTHING)
 
 
-def _limited(which: Failures, limit: int | None) -> int:
+def _limited(which: FailureFilter, limit: int | None) -> int:
     if limit is not None:
         return check_int(limit, "limit", 1, MOST_AT_ONCE)
     wanted = USUAL_LIMIT if which.ids is None else len(set(which.ids))
@@ -337,10 +344,10 @@ def _limited(which: Failures, limit: int | None) -> int:
     return wanted
 
 
-async def foretell(store: Store, chosen: Chosen, possible: tuple[State, ...] = RETRIED) -> BatchResult:
+async def foretell(store: Store, chosen: Selection, possible: tuple[State, ...] = RETRIED) -> BulkResult:
     """What would become of each, as of now."""
-    result = BatchResult(None, len(chosen.meant), skipped=dict(chosen.excluded), dry_run=True)
-    found = await store.standings(chosen.meant)
+    result = BulkResult(None, len(chosen.meant), skipped=dict(chosen.excluded), dry_run=True)
+    found = await store.statuses(chosen.meant)
     for task_id, seen in chosen.meant.items():
         task = found.get(task_id)
         wanted = (State.CANCELLED,) if task_id in chosen.cancelled else possible
@@ -352,7 +359,7 @@ async def foretell(store: Store, chosen: Chosen, possible: tuple[State, ...] = R
     return result
 
 
-def failures(**texts: str | None) -> Failures:
+def failures(**texts: str | None) -> FailureFilter:
     """A filter as people give it, checked. Codes are the applications' own; types and dead reasons are known."""
     known: dict[str, type[StrEnum]] = {"failure_type": FailureType, "dead_reason": DeadReason}
     for name, values in known.items():
@@ -360,7 +367,7 @@ def failures(**texts: str | None) -> Failures:
         if given is not None and given not in list(values):
             raise InvalidInput(f"{given!r} is no {name.replace('_', ' ')}", hint=f"one of: {', '.join(values)}")
     checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
-    return Failures(**checked)
+    return FailureFilter(**checked)
 
 
 def parse_ids(values: Sequence[str]) -> tuple[UUID, ...]:

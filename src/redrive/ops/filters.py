@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.store import Query
 
 
@@ -43,6 +43,6 @@ FILTERS = (
 )
 
 
-def query(which: Failures, **more: Any) -> Query:
+def query(which: FailureFilter, **more: Any) -> Query:
     """The same filters, over all tasks or over dead letters."""
     return Query(**{one.field: getattr(which, one.field) for one in FILTERS}, **more)

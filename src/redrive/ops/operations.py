@@ -10,7 +10,7 @@ from redrive.errors import ApprovalNeeded, ChangedMeanwhile, InvalidInput, Inval
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import (
     COLLECTION,
     FINAL,
@@ -36,9 +36,10 @@ LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 async def begin(
-    store: Store, action: Action, which: Failures = EVERYTHING, *, actor: str, rule: Rule, reason: str | None = None,
-    plan: str | None = None, rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
-    bound: Operation | None = None, fixed: str | None = None, idempotent: bool | None = None,
+    store: Store, action: Action, which: FailureFilter = EVERYTHING, *, actor: str, rule: Rule,
+    reason: str | None = None, plan: str | None = None, rate: float | None = None, canary: Canary | None = None,
+    stop_on_return: bool = False, bound: Operation | None = None, fixed: str | None = None,
+    idempotent: bool | None = None,
 ) -> tuple[Operation, Record | None]:  # fmt: skip
     """Begin one, or ask for it: dangerous and large ones wait for a second operator, whose approval is answered too.
     ``bound``: what ``foresee`` answered, to do exactly that."""
@@ -71,7 +72,9 @@ async def start(store: Store, operation: Operation, rule: Rule) -> tuple[Operati
     return replace(operation, version=1), None
 
 
-async def foresee(store: Store, action: Action, which: Failures = EVERYTHING, plan: str | None = None) -> Operation:
+async def foresee(
+    store: Store, action: Action, which: FailureFilter = EVERYTHING, plan: str | None = None
+) -> Operation:
     """What it would be about, from now on: which tasks, and how many."""
     return await _bounded(store, Operation("", action, which, "", None, 0, plan=plan))
 
@@ -180,7 +183,7 @@ async def _bounded(store: Store, operation: Operation) -> Operation:
 
 async def _purged(store: Store, operation: Operation) -> Operation:
     which = operation.which
-    if operation.plan is not None or which != Failures(kind=which.kind, queue=which.queue):
+    if operation.plan is not None or which != FailureFilter(kind=which.kind, queue=which.queue):
         raise InvalidInput("waiting tasks are purged by queue and kind", hint="leave other filters out")
     if which == EVERYTHING:
         raise InvalidInput("a purge of everything that waits is refused", hint="say which queue or kind")

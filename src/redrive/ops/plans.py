@@ -11,7 +11,7 @@ from uuid import UUID
 
 from redrive.errors import ChangedMeanwhile, PlanUnknown
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts, failures
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
@@ -28,7 +28,7 @@ class Plan:
     behind all that are failed."""
 
     token: str
-    which: Failures
+    which: FailureFilter
     upto: int
     count: int
     listed: dict[UUID, int] | None
@@ -41,7 +41,9 @@ class Plan:
         return place > self.upto
 
 
-async def make(store: Store, which: Failures, actor: str, *, cancelled: bool = False, limit: int | None = None) -> Plan:
+async def make(
+    store: Store, which: FailureFilter, actor: str, *, cancelled: bool = False, limit: int | None = None
+) -> Plan:
     """Who looks again, and nothing has changed within the hour, gets the same plan again. ``cancelled``: tasks that
     were given up are part of it. ``limit``: only so many, those that failed first."""
     upto, count = await store.failed_end(which)
@@ -74,7 +76,9 @@ async def make(store: Store, which: Failures, actor: str, *, cancelled: bool = F
     return Plan(token, which, upto, count, listed, letters, given_up, matched)
 
 
-def _token(which: Failures, actor: str, upto: int, count: int, letters: int, limit: int | None, now: datetime) -> str:
+def _token(
+    which: FailureFilter, actor: str, upto: int, count: int, letters: int, limit: int | None, now: datetime
+) -> str:
     """The name of a plan. It opens nothing by itself: whoever uses it has to be allowed to retry."""
     what = json.dumps([facts(which), actor, upto, count, letters, limit, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
     return base64.urlsafe_b64encode(hashlib.sha256(what.encode()).digest()[:18]).decode()

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Applied, Commit
-from redrive.kernel.failed import Failures, Meant
+from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import FINAL
@@ -69,7 +69,7 @@ async def _give_up_kind(store: Store, kind: str, days: float, cutoff: datetime, 
     whatever leaves or fails again meanwhile is left alone, and has no say about others."""
     total = after = 0
     while not stopping():
-        piece = await store.failed_ids(Failures(kind=kind), limit=PIECE, after=after)
+        piece = await store.failed_ids(FailureFilter(kind=kind), limit=PIECE, after=after)
         old = [one for one in piece if one.failed_at is not None and one.failed_at < cutoff]
         if old:
             applied = await store.apply(_given_up(old, kind, days, cutoff))
@@ -80,7 +80,7 @@ async def _give_up_kind(store: Store, kind: str, days: float, cutoff: datetime, 
     return total
 
 
-def _given_up(tasks: Sequence[Meant], kind: str, days: float, cutoff: datetime) -> Commit:
+def _given_up(tasks: Sequence[FailedRef], kind: str, days: float, cutoff: datetime) -> Commit:
     reason = f"failed for more than {days:g} days"
     batch_id = str(new_id())
     moves = [

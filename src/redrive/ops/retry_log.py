@@ -17,7 +17,7 @@ async def log_retried(
     """Write one ``task.retried`` line for each of these, with who retried it and why."""
     if not task_ids or not logger.isEnabledFor(logging.INFO):
         return
-    for task in (await store.standings(task_ids)).values():
+    for task in (await store.statuses(task_ids)).values():
         logger.info(
             "%s retried %s", actor, task.id,
             extra={

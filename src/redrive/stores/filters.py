@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.store import Query
 from redrive.kernel.task import State
 
@@ -27,12 +27,12 @@ _COLUMNS = _COUNTED | {
 Condition = tuple[str, Any]
 
 
-def conditions(which: Failures) -> list[Condition]:
+def conditions(which: FailureFilter) -> list[Condition]:
     """Columns of tasks and the values they must have; ids are left to the store."""
     return [(column, value) for name, column in _COLUMNS.items() if (value := getattr(which, name)) is not None]
 
 
-def by_totals(which: Failures) -> list[Condition] | None:
+def by_totals(which: FailureFilter) -> list[Condition] | None:
     """Columns of the totals and their values, or None when rows have to be looked at."""
     if which.ids is not None or any(getattr(which, name) is not None for name in ("scope", "trace_id", "batch")):
         return None
@@ -46,7 +46,7 @@ _LETTERS = {
 }  # fmt: skip
 
 
-def of_cancelled(which: Failures, labels: str) -> list[Condition] | None:
+def of_cancelled(which: FailureFilter, labels: str) -> list[Condition] | None:
     """Columns of cancelled tasks (h) and of their last dead letters (d); None when nothing can match: the bulk
     operation that retried a task last is not kept with it. Both have labels; ``labels`` says whose are looked at."""
     if which.batch is not None:

@@ -18,7 +18,7 @@ from uuid import UUID
 from redrive.app import App
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.payload import decode
-from redrive.kernel.store import Beat, Query, Store
+from redrive.kernel.store import Heartbeat, Query, Store
 from redrive.kernel.task import State, Task
 from redrive.observe.logs import TaskLog
 from redrive.ops import inspect
@@ -98,7 +98,7 @@ class TestKit:
         await prepare(worker)
         await fire_schedules(worker)
         await recover(worker)
-        beat = Beat(worker.id, "test", 0, worker.options.queues, worker.options.concurrency, 0, "test", {})
+        beat = Heartbeat(worker.id, "test", 0, worker.options.queues, worker.options.concurrency, 0, "test", {})
         while (await self.store.tick(beat)).promoted:
             pass
 

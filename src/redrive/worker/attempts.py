@@ -15,7 +15,7 @@ from redrive.errors import LeaseLost, RedriveError
 from redrive.handlers.context import Context
 from redrive.handlers.functions import insist_it_ran
 from redrive.handlers.registry import Isolation
-from redrive.kernel.machine import Held, Policy, Transition, settle
+from redrive.kernel.machine import Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Completed, Fail, Outcome, StopReason
 from redrive.kernel.task import Claimed
 from redrive.worker.bulk import BulkCalls
@@ -221,7 +221,7 @@ class Attempts:
         policy = run.handler.policy if run.handler is not None else Policy(backoff=worker.settings.backoff)
         tries = worker.options.tries
         allowed = task.max_attempts if tries is None else min(task.max_attempts, tries)
-        held = Held(task.id, task.token, task.attempt, allowed, worker.id, run.ms, task.feature)
+        held = Lease(task.id, task.token, task.attempt, allowed, worker.id, run.ms, task.feature)
         decided: Transition | None
         try:
             decided = settle(held, outcome, policy, worker.rng())

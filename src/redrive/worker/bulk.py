@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from redrive.errors import RedriveError
-from redrive.kernel.store import Want
+from redrive.kernel.store import ClaimRequest
 from redrive.worker.run import Run
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class BulkCalls:
 
     async def _more(self, kind: str, count: int) -> list[Run]:
         worker, attempts = self._worker, self._attempts
-        want = Want(worker.id, worker.options.queues, count, worker.settings.lease, only=kind)
+        want = ClaimRequest(worker.id, worker.options.queues, count, worker.settings.lease, only=kind)
         call = worker.settling.send([], want)
         try:
             found = await worker.settling.answer(call)

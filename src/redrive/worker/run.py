@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redrive.errors import ErrorCode, InvalidInput, PayloadInvalid, RedriveError
-from redrive.handlers.bulk import Batch, Item, answers
+from redrive.handlers.bulk import Bulk, Item, answers
 from redrive.handlers.context import Context
 from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.handlers.registry import Handler, Isolation
@@ -176,7 +176,7 @@ class Runner:
                 outcomes[index] = _bad_payload(error, runs[index].task)
             except Exception as error:
                 outcomes[index] = self._raised(run, error, handler)
-        batch = Batch([item for _, item in items])
+        batch = Bulk([item for _, item in items])
         returned: Any = None
         raised: BaseException | None = None
         judged: Failed | None = None
@@ -202,7 +202,7 @@ class Runner:
             return await self._threads.submit(lambda: handler.function(run.context, **arguments))
         return await self._processes.run(handler, run.task, arguments, self._worker_id, lambda: self._on_start(run))
 
-    async def _call_bulk(self, handler: Handler, batch: Batch) -> Any:
+    async def _call_bulk(self, handler: Handler, batch: Bulk) -> Any:
         if handler.isolation is Isolation.LOOP:
             return handler.function(batch)
         return await self._threads.submit(lambda: handler.function(batch))

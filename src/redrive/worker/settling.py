@@ -13,7 +13,7 @@ from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Fail
-from redrive.kernel.store import Cycle, Want
+from redrive.kernel.store import ClaimRequest, Cycle
 from redrive.worker.run import Run
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LAST_SETTLE_PATIENCE = 15.0
 HAND_BACK_PATIENCE = 5.0
 ASK_AGAIN_AFTER = 1.05
 
-Batch = list[tuple[Run, Transition]]
+Settlements = list[tuple[Run, Transition]]
 
 
 @dataclass(slots=True, eq=False)
@@ -32,8 +32,8 @@ class Call:
     """A settle-and-claim that the store was asked for: what it settles, what it claims, and when."""
 
     task: asyncio.Task[Cycle]
-    batch: Batch
-    want: Want | None
+    batch: Settlements
+    want: ClaimRequest | None
     asked: float
 
 
@@ -42,7 +42,7 @@ class Settling:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self.outbox: Batch = []
+        self.outbox: Settlements = []
         self._under_way: list[Call] = []
 
     @property
@@ -52,11 +52,11 @@ class Settling:
     def add(self, run: Run, transition: Transition) -> None:
         self.outbox.append((run, transition))
 
-    def take(self) -> Batch:
+    def take(self) -> Settlements:
         batch, self.outbox = self.outbox[:SETTLE_BATCH], self.outbox[SETTLE_BATCH:]
         return batch
 
-    def send(self, batch: Batch, want: Want | None) -> Call:
+    def send(self, batch: Settlements, want: ClaimRequest | None) -> Call:
         """Begin one call of the store: settle the batch, claim what is wanted."""
         cycle = self._worker.store.cycle(_commit(batch), want, again=_again(batch))
         call = Call(self._worker.loop.create_task(cycle), batch, want, time.monotonic())
@@ -95,13 +95,13 @@ class Settling:
             if transition.delay:
                 worker.beats.due_in(transition.delay)
 
-    def keep(self, batch: Batch) -> None:
+    def keep(self, batch: Settlements) -> None:
         """The answer is unknown: everything goes out again, and what landed the first time is recognised."""
         for run, _ in batch:
             run.again = True
         self.outbox = batch + self.outbox
 
-    async def rode_out(self, error: RedriveError) -> bool:
+    async def wait_out_outage(self, error: RedriveError) -> bool:
         """Wait a little longer each time. False when the worker is to stop and the store does not come back."""
         worker = self._worker
         delay = worker.outage.begin(error)
@@ -115,7 +115,7 @@ class Settling:
         await asyncio.sleep(delay)
         return True
 
-    async def singly(self, batch: Batch, error: RedriveError) -> None:
+    async def settle_one_by_one(self, batch: Settlements, error: RedriveError) -> None:
         """The store refuses the batch for what is in it. One by one; the culprit is failed with what the store said."""
         if not batch:
             await asyncio.sleep(self._worker.outage.begin(error))
@@ -131,7 +131,7 @@ class Settling:
             except (StoreUnavailable, StoreUnusable) as outage:
                 # The others have to wait with it.
                 self.keep([(run, transition), *reversed(left)])
-                await self.rode_out(outage)
+                await self.wait_out_outage(outage)
                 return
             except RedriveError as refusal:
                 verdict = Fail("TASK_OUTCOME_REFUSED", f"the store refused the outcome: {refusal.message}"[:1000])
@@ -155,7 +155,7 @@ class Settling:
         try:
             applied = await self._worker.store.apply(Commit(transitions=[transition]))
         except (StoreUnavailable, StoreUnusable) as outage:
-            await self.rode_out(outage)
+            await self.wait_out_outage(outage)
             return False
         self.landed([(run, transition)], applied.lost)
         return True
@@ -189,7 +189,7 @@ class Settling:
         except (StoreUnavailable, StoreUnusable, TimeoutError):
             self.keep(batch)
         except RedriveError as error:
-            await self.singly(batch, error)
+            await self.settle_one_by_one(batch, error)
         else:
             self.landed(batch, cycle.lost)
             return True

@@ -21,13 +21,13 @@ from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Schedule
 from redrive.kernel.duty import Duty
 from redrive.kernel.retention import Retention
-from redrive.kernel.store import Cycle, Store, Wake, Want
+from redrive.kernel.store import ClaimRequest, Cycle, Store, Wake
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options, Settings
 from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
-from redrive.worker.beat import Beater
+from redrive.worker.heartbeat import Beater
 from redrive.worker.lease import STOP_GRACE, LeaseKeeper
 from redrive.worker.life import Background, see_through
 from redrive.worker.maintenance import DUTIES
@@ -229,11 +229,11 @@ class Worker:
         except (StoreUnavailable, StoreUnusable) as error:
             self._look = True
             self.settling.keep(call.batch)
-            self._gave_up = not await self.settling.rode_out(error)
+            self._gave_up = not await self.settling.wait_out_outage(error)
             return None
         except RedriveError as error:
             self._look = True
-            await self.settling.singly(call.batch, error)
+            await self.settling.settle_one_by_one(call.batch, error)
             return None
         self.outage.over()
         if call.want is not None:
@@ -306,7 +306,7 @@ class Worker:
         """There is something to settle, or room and reason to look."""
         return bool(self.settling.outbox) or (self._look and self.attempts.slots > 0 and not self.stopping)
 
-    def _want(self) -> Want | None:
+    def _want(self) -> ClaimRequest | None:
         if self.stopping or self.attempts.slots <= 0:
             return None
         count = min(self.attempts.slots, self._at_once)
@@ -317,4 +317,4 @@ class Worker:
                 self._retire()
                 return None
         handles = tuple(self.registry.handlers) if self.settings.unknown_kind == "leave" else None
-        return Want(self.id, self.options.queues, count, self.settings.lease, handles)
+        return ClaimRequest(self.id, self.options.queues, count, self.settings.lease, handles)

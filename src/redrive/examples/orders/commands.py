@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import output
-from redrive.cli.options import AppName, By, Json, Url
-from redrive.cli.session import operate
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.session import operate
 from redrive.examples.orders.service import Orders
 
 cli = typer.Typer(help="Orders of several parcels: pay in, place, show.")

@@ -8,7 +8,7 @@ from typing import Any
 from redrive.errors import InvalidInput
 from redrive.examples.orders.handlers import DONE, PARCEL
 from redrive.examples.orders.reaction import held
-from redrive.handlers.making import make_task
+from redrive.handlers.new_task import make_task
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from redrive.errors import InvalidInput
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import DeadLetter, State, Task
 from redrive.ops import actions, failed, filters
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import Deed
-from redrive.ops.failed import EVERYTHING, BatchResult, Chosen, FailureStats, Page, Replayed
+from redrive.ops.failed import EVERYTHING, BulkResult, FailureStats, Page, Replayed, Selection
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
 
@@ -33,7 +33,7 @@ class Bound:
     """A replay as it was looked at: ``number`` tasks that match, none of which failed after ``upto``; ``approval`` says
     why a second operator would have to agree, which makes it an operation instead."""
 
-    which: Failures
+    which: FailureFilter
     number: int
     upto: int
     approval: str | None = None
@@ -41,7 +41,7 @@ class Bound:
 
 class FailureService(Service):
     async def list(
-        self, which: Failures = EVERYTHING, *, limit: int = 50, offset: int = 0, before: int | None = None
+        self, which: FailureFilter = EVERYTHING, *, limit: int = 50, offset: int = 0, before: int | None = None
     ) -> FailedList:
         """Tasks that are failed now, the latest first."""
         self._session.may(Role.VIEWER)
@@ -50,13 +50,13 @@ class FailureService(Service):
         )
         return FailedList(found, await self._store.count_failed(which))
 
-    async def known(self, which: Failures) -> Failures:
+    async def known(self, which: FailureFilter) -> FailureFilter:
         """The same filter, with its fingerprint in full; a kind, queue or cause that nobody knows is refused. Actions
         ask this themselves; a list for people should, a list for machines may be about what is still to come."""
         self._session.may(Role.VIEWER)
         return await self._session.known(which)
 
-    async def count(self, which: Failures = EVERYTHING) -> int:
+    async def count(self, which: FailureFilter = EVERYTHING) -> int:
         self._session.may(Role.VIEWER)
         return await self._store.count_failed(which)
 
@@ -65,7 +65,7 @@ class FailureService(Service):
         return await failed.statistics(self._store)
 
     async def dead_letters(
-        self, which: Failures = EVERYTHING, *, limit: int = 50, before: UUID | None = None
+        self, which: FailureFilter = EVERYTHING, *, limit: int = 50, before: UUID | None = None
     ) -> builtins.list[DeadLetter]:
         """Records of terminal failures, newest first; they stay when the task is retried."""
         self._session.may(Role.VIEWER)
@@ -82,7 +82,7 @@ class FailureService(Service):
         return await in_pieces(limit, fetch)
 
     async def preview(
-        self, which: Failures = EVERYTHING, *, page: int = 1, page_size: int = 50, limit: int | None = None,
+        self, which: FailureFilter = EVERYTHING, *, page: int = 1, page_size: int = 50, limit: int | None = None,
         plan: str | None = None, bind: bool = True,
     ) -> Page:  # fmt: skip
         """What a retry with the same filter and limit would reach; changes no task. With ``bind``, whoever may retry
@@ -97,9 +97,9 @@ class FailureService(Service):
         )  # fmt: skip
 
     async def retry_matching(
-        self, which: Failures = EVERYTHING, *, reason: str | None = None, limit: int | None = None,
+        self, which: FailureFilter = EVERYTHING, *, reason: str | None = None, limit: int | None = None,
         plan: str | None = None, dry_run: bool = False,
-    ) -> BatchResult:  # fmt: skip
+    ) -> BulkResult:  # fmt: skip
         """Retry up to ``limit`` tasks that match, those that failed first; or exactly those of a plan. Whether a second
         operator is needed is judged by what matches, not by the limit; a dry run says so."""
         who = self._session.may(Role.OPERATOR)
@@ -119,7 +119,9 @@ class FailureService(Service):
                 Deed(Action.RETRY, 1),
                 lambda puts: actions.retry(self._store, ids, actor=who, reason=reason, puts=puts),
             )  # fmt: skip
-        done = await failed.retry_matching(self._store, Failures(ids=tuple(ids)), actor=who, reason=reason, rule=rule)
+        done = await failed.retry_matching(
+            self._store, FailureFilter(ids=tuple(ids)), actor=who, reason=reason, rule=rule
+        )
         return Result(done.retried, [], done.skipped)
 
     async def forget(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
@@ -130,15 +132,15 @@ class FailureService(Service):
             lambda puts: actions.forget(self._store, ids, actor=who, reason=reason, puts=puts),
         )  # fmt: skip
 
-    async def foretell(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRIED) -> BatchResult:
+    async def foretell(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRIED) -> BulkResult:
         """What would become of each of these, as of now, and whether a second operator would have to agree."""
         self._session.may(Role.VIEWER)
-        told = await failed.foretell(self._store, Chosen(dict.fromkeys(ids)), possible)
+        told = await failed.foretell(self._store, Selection(dict.fromkeys(ids)), possible)
         action = Action.RETRY if possible == failed.RETRIED else Action.FORGET
         told.needs_approval = await self._session.needs(Deed(action, len(set(ids))))
         return told
 
-    async def bound(self, which: Failures, limit: int) -> Bound:
+    async def bound(self, which: FailureFilter, limit: int) -> Bound:
         """What a replay would be about, from now on: what fails later is another matter. It is judged by its bound,
         also where that happens to be all there is."""
         self._session.may(Role.OPERATOR)

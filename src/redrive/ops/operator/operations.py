@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from redrive.errors import InvalidInput, OperationUnknown
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import COLLECTION, Action, Canary, Operation
 from redrive.kernel.records import Record
 from redrive.ops import approvals, operations, plans
@@ -42,7 +42,7 @@ class Begun:
 
 class OperationService(Service):
     async def foresee(
-        self, action: Action, which: Failures = EVERYTHING, plan: str | None = None, *, bind: bool = False
+        self, action: Action, which: FailureFilter = EVERYTHING, plan: str | None = None, *, bind: bool = False
     ) -> Foreseen:
         """Which tasks, how many, and whether a second operator has to agree. ``bind`` makes a plan of it: what was
         looked at is then what is done."""
@@ -59,7 +59,7 @@ class OperationService(Service):
         return Foreseen(bound, plan, first, await self._session.needs(approvals.deed(bound)))
 
     async def begin(
-        self, action: Action, which: Failures = EVERYTHING, *, reason: str | None = None, plan: str | None = None,
+        self, action: Action, which: FailureFilter = EVERYTHING, *, reason: str | None = None, plan: str | None = None,
         rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
         seen: Foreseen | None = None, fixed: str | None = None, idempotent: bool | None = None,
     ) -> Begun:  # fmt: skip
@@ -112,14 +112,14 @@ class OperationService(Service):
     async def failed_again(self, operation_id: str) -> int:
         """How many of its tasks are failed again."""
         self._session.may(Role.VIEWER)
-        return await self._store.count_failed(Failures(batch=operation_id))
+        return await self._store.count_failed(FailureFilter(batch=operation_id))
 
     async def has_driver(self) -> bool:
         """Is there a live worker that carries operations out?"""
         self._session.may(Role.VIEWER)
         return bool(drivers(await self._store.overview()))
 
-    async def _is_everything(self, which: Failures, plan: str | None, seen: Foreseen | None) -> bool:
+    async def _is_everything(self, which: FailureFilter, plan: str | None, seen: Foreseen | None) -> bool:
         if seen is not None:
             return seen.bound.which == EVERYTHING
         return which == EVERYTHING if plan is None else (await plans.load(self._store, plan)).which == EVERYTHING

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from redrive.errors import NotAllowed
 from redrive.handlers.registry import Registry
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.store import Store
 from redrive.ops import groups, inspect
 from redrive.ops.access import Caller, Role
@@ -69,7 +69,7 @@ class Session:
     async def check_kind(self, name: str) -> None:
         await inspect.check_kind(self.store, name, self.kinds)
 
-    async def known(self, which: Failures) -> Failures:
+    async def known(self, which: FailureFilter) -> FailureFilter:
         """The same filter, with its fingerprint in full. A kind, queue or cause that nobody knows is pointed out:
         "nothing matches" would be taken for good news."""
         if which.kind is not None:

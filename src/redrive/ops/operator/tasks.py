@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict, StoreError
-from redrive.handlers.making import as_enqueued, make_task
+from redrive.handlers.new_task import as_enqueued, make_task
 from redrive.kernel.commit import Commit
 from redrive.kernel.operation import Action
 from redrive.kernel.payload import JsonText

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from redrive.errors import ChangedMeanwhile
-from redrive.kernel.audit import FOREIGN, UNUSABLE, Batch
+from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.commit import Applied, CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.erase import Erase
 from redrive.kernel.records import Put
 from redrive.stores.features import Features
-from redrive.stores.postgres import arguments
+from redrive.stores.postgres import codec
 from redrive.stores.postgres.bad_rows import settle_in_parts
 from redrive.stores.postgres.effects import post, write_rows
 from redrive.stores.postgres.enqueue import enqueue
@@ -32,8 +32,8 @@ async def apply(
     await _enqueue(connection, commit, applied, again)
     if commit.transitions:
         await _settle(connection, commit, features, applied, again, careful)
-    if commit.batch is not None:
-        await _conclude(connection, commit.batch, commit, features, applied)
+    if commit.bulk is not None:
+        await _conclude(connection, commit.bulk, commit, features, applied)
     for control in commit.controls:
         await _control(connection, control, applied)
     for fire in commit.fires:
@@ -46,13 +46,13 @@ async def apply(
             applied.repeated.add(posting.key)
     await write_rows(connection, commit.rows, features)
     if commit.audits:
-        await connection.execute(SQL["audit"], arguments.audits(commit.audits))
+        await connection.execute(SQL["audit"], codec.audits(commit.audits))
     if commit.pruned:
         applied.pruned = {row["id"] for row in await connection.fetch(SQL["forget_audit"], list(commit.pruned))}
     if commit.erase is not None:
         applied.erased = await _erase(connection, commit.erase)
     if commit.conclusion is not None and (rows := commit.conclusion(applied)):
-        added = [row["id"] for row in await connection.fetch(SQL["audit"], arguments.audits(rows))]
+        added = [row["id"] for row in await connection.fetch(SQL["audit"], codec.audits(rows))]
         applied.concluded = [as_audit(row) for row in await connection.fetch(SQL["audit_rows"], added)]
     for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks
         await _put(connection, put, applied)
@@ -61,7 +61,7 @@ async def apply(
 
 async def _enqueue(connection: Connection, commit: Commit, applied: Applied, again: bool) -> None:
     if commit.joins:
-        await connection.execute(SQL["open_joins"], arguments.joins(commit.joins))
+        await connection.execute(SQL["open_joins"], codec.joins(commit.joins))
     if commit.enqueues:
         applied.enqueued = await enqueue(connection, commit.enqueues, again)
         commit.check_conflicts(applied.enqueued)
@@ -116,14 +116,16 @@ def _state(row: Any, features: Features) -> str:
     return "erased" if row["erased"] else str(row["state"])
 
 
-async def _conclude(connection: Connection, batch: Batch, commit: Commit, features: Features, applied: Applied) -> None:
+async def _conclude(
+    connection: Connection, batch: BulkAction, commit: Commit, features: Features, applied: Applied
+) -> None:
     """Say of each task that was left alone why, and add the batch up."""
     lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
-    found = await connection.fetch(SQL["standings"], lost) if lost else []
+    found = await connection.fetch(SQL["statuses"], lost) if lost else []
     states = {row["id"]: _state(row, features) for row in found}
     applied.skipped = {task_id: UNUSABLE if task_id in applied.refused else states.get(task_id) for task_id in lost}
     audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
-    await connection.execute(SQL["audit"], arguments.audits(audits))
+    await connection.execute(SQL["audit"], codec.audits(audits))
 
 
 async def _control(connection: Connection, control: Control, applied: Applied) -> None:
@@ -137,6 +139,6 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
             if not await connection.fetchval(SQL["cancel"], task_id, actor, reason):
                 applied.lost.add(task_id)
         case Declare(owner, schedules):
-            await connection.fetchval(SQL["declare"], owner, arguments.schedules(schedules))
+            await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
         case CloseJoin(join_id):
             await connection.fetchval(SQL["close_join"], join_id)

@@ -9,7 +9,7 @@ from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Effects, Landed, Rows
 from redrive.stores.features import Features
-from redrive.stores.postgres import arguments
+from redrive.stores.postgres import codec
 from redrive.stores.postgres.enqueue import enqueue
 from redrive.stores.postgres.pool import Connection
 from redrive.stores.sql import statements
@@ -31,7 +31,7 @@ async def add_effects(connection: Connection, effects: Effects, features: Featur
         await post(connection, posting)
     await write_rows(connection, effects.rows, features)
     if effects.audits:
-        await connection.execute(SQL["audit"], arguments.audits(effects.audits))
+        await connection.execute(SQL["audit"], codec.audits(effects.audits))
 
 
 async def post(connection: Connection, posting: Posting) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from redrive.errors import RedriveError
 from redrive.kernel.task import Enqueued, NewTask, check_feature, refuse_reserved
-from redrive.stores.postgres import arguments
+from redrive.stores.postgres import codec
 from redrive.stores.postgres.pool import Connection
 from redrive.stores.sql import statements
 
@@ -19,13 +19,13 @@ PART = 500
 async def enqueue(
     connection: Connection, tasks: Sequence[NewTask], again: bool, verb: str = "enqueue"
 ) -> list[Enqueued]:
-    if any(arguments.belongs(task) for task in tasks):
+    if any(codec.belongs(task) for task in tasks):
         known = await _add_members(connection, tasks, again)
     elif len(tasks) == 1 and tasks[0].idempotency_key is None and not again:
-        await connection.fetchval(SQL["enqueue_one"], *arguments.single(tasks[0]))
+        await connection.fetchval(SQL["enqueue_one"], *codec.single(tasks[0]))
         return [Enqueued(tasks[0].id)]
     else:
-        known = await connection.fetch(SQL[verb], *arguments.columns(tasks), again)
+        known = await connection.fetch(SQL[verb], *codec.columns(tasks), again)
     if not known:
         return [Enqueued(task.id) for task in tasks]
     existing = {row["id"]: row for row in known}
@@ -43,7 +43,7 @@ async def _add_members(connection: Connection, tasks: Sequence[NewTask], again: 
         refuse_reserved(task.idempotency_key)
         if task.feature is not None:
             check_feature(task)
-    values = [*arguments.columns(tasks), again, *arguments.memberships(tasks)]
+    values = [*codec.columns(tasks), again, *codec.memberships(tasks)]
     found: list[Any] = await connection.fetch(SQL["add_members"], *values)
     return found
 
@@ -58,7 +58,7 @@ class NotMade(RedriveError):
 
 def _make(tasks: Sequence[NewTask], start: int) -> list[Any]:
     try:
-        return arguments.columns(tasks[start : start + PART])
+        return codec.columns(tasks[start : start + PART])
     except Exception as error:
         raise NotMade(error) from error
 

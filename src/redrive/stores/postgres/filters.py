@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.store import Query
 from redrive.kernel.task import HISTORY, LIVE
 from redrive.stores.filters import Condition, by_one, by_totals, chosen, conditions, of_audit, of_cancelled, of_query
@@ -27,12 +27,12 @@ class Where:
         return self
 
 
-def failed(which: Failures, documents: int | None = None) -> Where:
+def failed(which: FailureFilter, documents: int | None = None) -> Where:
     where = Where(conditions(which), documents)
     return where if which.ids is None else where.add(" and id = any ({})", list(which.ids))
 
 
-def cancelled(which: Failures, after: int = 0, upto: int | None = None) -> Where | None:
+def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None) -> Where | None:
     """None when nothing can match."""
     wanted = of_cancelled(which, "d")
     if wanted is None:
@@ -45,7 +45,7 @@ def cancelled(which: Failures, after: int = 0, upto: int | None = None) -> Where
     return where if upto is None else where.add(" and d.seq <= {}", upto)
 
 
-def count_failed(which: Failures) -> tuple[str, Where]:
+def count_failed(which: FailureFilter) -> tuple[str, Where]:
     """The statement to use, and what to append to it."""
     wanted = by_totals(which)
     if wanted is None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
+from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
 from redrive.kernel.records import Record
 from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query
@@ -61,9 +61,9 @@ class Reads:
         text = self.features.statement(feature, statement)
         return [dict(row) for row in await self.pool.run(lambda connection: connection.fetch(text, *args))]
 
-    async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
-        rest = await self._rows("standings", list(task_ids))
-        found = {row["id"]: Standing(row["id"], State(row["state"]), *list(row)[2:]) for row in reversed(rest)}
+    async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]:
+        rest = await self._rows("statuses", list(task_ids))
+        found = {row["id"]: TaskStatus(row["id"], State(row["state"]), *list(row)[2:]) for row in reversed(rest)}
         return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
     async def find(self, query: Query) -> list[Task]:
@@ -109,7 +109,7 @@ class Reads:
         return [rows.dead_letter(row, True) for row in await self._where("page_letters", filters.letters(query))]
 
     async def failed(
-        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
+        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
         newest: bool = False, documents: int | None = None,
     ) -> list[Task]:  # fmt: skip
         where = _bounded(which, after, upto, documents)
@@ -122,11 +122,13 @@ class Reads:
         found = await self.pool.read(lambda connection: connection.fetch(text, *where.args))
         return [rows.task(row, documents is not None) for row in found]
 
-    async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
+    async def failed_ids(
+        self, which: FailureFilter, *, limit: int, after: int = 0, upto: int | None = None
+    ) -> list[FailedRef]:
         where = _bounded(which, after, upto).add(" order by failed_seq limit {}", limit)
-        return [Meant(*row) for row in await self._where("failed_ids", where)]
+        return [FailedRef(*row) for row in await self._where("failed_ids", where)]
 
-    async def count_failed(self, which: Failures) -> int:
+    async def count_failed(self, which: FailureFilter) -> int:
         name, where = filters.count_failed(which)
         found: int = await self.pool.read(lambda connection: connection.fetchval(SQL[name] + where.sql, *where.args))
         return found
@@ -137,7 +139,7 @@ class Reads:
             where.add(" and fingerprint = any ({})", list(fingerprints))
         return [rows.failed_count(row) for row in await self._where("failed_counts", where.add(" order by n desc"))]
 
-    async def failed_end(self, which: Failures) -> tuple[int, int]:
+    async def failed_end(self, which: FailureFilter) -> tuple[int, int]:
         name, where = filters.count_failed(which)
         by_rows = name == "count_failed"
 
@@ -157,15 +159,15 @@ class Reads:
         return end, count
 
     async def cancelled(
-        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
-    ) -> list[Meant]:
+        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    ) -> list[FailedRef]:
         where = filters.cancelled(which, after, upto)
         if where is None:
             return []
         where.add(" order by d.seq limit {} offset {}", limit, offset)
-        return [Meant(*row) for row in await self._where("cancelled", where)]
+        return [FailedRef(*row) for row in await self._where("cancelled", where)]
 
-    async def cancelled_end(self, which: Failures) -> tuple[int, int]:
+    async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         end: int = await self.pool.read(lambda connection: connection.fetchval(SQL["letters_end"]))
         where = filters.cancelled(which, upto=end)
         return end, 0 if where is None else (await self._where("count_cancelled", where))[0][0]
@@ -298,6 +300,6 @@ def _paged(documents: int) -> tuple[str, str, list[Any]]:
     return SQL["page_live"] + " and id = any ($2)", SQL["page_history"] + since, [documents]
 
 
-def _bounded(which: Failures, after: int, upto: int | None, documents: int | None = None) -> filters.Where:
+def _bounded(which: FailureFilter, after: int, upto: int | None, documents: int | None = None) -> filters.Where:
     where = filters.failed(which, documents).add(" and failed_seq > {}", after)
     return where if upto is None else where.add(" and failed_seq <= {}", upto)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from redrive.kernel.machine import Event, Transition
 from redrive.stores.features import Features
-from redrive.stores.postgres import arguments
+from redrive.stores.postgres import codec
 from redrive.stores.postgres.effects import react
 from redrive.stores.postgres.pool import Connection
 from redrive.stores.sql import statements
@@ -33,7 +33,7 @@ def settlement_args(transitions: Sequence[Transition], again: bool) -> list[Any]
     columns: list[Any] = [None, None, None, None]
     if done:
         columns = [[t.task_id for t in done], [t.token for t in done], [t.execution_ms for t in done], results]
-    return [*columns, arguments.moves(rest) if rest else None, again]
+    return [*columns, codec.moves(rest) if rest else None, again]
 
 
 def keep_of(args: list[Any], transitions: Sequence[Transition]) -> list[float | None] | None:
@@ -63,7 +63,7 @@ async def _move(
     row = await connection.fetchrow(SQL["move"], moves, list(features.reactions.names))
     if row["landed"] is not None:
         asked = {t.task_id: t for t in transitions}
-        landed = [arguments.landed(document) for document in json.loads(row["landed"])]
+        landed = [codec.landed(document) for document in json.loads(row["landed"])]
         await react(connection, [(asked[each.task_id], each) for each in landed], features)
     moved: Sequence[UUID] = row["moved"]
     return moved

@@ -132,7 +132,7 @@ select t.*, t.state::text as state_name from redrive.task t where t.id = any ($1
 select h.*, h.state::text as state_name from redrive.history h
 where h.id = any ($1) and ($2::timestamptz is null or h.finished_at >= $2) order by h.finished_at;
 
--- standings: what has become of these tasks
+-- statuses: what has become of these tasks
 select t.id, t.state::text, t.failed_seq, t.error_code, t.error_fingerprint, false as erased, t.kind, t.queue, t.trace_id,
   t.attempt_count, t.feature
 from redrive.task t where t.id = any ($1)

@@ -17,26 +17,35 @@ from redrive.errors import LeaseLost, RedriveError, StoreUnavailable
 from redrive.kernel.commit import Applied, Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
-from redrive.kernel.machine import ExpiredLease, Held, Policy, Transition, settle
+from redrive.kernel.machine import ExpiredLease, Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Released
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.store import Beat, Capabilities, Cycle, ScheduleRow, Tick, Transaction, Wake, Want
+from redrive.kernel.store import (
+    Capabilities,
+    ClaimRequest,
+    Cycle,
+    Heartbeat,
+    ScheduleRow,
+    TickResult,
+    Transaction,
+    Wake,
+)
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Enqueued, NewTask
 from redrive.stores.features import Features
-from redrive.stores.postgres import arguments
+from redrive.stores.postgres import codec
 from redrive.stores.postgres.apply import apply
 from redrive.stores.postgres.bad_rows import about_a_row, fail_row, past_bad_rows
-from redrive.stores.postgres.batcher import Batcher
 from redrive.stores.postgres.diagnose import diagnose, vitals
 from redrive.stores.postgres.enqueue import NotMade, enqueue, enqueue_in_parts
 from redrive.stores.postgres.errors import IdTaken
-from redrive.stores.postgres.listener import Listener
+from redrive.stores.postgres.listen import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
 from redrive.stores.postgres.pool import Connection, Pool, refusal
 from redrive.stores.postgres.reads import Reads
-from redrive.stores.postgres.remembered import Remembered
+from redrive.stores.postgres.scan_positions import ScanPositions
 from redrive.stores.postgres.settle import keep_of, reacts, settlement_args
 from redrive.stores.postgres.settle import settle as settle_rows
+from redrive.stores.postgres.shared_enqueue import SharedEnqueue
 from redrive.stores.rows import schedule as as_schedule
 from redrive.stores.schema import index_names
 from redrive.stores.sql import statements
@@ -75,8 +84,8 @@ class PostgresStore(Reads):
         self.features = Features(features, "postgres")
         self.pool = Pool(url)
         self.migrations = PostgresMigrations(self.pool, features)
-        self._remembered = Remembered()
-        self._batcher = Batcher(self._enqueue_patiently)
+        self._remembered = ScanPositions()
+        self._batcher = SharedEnqueue(self._enqueue_patiently)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._listener: Listener | None = None
         # By the queues that a tick looked at: several workers may share a store.
@@ -172,7 +181,7 @@ class PostgresStore(Reads):
             await asyncio.sleep(delay)
             delay = min(delay * 2, 1.0)
 
-    async def cycle(self, commit: Commit, want: Want | None, *, again: bool = False) -> Cycle:
+    async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
         if self._unanswered:
             await self._return_unanswered()
         if want is None:
@@ -187,7 +196,7 @@ class PostgresStore(Reads):
 
         return await past_bad_rows(self.pool, want.queues, call, self.features)
 
-    async def _cycle(self, commit: Commit, want: Want | None, again: bool) -> Cycle:
+    async def _cycle(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
         if commit.only_transitions and not reacts(commit.transitions):
             cycle = await self._claim(commit.transitions, want, again, self._send)
         else:
@@ -196,7 +205,7 @@ class PostgresStore(Reads):
             await self._set_aside_large(cycle)
         return cycle
 
-    async def _cycle_with_effects(self, commit: Commit, want: Want | None, again: bool) -> Cycle:
+    async def _cycle_with_effects(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
         """The same in several statements of one transaction: what features say is worked out between them."""
 
         async def work(connection: Connection) -> Cycle:
@@ -214,7 +223,7 @@ class PostgresStore(Reads):
         return await self._fetch("cycle", *args)
 
     async def _claim(
-        self, settlements: Sequence[Transition], want: Want | None, again: bool,
+        self, settlements: Sequence[Transition], want: ClaimRequest | None, again: bool,
         send: Callable[[list[Any]], Awaitable[list[Any]]],
     ) -> Cycle:  # fmt: skip
         token = uuid4()
@@ -245,7 +254,7 @@ class PostgresStore(Reads):
             await self.pool.run(fail, atomic=True)
             cycle.claimed.remove(task)
 
-    def _learn(self, found: list[Any], want: Want, started: float) -> None:
+    def _learn(self, found: list[Any], want: ClaimRequest, started: float) -> None:
         now = time.monotonic()
         positions = [(row[2], row[3], row[4], row[5]) for row in found if row[1] is not None]
         short = len(positions) < want.count
@@ -271,7 +280,7 @@ class PostgresStore(Reads):
         earliest = min(claim.asked + claim.lease for claim in self._unanswered.values()) - now
         found = await self._fetch("claimed_by", list(self._unanswered), earliest - CLOCKS_APART)
         lost = [
-            Held(row["id"], row["token"], row["attempt_count"], row["max_attempts"], feature=row["feature"])
+            Lease(row["id"], row["token"], row["attempt_count"], row["max_attempts"], feature=row["feature"])
             for row in found
         ]
         if lost:
@@ -280,7 +289,7 @@ class PostgresStore(Reads):
         self._next_ask = now + ASK_EVERY
         self._unanswered = {token: claim for token, claim in self._unanswered.items() if claim.until > now}
 
-    async def tick(self, beat: Beat) -> Tick:
+    async def tick(self, beat: Heartbeat) -> TickResult:
         if self._unanswered:
             await self._return_unanswered()
         now = time.monotonic()
@@ -300,7 +309,7 @@ class PostgresStore(Reads):
         if len(self._checked) >= MOST_SETS:
             self._checked.clear()  # executors may ask for whatever they like
         self._checked[beat.queues] = (row["checked_to"], next_full_check)
-        return Tick(list(row["duties"] or ()), list(row["cancels"]), row["next_due"], row["promoted"])
+        return TickResult(list(row["duties"] or ()), list(row["cancels"]), row["next_due"], row["promoted"])
 
     async def expired(self, limit: int) -> list[ExpiredLease]:
         times = [checked_to for checked_to, _ in self._checked.values()]
@@ -413,5 +422,5 @@ def _cycle_of(found: list[Any], token: UUID) -> Cycle:
         elif row[1] is None:
             cycle.lost.add(row[0])
         else:
-            cycle.claimed.append(arguments.claimed(row, token))
+            cycle.claimed.append(codec.claimed(row, token))
     return cycle

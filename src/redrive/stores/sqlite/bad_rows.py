@@ -22,7 +22,7 @@ from redrive.kernel.task import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES,
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.errors import breaks_connection, is_busy
-from redrive.stores.sqlite.moves import move
+from redrive.stores.sqlite.move import move
 from redrive.stores.sqlite.session import Session, dumps
 from redrive.stores.sqlite.settle import settle
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from redrive.ids import from_text
-from redrive.kernel.store import Want
+from redrive.kernel.store import ClaimRequest
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import micros, to_datetime
@@ -47,7 +47,7 @@ class Found:
     held: list[int] = field(default_factory=list)
 
 
-def claim(session: Session, want: Want) -> list[Claimed]:
+def claim(session: Session, want: ClaimRequest) -> list[Claimed]:
     holds, kinds = _held_and_limited(session)
     lease = _Lease(session, want)
     if not kinds and want.handles is None and want.only is None and not any(h[0] == "group" for h in holds):
@@ -64,7 +64,7 @@ def _held_and_limited(session: Session) -> tuple[list[Row], list[Row]]:
     return json.loads(row[0]), json.loads(row[1])
 
 
-def _claim_by_lanes(session: Session, want: Want, lease: _Lease) -> None:
+def _claim_by_lanes(session: Session, want: ClaimRequest, lease: _Lease) -> None:
     for _ in range(ROUNDS):
         left = want.count - lease.count
         found = _look(session, _rules(session, want), left, left)
@@ -91,7 +91,7 @@ def _claim_by_lanes(session: Session, want: Want, lease: _Lease) -> None:
 class _Lease:
     """Marks rows as running under one new token and gathers them in claim order."""
 
-    def __init__(self, session: Session, want: Want) -> None:
+    def __init__(self, session: Session, want: ClaimRequest) -> None:
         self._session = session
         self._want = want
         self._token = uuid4()
@@ -177,7 +177,7 @@ def _claimed(row: Row, token: UUID, created_at: datetime) -> Claimed:
     )  # fmt: skip
 
 
-def _rules(session: Session, want: Want) -> Rules:
+def _rules(session: Session, want: ClaimRequest) -> Rules:
     holds, kinds = _held_and_limited(session)
     held = {target: frozenset(name for t, name in holds if t == target) for target in ("queue", "kind", "group")}
     handles = None if want.handles is None else frozenset(want.handles)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.store import Query
 from redrive.kernel.task import HISTORY, LIVE
 from redrive.stores.filters import by_one, by_totals, chosen, conditions, of_audit, of_cancelled, of_query, where
@@ -33,7 +33,7 @@ def history(query: Query) -> Filter:
     return _tasks(query, chosen(query.states, HISTORY), errors=False)
 
 
-def failed(which: Failures) -> tuple[str, list[Any]]:
+def failed(which: FailureFilter) -> tuple[str, list[Any]]:
     sql, args = where(conditions(which), _mark)
     if which.ids is not None:
         sql += " and id in (select value from json_each(?))"
@@ -41,7 +41,7 @@ def failed(which: Failures) -> tuple[str, list[Any]]:
     return sql, args
 
 
-def cancelled(which: Failures, after: int = 0, upto: int | None = None, *, few: bool = True) -> Filter:
+def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None, *, few: bool = True) -> Filter:
     """None when nothing can match. ``few``: it is looked for among the tasks, not among the dead letters."""
     wanted = of_cancelled(which, "h" if few else "d")
     if wanted is None:
@@ -57,12 +57,12 @@ def cancelled(which: Failures, after: int = 0, upto: int | None = None, *, few: 
     return sql, args
 
 
-def of_totals(which: Failures) -> tuple[str, list[Any]]:
+def of_totals(which: FailureFilter) -> tuple[str, list[Any]]:
     """What the totals by queue and kind can be narrowed down to."""
     return where([(name, value) for name in ("queue", "kind") if (value := getattr(which, name)) is not None], _mark)
 
 
-def count_failed(which: Failures) -> tuple[str, str, list[Any]]:
+def count_failed(which: FailureFilter) -> tuple[str, str, list[Any]]:
     """The statement to use, what to append to it, and the values."""
     wanted = by_totals(which)
     if wanted is None:

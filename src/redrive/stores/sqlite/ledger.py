@@ -8,7 +8,7 @@ from redrive.kernel.ledger import Posting
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.session import Session, dumps
 
-SQL = statements("redrive.stores.sqlite", "control.sql")
+SQL = statements("redrive.stores.sqlite", "apply.sql")
 
 
 def post(session: Session, posting: Posting) -> bool:

@@ -11,14 +11,14 @@ from uuid import UUID
 
 from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.failed import FailedCount, Failures, Meant, Standing
+from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
 from redrive.kernel.records import Record
 from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.filters import DIMENSIONS, largest
 from redrive.stores.sql import statements
-from redrive.stores.sqlite import filters, rows
+from redrive.stores.sqlite import codec, filters
 from redrive.stores.sqlite.clock import to_datetime, to_micros
 from redrive.stores.sqlite.joins import joins as find_joins
 from redrive.stores.sqlite.session import Session, dumps
@@ -52,10 +52,12 @@ class Reads:
 
         return await self.read(look)
 
-    async def standings(self, task_ids: Collection[UUID]) -> dict[UUID, Standing]:
+    async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]:
         args = [dumps([str(task_id) for task_id in task_ids])]
-        rest = await self.read(lambda session: _rows(session, SQL["standings"], args))
-        found = {UUID(row["id"]): Standing(UUID(row["id"]), State(row["state"]), *list(row)[2:]) for row in rest[::-1]}
+        rest = await self.read(lambda session: _rows(session, SQL["statuses"], args))
+        found = {
+            UUID(row["id"]): TaskStatus(UUID(row["id"]), State(row["state"]), *list(row)[2:]) for row in rest[::-1]
+        }
         return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
     async def find(self, query: Query) -> list[Task]:
@@ -68,10 +70,10 @@ class Reads:
         sql, args = filters.letters(query)
         name, first = ("letters", []) if query.documents is None else ("page_letters", [query.documents])
         found = await self.read(lambda session: _rows(session, SQL[name] + sql, [*first, *args]))
-        return [rows.dead_letter(row, query.documents is not None) for row in found]
+        return [codec.dead_letter(row, query.documents is not None) for row in found]
 
     async def failed(
-        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
+        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
         newest: bool = False, documents: int | None = None,
     ) -> list[Task]:  # fmt: skip
         sql, args = _bounded(which, after, upto)
@@ -81,17 +83,19 @@ class Reads:
         head, first = (SQL["failed"], []) if documents is None else (SQL["page_live"] + _FAILED, [documents])
         text = head + f" and failed_seq in ({places})" + order
         found = await self.read(lambda session: _rows(session, text, [*first, *args, limit, offset]))
-        return [rows.task(row, documents is not None) for row in found]
+        return [codec.task(row, documents is not None) for row in found]
 
-    async def failed_ids(self, which: Failures, *, limit: int, after: int = 0, upto: int | None = None) -> list[Meant]:
+    async def failed_ids(
+        self, which: FailureFilter, *, limit: int, after: int = 0, upto: int | None = None
+    ) -> list[FailedRef]:
         sql, args = _bounded(which, after, upto)
         text = SQL["failed_ids"] + sql + " order by failed_seq limit ?"
         found = await self.read(lambda session: _rows(session, text, [*args, limit]))
         # What cannot be named cannot be meant.
         meant = [row for row in found if is_id(row["id"])]
-        return [rows.meant(row) for row in meant]
+        return [codec.meant(row) for row in meant]
 
-    async def count_failed(self, which: Failures) -> int:
+    async def count_failed(self, which: FailureFilter) -> int:
         name, sql, args = filters.count_failed(which)
         found = await self.read(lambda session: _rows(session, SQL[name] + sql, args))
         return int(found[0]["n"])
@@ -99,9 +103,9 @@ class Reads:
     async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
         args = [None if fingerprints is None else dumps(list(fingerprints))]
         found = await self.read(lambda session: _rows(session, SQL["failed_counts"], args))
-        return [rows.failed_count(row) for row in found]
+        return [codec.failed_count(row) for row in found]
 
-    async def failed_end(self, which: Failures) -> tuple[int, int]:
+    async def failed_end(self, which: FailureFilter) -> tuple[int, int]:
         name, sql, args = filters.count_failed(which)
 
         def look(session: Session) -> tuple[int, int]:
@@ -111,8 +115,8 @@ class Reads:
         return await self.read(look)
 
     async def cancelled(
-        self, which: Failures, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
-    ) -> list[Meant]:
+        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    ) -> list[FailedRef]:
         def look(session: Session) -> list[sqlite3.Row]:
             name, wanted = _among_cancelled(session, which, after, upto)
             if wanted is None:
@@ -120,9 +124,9 @@ class Reads:
             text = SQL[name] + wanted[0] + " order by d.seq limit ? offset ?"
             return _rows(session, text, [*wanted[1], limit, offset])
 
-        return [Meant(UUID(row["id"]), row["seq"], row["error_fingerprint"]) for row in await self.read(look)]
+        return [FailedRef(UUID(row["id"]), row["seq"], row["error_fingerprint"]) for row in await self.read(look)]
 
-    async def cancelled_end(self, which: Failures) -> tuple[int, int]:
+    async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         def look(session: Session) -> tuple[int, int]:
             [(end,)] = _rows(session, SQL["letters_end"])
             name, wanted = _among_cancelled(session, which)
@@ -149,14 +153,14 @@ class Reads:
         place = [None, None] if before is None else [to_micros(before[0]), before[1]]
         name = "groups" if failing is None else "groups_failing" if failing else "groups_quiet"
         found = await self.read(lambda session: _rows(session, SQL[name], [limit, *place]))
-        return [rows.group(row) for row in found]
+        return [codec.group(row) for row in found]
 
     async def group(self, fingerprint: str) -> GroupRow | None:
         return next(iter(await self.groups_of([fingerprint])), None)
 
     async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
         args = [dumps(list(fingerprints))]
-        return [rows.group(row) for row in await self.read(lambda session: _rows(session, SQL["groups_of"], args))]
+        return [codec.group(row) for row in await self.read(lambda session: _rows(session, SQL["groups_of"], args))]
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         args = [dumps(list(fingerprints)), to_micros(since)]
@@ -179,7 +183,7 @@ class Reads:
         sql += f" order by {'id desc' if after is None else oldest} limit ? offset ?"
         name, first = ("audit_log", []) if documents is None else ("page_audit", [documents])
         found = await self.read(lambda session: _rows(session, SQL[name] + sql, [*first, *args, limit, offset]))
-        return [rows.audit(row, documents is not None) for row in found]
+        return [codec.audit(row, documents is not None) for row in found]
 
     async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
         args = [scope, dumps([str(task_id) for task_id in task_ids])]
@@ -199,7 +203,7 @@ class Reads:
 
     async def record(self, collection: str, record_id: str) -> Record | None:
         found = await self.read(lambda session: _rows(session, SQL["record"], [collection, record_id]))
-        return rows.record(found[0]) if found else None
+        return codec.record(found[0]) if found else None
 
     async def records(
         self, collection: str, *, states: Sequence[str] = (), ids: Sequence[str] | None = None, limit: int = 100,
@@ -207,7 +211,7 @@ class Reads:
     ) -> list[Record]:  # fmt: skip
         sql, args = filters.records(collection, states, ids, limit, before)
         found = await self.read(lambda session: _rows(session, SQL["records"] + sql, args))
-        return [rows.record(row) for row in found]
+        return [codec.record(row) for row in found]
 
     async def now(self) -> datetime:
         return await self.read(lambda session: to_datetime(session.now))
@@ -229,17 +233,17 @@ class Reads:
         return await self.read(_overview)
 
     async def holders(self) -> list[Holder]:
-        return await self.read(lambda session: [rows.holder(row) for row in _rows(session, SQL["holders"])])
+        return await self.read(lambda session: [codec.holder(row) for row in _rows(session, SQL["holders"])])
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
         def look(session: Session) -> tuple[datetime, list[ScheduleRow]]:
             due = _rows(session, SQL["due_schedules"], [session.now])
-            return to_datetime(session.now), [rows.schedule(row) for row in due]
+            return to_datetime(session.now), [codec.schedule(row) for row in due]
 
         return await self.read(look)
 
 
-def _bounded(which: Failures, after: int, upto: int | None) -> tuple[str, list[Any]]:
+def _bounded(which: FailureFilter, after: int, upto: int | None) -> tuple[str, list[Any]]:
     sql, args = filters.failed(which)
     if upto is None:
         return f"{sql} and failed_seq > ?", [*args, after]
@@ -261,11 +265,11 @@ def _get(session: Session, task_ids: Collection[UUID], documents: int | None = N
         ]  # fmt: skip
     by_id = {row["id"]: row for row in [*_rows(session, history, args), *_rows(session, live, args)]}
     as_text = documents is not None
-    return {task_id: rows.task(by_id[str(task_id)], as_text) for task_id in task_ids if str(task_id) in by_id}
+    return {task_id: codec.task(by_id[str(task_id)], as_text) for task_id in task_ids if str(task_id) in by_id}
 
 
 def _among_cancelled(
-    session: Session, which: Failures, after: int = 0, upto: int | None = None
+    session: Session, which: FailureFilter, after: int = 0, upto: int | None = None
 ) -> tuple[str, filters.Filter]:
     """The statement to use, and what to append to it. A few cancelled tasks are looked at one by one; where there are
     very many, the index of the dead letters that the filter names is walked instead."""
@@ -287,7 +291,7 @@ def _find(session: Session, query: Query) -> list[Task]:
             sql, args = wanted
             found += _rows(session, SQL[name] + sql, [*first, *args])
     found.sort(key=lambda row: str(row["id"]), reverse=True)
-    return [rows.task(row, query.documents is not None) for row in found[: query.limit]]
+    return [codec.task(row, query.documents is not None) for row in found[: query.limit]]
 
 
 def _timeline(session: Session, task_id: UUID, documents: int | None) -> Timeline | None:
@@ -300,17 +304,17 @@ def _timeline(session: Session, task_id: UUID, documents: int | None) -> Timelin
         letters = SQL["page_letters"] + " and task_id = ? order by seq desc limit ?", [documents, *args]
     return Timeline(
         task,
-        [rows.attempt(row) for row in _rows(session, SQL["attempts"], args)[::-1]],
-        [rows.dead_letter(row, documents is not None) for row in _rows(session, *letters)[::-1]],
-        [rows.audit(row) for row in _rows(session, SQL["audit_of"], args)[::-1]],
+        [codec.attempt(row) for row in _rows(session, SQL["attempts"], args)[::-1]],
+        [codec.dead_letter(row, documents is not None) for row in _rows(session, *letters)[::-1]],
+        [codec.audit(row) for row in _rows(session, SQL["audit_of"], args)[::-1]],
     )
 
 
 def _overview(session: Session) -> Overview:
     return Overview(
         to_datetime(session.now),
-        [rows.hold(row) for row in _rows(session, SQL["holds"])],
-        [rows.limit(row) for row in _rows(session, SQL["limits"])],
-        [rows.worker(row) for row in _rows(session, SQL["workers"])],
-        [rows.schedule(row) for row in _rows(session, SQL["schedules"])],
+        [codec.hold(row) for row in _rows(session, SQL["holds"])],
+        [codec.limit(row) for row in _rows(session, SQL["limits"])],
+        [codec.worker(row) for row in _rows(session, SQL["workers"])],
+        [codec.schedule(row) for row in _rows(session, SQL["schedules"])],
     )

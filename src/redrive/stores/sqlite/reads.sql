@@ -4,7 +4,7 @@ select * from redrive_task where id in (select value from json_each(?))
 -- get_history: finished tasks
 select * from redrive_history where id in (select value from json_each(?)) order by finished_at
 
--- standings: what has become of these tasks
+-- statuses: what has become of these tasks
 select id, state, failed_seq, error_code, error_fingerprint, 0 as erased, kind, queue, trace_id, attempt_count,
   feature
 from redrive_task where id in (select value from json_each(?1))

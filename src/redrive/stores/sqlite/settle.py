@@ -12,7 +12,7 @@ from redrive.stores.sql import statements
 from redrive.stores.sqlite.claim import free_places
 from redrive.stores.sqlite.clock import micros
 from redrive.stores.sqlite.joins import Arrivals
-from redrive.stores.sqlite.moves import move
+from redrive.stores.sqlite.move import move
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "settle.sql")

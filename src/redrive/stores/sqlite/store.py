@@ -15,15 +15,16 @@ from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.store import Beat, Capabilities, Cycle, Tick, Wake, Want
+from redrive.kernel.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Wake
 from redrive.stores.features import Features
 from redrive.stores.schema import index_names
-from redrive.stores.sqlite import control, tick
+from redrive.stores.sqlite import apply, tick
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
 from redrive.stores.sqlite.claim import claim
-from redrive.stores.sqlite.desk import Desk
+from redrive.stores.sqlite.connection_thread import ConnectionThread
 from redrive.stores.sqlite.diagnose import diagnose, vitals
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
+from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.migrate import SqliteMigrations
 from redrive.stores.sqlite.prune import prune
 from redrive.stores.sqlite.reads import Reads
@@ -32,7 +33,6 @@ from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.settle import renew, settle
 from redrive.stores.sqlite.transaction import SqliteTransaction, inside, transaction
 from redrive.stores.sqlite.url import parse
-from redrive.stores.sqlite.wakes import Hub
 from redrive.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -55,9 +55,9 @@ class SqliteStore(Reads):
         self.features = Features(features, "sqlite")
         self.location = parse(url)
         self.clock: Callable[[], float] = time.time
-        self._hub = Hub()
+        self._hub = Listeners()
         self._writer = Writer(self.location, self._now, self._hub, self.features)
-        self._reader = Desk("redrive-sqlite-read", self.location, self._now, self.features)
+        self._reader = ConnectionThread("redrive-sqlite-read", self.location, self._now, self.features)
         self.migrations = SqliteMigrations(self._writer, features)
 
     @property
@@ -100,13 +100,13 @@ class SqliteStore(Reads):
         if commit.only_enqueues and not again:
             return Applied(enqueued=await self._writer.enqueue(list(commit.enqueues)))
         try:
-            return await self._writer.run(lambda session: control.apply(session, commit, again=again))
+            return await self._writer.run(lambda session: apply.apply(session, commit, again=again))
         except Exception as error:
             if not commit.transitions or not about_a_row(error):
                 raise
-        return await self._writer.run(lambda session: control.apply(session, commit, careful=True))
+        return await self._writer.run(lambda session: apply.apply(session, commit, careful=True))
 
-    async def cycle(self, commit: Commit, want: Want | None, *, again: bool = False) -> Cycle:
+    async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
         def work(session: Session) -> Cycle:
             applied = _apply_for_cycle(session, commit, again)
             return Cycle(claim(session, want) if want is not None and want.count > 0 else [], applied.lost)
@@ -132,7 +132,7 @@ class SqliteStore(Reads):
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         return await self._writer.run(lambda session: renew(session, leases, lease, progress))
 
-    async def tick(self, beat: Beat) -> Tick:
+    async def tick(self, beat: Heartbeat) -> TickResult:
         return await self._past_bad_rows(lambda session: tick.tick(session, beat), beat.queues)
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
@@ -140,7 +140,7 @@ class SqliteStore(Reads):
             case "prune":
                 return await self._prune(keep)
             case "recount":
-                return await self._writer.run(control.recount_limited)
+                return await self._writer.run(apply.recount_limited)
         return 0
 
     async def scrub(self) -> bool:
@@ -183,7 +183,7 @@ class SqliteStore(Reads):
 def _apply_for_cycle(session: Session, commit: Commit, again: bool) -> Applied:
     if commit.only_transitions:
         return Applied(lost=settle(session, commit.transitions, again=again) if commit.transitions else set())
-    return control.apply(session, commit, again=again)
+    return apply.apply(session, commit, again=again)
 
 
 def _settle_or_raise(session: Session, transition: Transition) -> None:

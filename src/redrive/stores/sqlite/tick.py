@@ -6,7 +6,7 @@ from uuid import UUID
 
 from redrive.ids import from_text, is_id
 from redrive.kernel.machine import ExpiredLease
-from redrive.kernel.store import Beat, Tick
+from redrive.kernel.store import Heartbeat, TickResult
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import SECOND, micros
 from redrive.stores.sqlite.session import Session, dumps
@@ -18,17 +18,17 @@ PROMOTE_LIMIT = 1000
 _NOTHING_TO_DO = ("fold", "partitions", "promote")
 
 
-def tick(session: Session, beat: Beat) -> Tick:
+def tick(session: Session, beat: Heartbeat) -> TickResult:
     _beat(session, beat)
     duties = _duties(session, beat)
     promoted, back = _promote(session), resume_groups(session)
     cancels = [from_text(row[0]) for row in session.rows(SQL["cancels"], beat.worker_id) if is_id(row[0])]
     ((due,),) = session.rows(SQL["next_due"], session.now, session.now)
     next_due = None if due is None else (due - session.now) / 1_000_000
-    return Tick(duties, cancels, 0.0 if back >= PROMOTE_LIMIT else next_due, promoted + back)
+    return TickResult(duties, cancels, 0.0 if back >= PROMOTE_LIMIT else next_due, promoted + back)
 
 
-def _beat(session: Session, beat: Beat) -> None:
+def _beat(session: Session, beat: Heartbeat) -> None:
     now, stopping = session.now, int(beat.stopping)
     seen = session.run(
         SQL["beat"], now, beat.running, stopping, beat.worker_id, now - SEEN_EVERY, stopping, beat.running
@@ -40,7 +40,7 @@ def _beat(session: Session, beat: Beat) -> None:
         )  # fmt: skip
 
 
-def _duties(session: Session, beat: Beat) -> list[str]:
+def _duties(session: Session, beat: Heartbeat) -> list[str]:
     """Each duty goes to one worker of the fleet per interval, and to nobody when there is nothing to do."""
     now = session.now
     wanted = {name: micros(every) for name, every in beat.duties.items() if name not in _NOTHING_TO_DO}

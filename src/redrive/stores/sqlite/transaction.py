@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redrive.errors import RedriveError, StoreError, StoreUnavailable
 from redrive.stores.sqlite.connect import undo
-from redrive.stores.sqlite.desk import Answer, Request, deliver
+from redrive.stores.sqlite.connection_thread import Answer, Request, deliver
 from redrive.stores.sqlite.session import Session
 
 if TYPE_CHECKING:

@@ -11,28 +11,28 @@ from typing import TypeVar
 
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.features import Features
-from redrive.stores.sqlite.batch import Enqueue, batches, merged, split
+from redrive.stores.sqlite.change_poller import POLL_EVERY, ChangePoller
 from redrive.stores.sqlite.clock import micros
 from redrive.stores.sqlite.connect import patiently, undo
-from redrive.stores.sqlite.desk import Answer, Desk, Request, deliver
+from redrive.stores.sqlite.connection_thread import Answer, ConnectionThread, Request, deliver
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection
-from redrive.stores.sqlite.lookout import POLL_EVERY, Lookout
+from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.session import NO_FEATURES, News, Session, Tally
+from redrive.stores.sqlite.shared_enqueue import Enqueue, batches, merged, split
 from redrive.stores.sqlite.transaction import Exclusive, refuse_inside
 from redrive.stores.sqlite.url import Location
-from redrive.stores.sqlite.wakes import Hub
 
 MAX_GROUP = 1000
 T = TypeVar("T")
 
 
-class Writer(Desk):
+class Writer(ConnectionThread):
     def __init__(
-        self, location: Location, clock: Callable[[], float], hub: Hub, features: Features = NO_FEATURES
+        self, location: Location, clock: Callable[[], float], hub: Listeners, features: Features = NO_FEATURES
     ) -> None:
         self._hub = hub
-        self._lookout = Lookout(location.path)
+        self._lookout = ChangePoller(location.path)
         self.exclusive: Exclusive | None = None
         super().__init__("redrive-sqlite-write", location, clock, features)
 

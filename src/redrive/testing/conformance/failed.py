@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from redrive.kernel.audit import Batch
+from redrive.kernel.audit import BulkAction
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.outcome import Completed, Fail, Outcome
 from redrive.kernel.task import State
@@ -25,7 +25,7 @@ async def fail(harness: Harness, outcome: Outcome = TERMINAL, kind: str = "A", *
     return claimed.id
 
 
-async def found(harness: Harness, which: Failures, **bounds: Any) -> list[UUID]:
+async def found(harness: Harness, which: FailureFilter, **bounds: Any) -> list[UUID]:
     return [task.id for task in await harness.store.failed(which, limit=100, **bounds)]
 
 
@@ -40,36 +40,36 @@ class TestFailed:
     @pytest.mark.parametrize(
         "which",
         [
-            Failures(),
-            Failures(kind="A"),
-            Failures(kind="B"),
-            Failures(queue="default"),
-            Failures(queue="elsewhere"),
-            Failures(group="g"),
-            Failures(scope="s"),
-            Failures(trace_id="t"),
-            Failures(error_code="TASK_PAYLOAD_INVALID"),
-            Failures(error_reason="unknown_exception"),
-            Failures(failure_type="unknown"),
-            Failures(dead_reason="max_attempts_exceeded"),
-            Failures(dead_reason="non_retryable", kind="A", error_code="TASK_PRECONDITION_FAILED"),
-            Failures(kind="A", scope="s"),
-            Failures(kind="nobody"),
+            FailureFilter(),
+            FailureFilter(kind="A"),
+            FailureFilter(kind="B"),
+            FailureFilter(queue="default"),
+            FailureFilter(queue="elsewhere"),
+            FailureFilter(group="g"),
+            FailureFilter(scope="s"),
+            FailureFilter(trace_id="t"),
+            FailureFilter(error_code="TASK_PAYLOAD_INVALID"),
+            FailureFilter(error_reason="unknown_exception"),
+            FailureFilter(failure_type="unknown"),
+            FailureFilter(dead_reason="max_attempts_exceeded"),
+            FailureFilter(dead_reason="non_retryable", kind="A", error_code="TASK_PRECONDITION_FAILED"),
+            FailureFilter(kind="A", scope="s"),
+            FailureFilter(kind="nobody"),
         ],
     )
-    async def test_each_filter_finds_and_counts_the_same(self, harness: Harness, which: Failures) -> None:
+    async def test_each_filter_finds_and_counts_the_same(self, harness: Harness, which: FailureFilter) -> None:
         await fail(harness)
         await fail(harness, INVALID, scope="s", trace_id="t")
         await fail(harness, failing(), "B", group="g")
         await fail(harness, failing(), "B", queue="elsewhere", scope="s")
-        everything = await harness.store.failed(Failures(), limit=100)
+        everything = await harness.store.failed(FailureFilter(), limit=100)
         names = {"fingerprint": "error_fingerprint", "batch": "last_replayed_batch"}
         wanted = [
             task.id
             for task in everything
             if all(
                 getattr(which, name) in (None, getattr(task, names.get(name, name)))
-                for name in Failures.__dataclass_fields__
+                for name in FailureFilter.__dataclass_fields__
                 if name != "ids"
             )
         ]
@@ -80,11 +80,11 @@ class TestFailed:
     async def test_by_ids_and_by_fingerprint(self, harness: Harness) -> None:
         ids = [await fail(harness), await fail(harness), await fail(harness, INVALID)]
         queued = await harness.enqueue()
-        which = Failures(ids=(ids[2], ids[0], queued))
+        which = FailureFilter(ids=(ids[2], ids[0], queued))
         assert await found(harness, which) == [ids[0], ids[2]]
         assert await harness.store.count_failed(which) == 2
-        assert await harness.store.count_failed(Failures(ids=())) == 0
-        cause = Failures(fingerprint=(await harness.task(ids[0])).error_fingerprint)
+        assert await harness.store.count_failed(FailureFilter(ids=())) == 0
+        cause = FailureFilter(fingerprint=(await harness.task(ids[0])).error_fingerprint)
         assert await found(harness, cause) == ids[:2]
         assert await harness.store.count_failed(cause) == 2
 
@@ -95,8 +95,8 @@ class TestFailed:
             "A", "g", "TASK_PRECONDITION_FAILED", "non_retryable", 3)  # fmt: skip
         assert await harness.operate(Event.REDRIVE, retried)
         assert await harness.operate(Event.CANCEL, cancelled)
-        assert await found(harness, Failures()) == [stays]
-        assert await harness.store.count_failed(Failures()) == 1
+        assert await found(harness, FailureFilter()) == [stays]
+        assert await harness.store.count_failed(FailureFilter()) == 1
         assert await harness.settle(await harness.claim_one(), INVALID)
         counts = await harness.store.failed_counts()
         assert {count.error_code: count.n for count in counts} == {
@@ -112,26 +112,26 @@ class TestFailed:
 
     async def test_up_to_a_moment_the_set_stays_the_same(self, harness: Harness) -> None:
         ids = [await fail(harness) for _ in range(3)]
-        end, count = await harness.store.failed_end(Failures(kind="A"))
+        end, count = await harness.store.failed_end(FailureFilter(kind="A"))
         assert count == 3
         later = await fail(harness)
         assert await harness.operate(Event.REDRIVE, ids[1])
         assert await harness.settle(await harness.claim_one(), TERMINAL)  # failed again: another failure than before
-        assert await found(harness, Failures(), upto=end) == [ids[0], ids[2]]
-        assert await found(harness, Failures()) == [ids[0], ids[2], later, ids[1]]
+        assert await found(harness, FailureFilter(), upto=end) == [ids[0], ids[2]]
+        assert await found(harness, FailureFilter()) == [ids[0], ids[2], later, ids[1]]
         task = await harness.task(ids[1])
         assert task.failed_seq is not None and task.failed_seq > end
-        assert await harness.store.failed_end(Failures(kind="B")) == (task.failed_seq, 0)
+        assert await harness.store.failed_end(FailureFilter(kind="B")) == (task.failed_seq, 0)
 
     async def test_pages_have_everything_once(self, harness: Harness) -> None:
         ids = [await fail(harness) for _ in range(7)]
-        pages = [await harness.store.failed(Failures(kind="A"), limit=3, offset=offset) for offset in (0, 3, 6, 9)]
+        pages = [await harness.store.failed(FailureFilter(kind="A"), limit=3, offset=offset) for offset in (0, 3, 6, 9)]
         assert [task.id for page in pages for task in page] == ids
-        newest = await harness.store.failed(Failures(), limit=3, newest=True)
+        newest = await harness.store.failed(FailureFilter(), limit=3, newest=True)
         assert [task.id for task in newest] == ids[:3:-1]
         walked: list[UUID] = []
         after = 0
-        while page := await harness.store.failed(Failures(), limit=2, after=after):
+        while page := await harness.store.failed(FailureFilter(), limit=2, after=after):
             walked += [task.id for task in page]
             after = page[-1].failed_seq or 0
         assert walked == ids
@@ -151,9 +151,9 @@ class TestFailed:
         failed, queued, nobody = await fail(harness), await harness.enqueue(), UUID(int=7)
         done = await harness.running("B", queue="other", scope="s", trace_id="t")
         assert await harness.settle(done, Completed())
-        batch = Batch("b1", "ann", "TASK_RETRY_BATCH", "why", {"kind": "A"})
+        batch = BulkAction("b1", "ann", "TASK_RETRY_BATCH", "why", {"kind": "A"})
         moves = [again(task_id) for task_id in (failed, queued, nobody, done.id)]
-        applied = await harness.store.apply(Commit(transitions=moves, batch=batch))
+        applied = await harness.store.apply(Commit(transitions=moves, bulk=batch))
         assert applied.skipped == {queued: "queued", nobody: None, done.id: "completed"}
         rows = await harness.audit(batch_id="b1")
         assert sorted(row.action for row in rows) == [
@@ -165,15 +165,15 @@ class TestFailed:
         assert (skipped[done.id].kind, skipped[done.id].scope, skipped[done.id].trace_id) == ("B", "s", "t")
         (summary,) = [row for row in rows if row.action.endswith("SUMMARY")]
         assert summary.after == {"matched": 4, "done": 1, "skipped": 3, "filter": {"kind": "A"}}
-        assert [task.id for task in await harness.store.failed(Failures(), limit=10)] == []
+        assert [task.id for task in await harness.store.failed(FailureFilter(), limit=10)] == []
 
     async def test_only_by_the_failure_that_was_seen(self, harness: Harness) -> None:
         task_id = await fail(harness)
         seen = (await harness.task(task_id)).failed_seq
         assert await harness.operate(Event.REDRIVE, task_id)
         assert await harness.settle(await harness.claim_one(), TERMINAL)
-        batch = Batch("b1", "ann", "TASK_RETRY_BATCH")
-        applied = await harness.store.apply(Commit(transitions=[again(task_id, seen)], batch=batch))
+        batch = BulkAction("b1", "ann", "TASK_RETRY_BATCH")
+        applied = await harness.store.apply(Commit(transitions=[again(task_id, seen)], bulk=batch))
         assert applied.skipped == {task_id: "failed"}
         current = (await harness.task(task_id)).failed_seq
         assert not (await harness.store.apply(Commit(transitions=[again(task_id, current)]))).lost
@@ -185,8 +185,8 @@ class TestFailed:
         await harness.store.apply(Commit(transitions=[again(first, batch="mine"), again(second, batch="other")]))
         for _ in range(2):
             assert await harness.settle(await harness.claim_one(), TERMINAL)
-        assert await found(harness, Failures(batch="mine")) == [first]
-        assert await harness.store.count_failed(Failures(batch="mine")) == 1
+        assert await found(harness, FailureFilter(batch="mine")) == [first]
+        assert await harness.store.count_failed(FailureFilter(batch="mine")) == 1
 
     async def test_failures_by_the_hour(self, harness: Harness) -> None:
         began = await harness.store.now()
@@ -218,24 +218,24 @@ class TestGivenUp:
         kept = await fail(harness)
         search = harness.store.cancelled
 
-        async def ids(which: Failures, **bounds: Any) -> list[UUID]:
+        async def ids(which: FailureFilter, **bounds: Any) -> list[UUID]:
             return [one.id for one in await search(which, limit=100, **bounds)]
 
-        assert await ids(Failures()) == [first, second, third], "by their letters, and none without one"
-        places = [one.failed_seq or 0 for one in await search(Failures(), limit=100)]
-        assert await ids(Failures(), after=places[0]) == [second, third]
-        assert await ids(Failures(), upto=places[1]) == [first, second]
-        assert [one.id for one in await search(Failures(), limit=1, offset=1)] == [second]
+        assert await ids(FailureFilter()) == [first, second, third], "by their letters, and none without one"
+        places = [one.failed_seq or 0 for one in await search(FailureFilter(), limit=100)]
+        assert await ids(FailureFilter(), after=places[0]) == [second, third]
+        assert await ids(FailureFilter(), upto=places[1]) == [first, second]
+        assert [one.id for one in await search(FailureFilter(), limit=1, offset=1)] == [second]
         for which, wanted in {
-            Failures(kind="B"): [second], Failures(error_code="TASK_PAYLOAD_INVALID"): [second, third],
-            Failures(scope="s", trace_id="t", group="g"): [first], Failures(queue="elsewhere"): [],
-            Failures(dead_reason="non_retryable", kind="A", error_code="TASK_PAYLOAD_INVALID"): [third],
-            Failures(ids=(first, kept)): [first], Failures(batch="b1"): [],
+            FailureFilter(kind="B"): [second], FailureFilter(error_code="TASK_PAYLOAD_INVALID"): [second, third],
+            FailureFilter(scope="s", trace_id="t", group="g"): [first], FailureFilter(queue="elsewhere"): [],
+            FailureFilter(dead_reason="non_retryable", kind="A", error_code="TASK_PAYLOAD_INVALID"): [third],
+            FailureFilter(ids=(first, kept)): [first], FailureFilter(batch="b1"): [],
         }.items():  # fmt: skip
             assert await ids(which) == wanted, which
             assert (await harness.store.cancelled_end(which))[1] == len(wanted)
         await harness.operate(Event.REDRIVE, second)
-        assert await ids(Failures()) == [first, third]
+        assert await ids(FailureFilter()) == [first, third]
 
     async def test_a_retry_may_mean_cancelled_tasks_only(self, harness: Harness) -> None:
         given_up, failed = await fail(harness), await fail(harness)

@@ -16,12 +16,12 @@ from redrive.ids import new_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Hold, Limit, Target
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.failure import failure
 from redrive.kernel.feature import Feature
-from redrive.kernel.machine import Event, Held, Policy, Transition, settle
+from redrive.kernel.machine import Event, Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
-from redrive.kernel.store import Beat, Cycle, Query, Store, Tick, Want
+from redrive.kernel.store import ClaimRequest, Cycle, Heartbeat, Query, Store, TickResult
 from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
 from redrive.testing.conformance.options import ClaimOptions, TaskOptions
 from redrive.testing.conformance.probe import PROBE
@@ -101,8 +101,8 @@ class Harness(ABC):
 
     # -- working on them -------------------------------------------------------------------------------------------
 
-    def want(self, count: int = 1, **options: Unpack[ClaimOptions]) -> Want:
-        return Want(
+    def want(self, count: int = 1, **options: Unpack[ClaimOptions]) -> ClaimRequest:
+        return ClaimRequest(
             worker_id=options.get("worker", "w1"),
             queues=options.get("queues", ("default",)),
             count=count,
@@ -137,7 +137,7 @@ class Harness(ABC):
         return task_id
 
     def decide(self, claimed: Claimed, outcome: Outcome, worker: str = "w1") -> Transition:
-        held = Held(claimed.id, claimed.token, claimed.attempt, claimed.max_attempts, worker, 12.5, claimed.feature)
+        held = Lease(claimed.id, claimed.token, claimed.attempt, claimed.max_attempts, worker, 12.5, claimed.feature)
         return settle(held, outcome, POLICY, 0.5)
 
     async def settle(
@@ -150,7 +150,7 @@ class Harness(ABC):
         assert cycle.lost <= {claimed.id}
         return not cycle.lost
 
-    async def settle_many(self, pairs: Sequence[tuple[Claimed, Outcome]], want: Want | None = None) -> Cycle:
+    async def settle_many(self, pairs: Sequence[tuple[Claimed, Outcome]], want: ClaimRequest | None = None) -> Cycle:
         return await self.store.cycle(
             Commit(transitions=[self.decide(claimed, outcome) for claimed, outcome in pairs]), want
         )
@@ -165,8 +165,8 @@ class Harness(ABC):
         return not lost
 
     async def tick(self, worker: str = "w1", *, store: Store | None = None, stopping: bool = False,
-                   running: int = 0, **duties: float) -> Tick:  # fmt: skip
-        beat = Beat(worker, "host", 1, ("default",), 4, running, "0", duties, stopping)
+                   running: int = 0, **duties: float) -> TickResult:  # fmt: skip
+        beat = Heartbeat(worker, "host", 1, ("default",), 4, running, "0", duties, stopping)
         return await (store or self.store).tick(beat)
 
     async def look_for_expired(self, store: Store | None = None, limit: int = 50) -> list[Transition]:
@@ -225,7 +225,7 @@ class Harness(ABC):
     async def check_totals(self) -> None:
         """Maintained totals are what counting rows would say (invariant 8)."""
         assert await self.totals() == await self.tally()
-        failed = await self.store.failed(Failures(), limit=1_000_000)
+        failed = await self.store.failed(FailureFilter(), limit=1_000_000)
         real = Counter(
             (t.kind, t.queue, t.group, t.error_code, t.error_reason, t.failure_type, t.dead_reason, t.error_fingerprint)
             for t in failed

@@ -30,7 +30,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class ClaimOptions(TypedDict, total=False):
-    """Fields of a claim (see ``Want``), and which store makes it."""
+    """Fields of a claim (see ``ClaimRequest``), and which store makes it."""
 
     store: Store | None
     worker: str

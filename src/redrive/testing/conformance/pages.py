@@ -8,7 +8,7 @@ from typing import Any
 
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import CUT, JsonText
 from redrive.kernel.store import MOST_ENTRIES, Query
@@ -40,7 +40,7 @@ class TestPages:
         by_id = await harness.store.get_many([task.id for task in whole], documents=1000)
         assert list(by_id.values()) == paged
         failed = [task for task in paged if task.state is State.FAILED]
-        assert await harness.store.failed(Failures(), limit=10, documents=1000) == failed
+        assert await harness.store.failed(FailureFilter(), limit=10, documents=1000) == failed
 
     async def test_long_documents_are_left_out(self, harness: Harness) -> None:
         await harness.failed(payload=SHORT)
@@ -48,7 +48,7 @@ class TestPages:
         for documents, wanted in ((1000, CUT), (0, CUT), (100_000, None), (2**30, None)):
             [task] = (await harness.store.get_many([task_id], documents=documents)).values()
             found = await harness.store.find(Query(documents=documents))
-            [latest, _] = await harness.store.failed(Failures(), limit=5, newest=True, documents=documents)
+            [latest, _] = await harness.store.failed(FailureFilter(), limit=5, newest=True, documents=documents)
             [letter, _] = await harness.store.dead_letters(Query(documents=documents))
             timeline = await harness.store.timeline(task_id, documents=documents)
             assert timeline is not None

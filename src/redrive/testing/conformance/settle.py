@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import DeadReason, Event
 from redrive.kernel.outcome import Cancel, Completed, Failed, Released, Retry, Snooze
 from redrive.kernel.store import Query
@@ -114,7 +114,7 @@ class TestSettle:
         last = {"message": "safe", "status": 501}
         assert [a.summary for a in timeline.attempts] == [{"message": "safe", "status": 500}, last]
         assert (timeline.task.error_summary, timeline.dead_letters[0].error_summary) == (last, last)
-        (found,) = await harness.store.failed(Failures(), limit=10)
+        (found,) = await harness.store.failed(FailureFilter(), limit=10)
         assert found.error_summary == last
         await harness.store.apply(Commit(transitions=[operator_move(Event.REDRIVE, task_id)]))
         assert (await harness.task(task_id)).error_summary is None

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from redrive.kernel.store import Beat
+from redrive.kernel.store import Heartbeat
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness
 
@@ -84,7 +84,7 @@ class TestTick:
         claimed = await harness.running()
         await harness.advance(20)
         for _ in range(2):  # the first says that somebody lives, the next who
-            await harness.store.tick(Beat("w1", "other", 2, ("a", "b"), 8, 0, "1", {}, every=3.0))
+            await harness.store.tick(Heartbeat("w1", "other", 2, ("a", "b"), 8, 0, "1", {}, every=3.0))
             await harness.advance(1)
         (worker,) = (await harness.store.overview()).workers
         assert (worker.host, worker.pid, worker.queues, worker.concurrency, worker.every) == (

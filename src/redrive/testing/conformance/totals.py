@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from redrive.kernel.failed import Failures
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness
@@ -74,7 +74,7 @@ class TestTotals:
         for kind in ("A", "A", "B"):
             await harness.enqueue(kind, queue=kind.lower())
             await harness.settle((await harness.claim(1, queues=("a", "b")))[0], TERMINAL)
-        [task] = await harness.store.failed(Failures(kind="B"), limit=1)
+        [task] = await harness.store.failed(FailureFilter(kind="B"), limit=1)
         await harness.operate(Event.REDRIVE, task.id)
         await harness.settle((await harness.claim(1, queues=("b",)))[0], TERMINAL)
         found = [(count.queue, count.kind, count.n) for count in await harness.store.letter_counts()]

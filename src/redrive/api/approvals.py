@@ -1,0 +1,36 @@
+"""What waits for a second operator: listed, approved, rejected."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from redrive.api import models as m
+from redrive.api import serialize
+from redrive.api.access import By, TheOperator
+from redrive.api.encode import answer, respond
+from redrive.api.filters import Before, Limit, States
+from redrive.api.problems import PROBLEMS
+from redrive.ops import views
+
+router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
+
+
+@router.get("/approvals", response_model=m.ApprovalPage)
+async def list_approvals(
+    operator: TheOperator, state: States = (), limit: Limit = 50, before: Before = None
+) -> Response:
+    """What waits for a second operator, and what became of it, newest first."""
+    found = await operator.approvals.list(states=tuple(state), limit=limit, before=before)
+    following = found[-1].seq if len(found) == limit else None
+    return await answer(approvals=serialize.approvals(found), next_before=following)
+
+
+@router.post("/approvals/{approval_id}/approve", response_model=m.ApprovalOut)
+async def approve(approval_id: str, by: By) -> Response:
+    """By somebody else than who asked; the operation begins at once."""
+    return await respond(views.approval(await by.operator.approvals.approve(approval_id, by.reason)))
+
+
+@router.post("/approvals/{approval_id}/reject", response_model=m.ApprovalOut)
+async def reject(approval_id: str, by: By) -> Response:
+    return await respond(views.approval(await by.operator.approvals.reject(approval_id, by.reason)))

@@ -1,0 +1,66 @@
+"""Failures by cause: listed, shown, annotated, retried."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from redrive.api import models as m
+from redrive.api import serialize
+from redrive.api.access import TheOperator
+from redrive.api.encode import answer, respond
+from redrive.api.filters import Limit
+from redrive.api.operations import Begun, BulkIn, begin_operation
+from redrive.api.problems import PROBLEMS
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Action
+from redrive.ops import views
+
+router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
+
+
+class GroupIn(m.In):
+    """What is left out stays; null takes it back."""
+
+    note: str | None = None
+    owner: str | None = None
+    muted_until: m.Moment | None = None
+    resolved: bool | None = None
+    reason: str | None = None
+    actor: str | None = None
+
+
+@router.get("/failure-groups", response_model=m.GroupPage)
+async def list_groups(
+    operator: TheOperator, limit: Limit = 50, status: str | None = None,
+    before: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:  # fmt: skip
+    """Failures by cause, the latest first."""
+    found = await operator.groups.list(limit=limit, status=status, before=before)
+    following = found[-1].place if len(found) == limit else None
+    return await answer(groups=serialize.groups(found, operator), next_before=following)
+
+
+@router.get("/failure-groups/{fingerprint}", response_model=m.GroupOut)
+async def show_group(fingerprint: str, operator: TheOperator) -> Response:
+    """Also by the beginning of its fingerprint, if only one begins so."""
+    return await respond(views.group(await operator.groups.show(fingerprint), operator.sight))
+
+
+@router.patch("/failure-groups/{fingerprint}", response_model=m.GroupOut)
+async def annotate_group(fingerprint: str, body: GroupIn, operator: TheOperator) -> Response:
+    """A note, an owner, silence until some time, or "resolved": it opens again when the failure comes back."""
+    said: dict[str, Any] = {
+        name: getattr(body, name)
+        for name in ("note", "owner", "muted_until", "resolved")
+        if name in body.model_fields_set
+    }
+    found = await operator.named(body.actor).groups.annotate(fingerprint, body.reason, **said)
+    return await respond(views.group(found, operator.sight))
+
+
+@router.post("/failure-groups/{fingerprint}/retry", status_code=202, response_model=Begun)
+async def retry_group(fingerprint: str, body: BulkIn, operator: TheOperator) -> Response:
+    """Retry everything that is failed by this cause, as a bulk operation."""
+    return await begin_operation(Action.RETRY, FailureFilter(fingerprint=fingerprint), body, operator)

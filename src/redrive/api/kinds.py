@@ -1,0 +1,38 @@
+"""Kinds: listed, limited, paused, resumed."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from redrive.api import models as m
+from redrive.api import serialize
+from redrive.api.access import By, TheOperator
+from redrive.api.pausing import turn
+from redrive.api.problems import PROBLEMS
+
+router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
+
+
+@router.get("/kinds")
+async def kinds(operator: TheOperator) -> list[m.KindOut]:
+    """Every kind, with its totals, limits and pause."""
+    return [serialize.kind(found) for found in await operator.control.kinds()]
+
+
+@router.put("/kinds/{name}/limits")
+async def limits(name: str, body: m.LimitsIn, operator: TheOperator) -> m.KindOut:
+    """What the whole fleet may do with a kind, from now on; what is left out is unlimited."""
+    acting = operator.named(body.actor)
+    return serialize.kind(
+        await acting.control.set_limit(name, concurrency=body.concurrency, rate_ms=body.rate_limit_ms)
+    )
+
+
+@router.post("/kinds/{name}/pause")
+async def pause_kind(name: str, by: By) -> m.HoldChange:
+    return await turn("kind", name, True, by)
+
+
+@router.post("/kinds/{name}/resume")
+async def resume_kind(name: str, by: By) -> m.HoldChange:
+    return await turn("kind", name, False, by)

@@ -1,0 +1,117 @@
+"""Bulk operations: begun, watched, paused, resumed, cancelled."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from redrive.api import models as m
+from redrive.api import serialize
+from redrive.api.access import By, TheOperator
+from redrive.api.encode import answer, respond
+from redrive.api.filters import Before, FilterIn, Limit, States
+from redrive.api.problems import PROBLEMS
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Action, Canary
+from redrive.ops import operations, views
+from redrive.ops.operator import Operator
+
+router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
+
+
+class CanaryIn(m.In):
+    """The first so many go ahead; the rest follows if at least ``percent`` of them succeed."""
+
+    first: Annotated[int, Field(ge=1, le=500)]
+    percent: Annotated[float, Field(gt=0, le=100)] = 100.0
+
+
+class BulkIn(m.In):
+    """How a retry of many is carried out."""
+
+    rate: Annotated[float, Field(ge=operations.SLOWEST, le=1_000_000)] | None = None
+    canary: CanaryIn | None = None
+    stop_on_return: bool = False
+    fixed: str | None = Field(None, description="What was mended; asked for where it is about everything.")
+    idempotent: bool | None = Field(None, description="May the handlers run twice for one task? Asked for with fixed.")
+    reason: str | None = None
+    actor: str | None = None
+
+
+class OperationIn(FilterIn, BulkIn):
+    action: Annotated[Action, Field(strict=False)] = Action.RETRY
+    plan_token: str | None = None
+    dry_run: bool = False
+
+
+class Begun(m.Out):
+    operation: m.OperationOut | None
+    approval: m.ApprovalOut | None
+    matched: int
+    needs_approval: str | None = Field(description="Why a second operator has to agree.")
+    dry_run: bool
+
+
+@router.get("/operations", response_model=m.OperationPage)
+async def list_operations(
+    operator: TheOperator, status: States = (), limit: Limit = 50, before: Before = None
+) -> Response:
+    """Bulk operations, newest first."""
+    found = await operator.operations.list(states=tuple(status), limit=limit, before=before)
+    following = found[-1].seq if len(found) == limit else None
+    return await answer(operations=serialize.operations(found), next_before=following)
+
+
+@router.post("/operations", status_code=202, response_model=Begun)
+async def begin(body: OperationIn, operator: TheOperator) -> Response:
+    """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
+    and dangerous ones wait for a second operator."""
+    if body.dry_run:
+        seen = await operator.named(body.actor).operations.foresee(body.action, body.failures(), body.plan_token)
+        return await answer(
+            202, operation=None, approval=None, matched=seen.number, needs_approval=seen.approval, dry_run=True
+        )
+    return await begin_operation(body.action, body.failures(), body, operator, body.plan_token)
+
+
+@router.get("/operations/{operation_id}", response_model=m.OperationOut)
+async def show_operation(operation_id: str, operator: TheOperator) -> Response:
+    return await respond(views.operation(await operator.operations.record(operation_id)))
+
+
+@router.post("/operations/{operation_id}/pause", response_model=m.OperationOut)
+async def pause(operation_id: str, by: By) -> Response:
+    await by.operator.operations.pause(operation_id, by.reason)
+    return await show_operation(operation_id, by.operator)
+
+
+@router.post("/operations/{operation_id}/resume", response_model=m.OperationOut)
+async def resume(operation_id: str, by: By) -> Response:
+    await by.operator.operations.resume(operation_id, by.reason)
+    return await show_operation(operation_id, by.operator)
+
+
+@router.post("/operations/{operation_id}/cancel", response_model=m.OperationOut)
+async def cancel(operation_id: str, by: By) -> Response:
+    """What it has done so far stays done."""
+    await by.operator.operations.cancel(operation_id, by.reason)
+    return await show_operation(operation_id, by.operator)
+
+
+async def begin_operation(
+    action: Action, which: FailureFilter, body: BulkIn, operator: Operator, plan: str | None = None
+) -> Response:
+    canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent)
+    begun = await operator.named(body.actor).operations.begin(
+        action, which, reason=body.reason, plan=plan, rate=body.rate, canary=canary,
+        stop_on_return=body.stop_on_return, fixed=body.fixed, idempotent=body.idempotent,
+    )  # fmt: skip
+    approval = begun.approval
+    record = await operator.operations.record(begun.operation.id)
+    return await answer(
+        202, operation=views.operation(record), matched=begun.operation.total, dry_run=False,
+        approval=None if approval is None else views.approval(approval),
+        needs_approval=None if approval is None else approval.body["needed"],
+    )  # fmt: skip

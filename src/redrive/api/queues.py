@@ -1,0 +1,30 @@
+"""Queues: listed, paused, resumed."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from redrive.api import models as m
+from redrive.api import serialize
+from redrive.api.access import By, TheOperator
+from redrive.api.pausing import turn
+from redrive.api.problems import PROBLEMS
+
+router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
+
+
+@router.get("/queues")
+async def queues(operator: TheOperator) -> list[m.QueueOut]:
+    """Every queue that has or had tasks, is served, is paused, or is named by the application."""
+    return [serialize.queue(found) for found in await operator.control.queues()]
+
+
+@router.post("/queues/{name}/pause")
+async def pause_queue(name: str, by: By) -> m.HoldChange:
+    """Nothing of it is claimed any more; what runs goes on."""
+    return await turn("queue", name, True, by)
+
+
+@router.post("/queues/{name}/resume")
+async def resume_queue(name: str, by: By) -> m.HoldChange:
+    return await turn("queue", name, False, by)

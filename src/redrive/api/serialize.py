@@ -1,0 +1,89 @@
+"""From what ``ops`` answers to what goes over the wire. What each role sees is decided in ``redrive.ops.views``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from redrive.api import models as m
+from redrive.kernel.reads import HoldRow, WorkerRow
+from redrive.kernel.records import Record
+from redrive.kernel.task import AuditRow, DeadLetter, Task
+from redrive.ops import views
+from redrive.ops.failed import BulkResult
+from redrive.ops.groups import Group
+from redrive.ops.operator import Operator
+from redrive.ops.operator.control import Kind, Queue, Worker
+from redrive.ops.operator.tasks import Story
+from redrive.ops.views import View
+
+# Lists are made while they are written, one thing at a time.
+
+
+def task(found: Task, operator: Operator) -> View:
+    return views.task(found, operator.sight)
+
+
+def tasks(found: Sequence[Task], operator: Operator) -> Iterator[View]:
+    return (views.task(one, operator.sight) for one in found)
+
+
+def letters(found: Sequence[DeadLetter], operator: Operator) -> Iterator[View]:
+    return (views.dead_letter(one, operator.sight) for one in found)
+
+
+def story(found: Story, operator: Operator) -> View:
+    sight, timeline = operator.sight, found.timeline
+    return View(
+        task=views.task(timeline.task, sight), why=[views.reason(one, sight) for one in found.why],
+        attempts=(views.attempt(one, sight) for one in timeline.attempts),
+        dead_letters=letters(timeline.dead_letters, operator), audit=audits(timeline.audit),
+    )  # fmt: skip
+
+
+def audits(found: Sequence[AuditRow]) -> Iterator[View]:
+    return (views.audit_row(row) for row in found)
+
+
+def groups(found: Sequence[Group], operator: Operator) -> Iterator[View]:
+    return (views.group(one, operator.sight) for one in found)
+
+
+def operations(found: Sequence[Record]) -> Iterator[View]:
+    return (views.operation(record) for record in found)
+
+
+def approvals(found: Sequence[Record]) -> Iterator[View]:
+    return (views.approval(record) for record in found)
+
+
+def batch(result: BulkResult) -> m.BatchOut:
+    skipped = [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in result.skipped.items()]
+    return m.BatchOut(
+        batch_id=result.batch_id, matched=result.matched, retried=result.retried, would_retry=result.would_retry,
+        skipped=skipped,
+        dry_run=result.dry_run, needs_approval=result.needs_approval,
+    )  # fmt: skip
+
+
+def worker(found: Worker) -> m.WorkerOut:
+    values = {name: getattr(found.row, name) for name in WorkerRow.__dataclass_fields__ if name != "every"}
+    return m.WorkerOut(**{**values, "queues": list(found.row.queues)}, alive=found.alive)
+
+
+def queue(found: Queue) -> m.QueueOut:
+    return m.QueueOut(name=found.name, paused=_hold(found.paused), workers=found.workers, totals=found.totals)
+
+
+def kind(found: Kind) -> m.KindOut:
+    limit = found.limit
+    return m.KindOut(
+        name=found.name, paused=_hold(found.paused), totals=found.totals, dead_letters=found.dead_letters,
+        concurrency=None if limit is None else limit.concurrency,
+        rate_limit_ms=None if limit is None else limit.rate_ms,
+        running=limit.running if limit is not None and limit.concurrency is not None else None,
+        limited_by=None if limit is None else limit.actor,
+    )  # fmt: skip
+
+
+def _hold(found: HoldRow | None) -> m.HoldOut | None:
+    return None if found is None else m.HoldOut.model_validate(found)

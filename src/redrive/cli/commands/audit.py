@@ -1,0 +1,218 @@
+"""``redrive audit``: who did what; exported, pruned."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.loading import load
+from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.progress import progress
+from redrive.cli.support.session import operate
+from redrive.errors import InvalidInput
+from redrive.files import write_private
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.task import check_text
+from redrive.ops import audit, audit_verify, inspect
+from redrive.ops.audit_archive import archive_at
+from redrive.ops.audit_rows import PRUNE_SUMMARY, values_of
+from redrive.ops.operator import Operator
+from redrive.ops.text import counted
+
+audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
+Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
+Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="By this one.")]
+Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this batch or operation.")]
+Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="About tasks of this kind.")]
+Scope = Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="About tasks of this scope.")]
+Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="About tasks of this trace.")]
+ArchiveFolder = Annotated[
+    str | None,
+    typer.Option("--archive", metavar="PLACE", help="A folder or s3://bucket/prefix (else TASK_AUDIT_ARCHIVE)."),
+]
+Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="About this task.")]
+
+
+@audit_cli.callback()
+def list_audit(
+    context: typer.Context, action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None,
+    scope: Scope = None, trace: Trace = None, task: Task = None,
+    page: Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page.")] = 1,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="Rows of a page.")] = 50,
+    before: Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from a next.")] = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """What operators did, newest first."""
+    if context.invoked_subcommand is not None:
+        return
+    which = _which(action, by_actor, batch, kind, scope, trace, task)
+    found = operate(url, app, lambda own: own.audit.query(which, page=page, page_size=limit, before=before))
+    if json:
+        output.emit_list([values_of(row) for row in found.rows], found.next_before, page=page, more=found.more)
+        return
+    if not found.rows:
+        output.say("no such audit rows")
+        return
+    rows = [
+        (output.when(row.at), row.actor, row.action, row.task_id or row.target or row.batch_id or "",
+         output.shorten(row.reason or "", 200))
+        for row in found.rows
+    ]  # fmt: skip
+    output.table(["when", "by", "action", "about", "reason"], rows)
+    if found.more:
+        output.say("", f"there is more: --page {page + 1}")
+
+
+@audit_cli.command("export")
+def export(
+    to: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")] = "-",
+    form: Annotated[str | None, typer.Option("--format", metavar="F", help="csv, json, jsonl; else by name.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None, scope: Scope = None,
+    trace: Trace = None, task: Task = None, url: Url = None, app: AppName = None,
+) -> None:  # fmt: skip
+    """All that matches, oldest first, as CSV, JSON or JSON lines; of any size."""
+    which = _which(action, by_actor, batch, kind, scope, trace, task)
+    chosen = form or _format(to)
+
+    async def write(own: Operator) -> None:
+        with _opened(to, force) as out, progress("bytes") as written:
+            async for piece in own.audit.export(which, chosen):
+                out.write(output.clean(piece, lines=True) if out.isatty() else piece)
+                if not out.isatty():
+                    written(len(piece))
+
+    operate(url, app, write)
+    if to != "-":
+        typer.echo(f"{to}: {Path(to).stat().st_size} bytes of {chosen}", err=True)
+
+
+def _format(to: str) -> str:
+    ending = Path(to).suffix.lstrip(".")
+    if to != "-" and ending not in audit.FORMATS:
+        raise InvalidInput(f"{to} does not say which format", hint=f"--format, one of: {', '.join(audit.FORMATS)}")
+    return "jsonl" if to == "-" else ending
+
+
+@contextmanager
+def _opened(to: str, force: bool) -> Iterator[TextIO]:
+    """A file is there when it is complete: an export that breaks off leaves what was there before."""
+    if to == "-":
+        yield sys.stdout
+        return
+    path, draft = Path(to), Path(f"{to}.part")
+    if path.exists() and not force:
+        raise InvalidInput(f"{to} is there already", hint="choose another name, or --force")
+    try:
+        with write_private(draft) as out:
+            yield out
+        draft.replace(path)
+    except OSError as error:
+        raise InvalidInput(f"{to} cannot be written: {error.strerror or error}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@audit_cli.command("prune")
+def prune(
+    days: Annotated[float, typer.Option("--older-than-days", metavar="N", help="Rows older than so many days.")],
+    action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None, scope: Scope = None,
+    trace: Trace = None, dry_run: DryRun = False, yes: Yes = False, by: By = None, url: Url = None,
+    app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
+    which = _which(action, by_actor, batch, kind, scope, trace, None)
+    told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, dry_run=True), by=by)
+    if not dry_run and told.matched:
+        confirm(f"remove {told.matched} audit rows older than {days:g} days?", yes)
+
+        with progress("removed", told.matched) as removed:
+            told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, progress=removed), by=by)
+    if json:
+        output.emit(asdict(told))
+    elif not told.matched:
+        output.say(f"no audit row is older than {days:g} days")
+    elif told.dry_run:
+        output.say(f"{told.matched} rows would be removed")
+    else:
+        output.say(f"{told.removed} rows removed")
+
+
+@audit_cli.command("verify")
+def verify(
+    archive: ArchiveFolder = None,
+    head: Annotated[str | None, typer.Option("--head", metavar="HASH", help="A head that was written down.")] = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Look for tampering: rows changed, removed or slipped in since they were sealed. Exit code 1 when there is any."""
+    with progress("rows") as checked:
+        found = operate(url, app, lambda own: own.audit.verify(archive, head, checked))
+    if json:
+        output.emit(asdict(found))
+    else:
+        output.say(*found.problems)
+        settings = load(url, app).app.settings
+        place = archive or settings.audit_archive
+        output.say(*_removals(found, settings.audit_ttl_days))
+        kept = "" if place is None or not found.pruned else f" ({found.archived} of them in the archive)"
+        output.say(
+            f"{found.rows} rows in {found.seals} seals, {found.pruned} pruned{kept}, {found.erased} erased,"
+            f" {found.unsealed} not sealed yet",
+            f"head: {found.head}",
+            "no tampering was found" if not found.problems else counted(len(found.problems), "problem"),
+        )
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
+    """Each removal by a person, and the sum of what retention did."""
+    lines = []
+    for removal in sorted(found.removals, key=lambda removal: removal.at):
+        if removal.actor == audit.KEEPER and not audit_verify.younger_than(removal, retention):
+            continue
+        rows = counted(removal.rows, "row")
+        what = f"pruned {rows}" if removal.action == PRUNE_SUMMARY else f"erased personal data, {rows} of this log"
+        text = f"{output.when(removal.at)} {removal.actor} {what}"
+        if removal.youngest is not None:
+            text += f", the youngest {(removal.at - removal.youngest).total_seconds() / 86_400:.1f} days old"
+        if audit_verify.younger_than(removal, retention):
+            text += f": that is less than the {retention:g} days that are set now"
+        lines.append(text)
+    kept = [removal for removal in found.removals if removal.actor == audit.KEEPER]
+    if kept:
+        lines.append(f"{audit.KEEPER} pruned {counted(sum(removal.rows for removal in kept), 'row')}"
+                     f" in {counted(len(kept), 'round')}")  # fmt: skip
+    return lines
+
+
+@audit_cli.command("search")
+def search(
+    archive: ArchiveFolder = None, action: Action = None, by_actor: Actor = None, batch: Batch = None,
+    kind: Kind = None, scope: Scope = None, trace: Trace = None, task: Task = None, url: Url = None,
+    app: AppName = None,
+) -> None:  # fmt: skip
+    """Rows that were pruned, from the archive, as JSON lines, oldest first."""
+    found = archive_at(archive or load(url, app).app.settings.audit_archive)
+    if found is None:
+        raise InvalidInput("no archive is named", hint="--archive FOLDER or s3://bucket/prefix, or TASK_AUDIT_ARCHIVE")
+    for row in found.read(_which(action, by_actor, batch, kind, scope, trace, task)):
+        sys.stdout.write(jsonlib.dumps(values_of(row)) + "\n")
+
+
+def _which(
+    action: str | None, by_actor: str | None, batch: str | None, kind: str | None, scope: str | None,
+    trace: str | None, task: str | None,
+) -> AuditFilter:  # fmt: skip
+    texts = {"action": action, "actor": by_actor, "batch_id": batch, "kind": kind, "scope": scope, "trace_id": trace}
+    checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
+    return AuditFilter(**checked, task_id=None if task is None else inspect.parse_id(task))

@@ -1,0 +1,123 @@
+"""``redrive enqueue``."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.session import operate
+from redrive.errors import InvalidInput, PayloadInvalid
+from redrive.kernel.task import Task
+from redrive.ops.inspect import as_dict
+from redrive.ops.operator import Operator
+
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of task.")]
+Payload = Annotated[
+    str | None, typer.Argument(metavar="PAYLOAD_JSON", help="""Its payload, e.g. '{"id": 7}'.""", show_default=False)
+]
+File = Annotated[
+    str | None, typer.Option("--payload-file", metavar="FILE", help="Read the payload from a file; - is stdin.")
+]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Else the kind's own queue.")]
+Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Smaller numbers run first.")]
+Delay = Annotated[float | None, typer.Option("--delay", metavar="SECONDS", help="Run no sooner than in so long.")]
+RunAt = Annotated[
+    str | None,
+    typer.Option(
+        "--run-at", metavar="TIME", help="Run no sooner than, e.g. 2026-01-31T09:00:00+01:00 (with its zone)."
+    ),
+]
+Attempts = Annotated[int | None, typer.Option("--max-attempts", metavar="N", help="Else the kind's own number.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Stop an attempt after so long.")]
+Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A label that tasks can be paused by.")]
+Scope = Annotated[str | None, typer.Option("--scope", metavar="NAME", help="The business entity it belongs to.")]
+Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="Comes back in every log line.")]
+Key = Annotated[
+    str | None,
+    typer.Option("--idempotency-key", "--key", metavar="KEY", help="A known key answers the existing task."),
+]
+
+
+def enqueue(
+    kind: Kind, payload: Payload = None, payload_file: File = None, queue: Queue = None, priority: Priority = None,
+    delay: Delay = None, run_at: RunAt = None, max_attempts: Attempts = None, timeout: Timeout = None,
+    group: Group = None, scope: Scope = None, trace_id: Trace = None, key: Key = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Enqueue one task. With --app, its payload is checked against the handler first."""
+    if delay is not None and run_at is not None:
+        raise typer.BadParameter("give --delay or --run-at, not both")
+    body = _payload(payload, payload_file)
+    options: dict[str, Any] = {
+        "queue": queue, "priority": priority, "delay": delay, "run_at": _time(run_at), "max_attempts": max_attempts,
+        "timeout": timeout, "group": group, "scope": scope, "trace_id": trace_id, "idempotency_key": key,
+    }  # fmt: skip
+
+    async def work(own: Operator) -> tuple[Task, bool]:
+        return await own.tasks.enqueue(kind, body, **options), own.tasks.is_only_declared(kind)
+
+    task, only_declared = operate(url, app, work, creates=True)
+    if json:
+        output.emit(as_dict(task))
+    else:
+        known = " (already there: the key is known)" if task.deduplicated else ""
+        output.say(f"{task.id}  {task.state}  {task.kind}  queue {task.queue}{known}")
+    if only_declared:
+        typer.echo(f"this application has no handler for {kind}: workers of another one have to run it", err=True)
+
+
+def _payload(text: str | None, file: str | None) -> Any:
+    if text is not None and file is not None:
+        raise typer.BadParameter("give the payload as an argument or with --payload-file, not both")
+    if file is not None:
+        text = _read(file)
+    if text is None:
+        return None
+    try:
+        return jsonlib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PayloadInvalid(
+            f"the payload is not JSON: {_spot(text, error)}", hint="""quote it for the shell: '{"name": "value"}'"""
+        ) from None
+
+
+def _spot(text: str, error: Exception) -> str:
+    """What is wrong, and the text around where it is."""
+    if not isinstance(error, jsonlib.JSONDecodeError):
+        return str(error)
+    around = text[max(error.pos - 20, 0) : error.pos + 20]
+    return f"{error.msg} at line {error.lineno}, column {error.colno}, near {around!r}"
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InvalidInput(
+            f"the payload file {file} cannot be read: {why}", hint="name a file with JSON in UTF-8, or - for stdin"
+        ) from None
+
+
+def _time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{text!r} is not a time", hint="write it like 2026-01-31T09:00:00+01:00 or 2026-01-31T08:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        raise InvalidInput(
+            f"--run-at {text} has no time zone, and this machine's may not be the one you mean",
+            hint=f"add it: {moment.isoformat()}Z for UTC, or {moment.isoformat()}+01:00",
+        )
+    return moment

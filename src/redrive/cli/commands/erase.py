@@ -1,0 +1,68 @@
+"""``redrive erase``: remove what is known about a scope or a task."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from redrive.cli.commands.operations import follow, told
+from redrive.cli.support import output
+from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.session import operate
+from redrive.cli.support.start_operation import Wait
+from redrive.ops import erase as service
+from redrive.ops import inspect
+from redrive.ops.operator.erasures import ErasureForeseen
+
+WORDS = {
+    "running": "tasks that run now", "live": "tasks that wait or are failed (they are given up)",
+    "finished": "finished tasks", "attempts": "failed attempts", "dead_letters": "dead letters",
+    "audit": "rows of the audit log", "documents": "plans, operations, approvals and notes that quote it",
+    "archive": "archived rows of the audit log",
+}  # fmt: skip
+
+
+def erase(
+    scope: Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="All that this scope names.")] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="One task.")] = None,
+    reason: Reason = None, dry_run: DryRun = False, wait: Wait = False, yes: Yes = False, by: By = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Remove personal data of a scope or a task for good: payloads, results, messages, stacks, keys, labels, and what
+    the audit log and its archive say about it. Ids, kinds, states, times and totals stay. A second operator has to
+    agree; backups, logs and exports are not covered."""
+    if (scope is None) == (task is None):
+        raise typer.BadParameter("say whose data: --scope TEXT, or --task ID")
+    task_id = None if task is None else inspect.parse_id(task)
+    seen = operate(url, app, lambda own: own.erasures.foresee(scope, task_id), by=by)
+    if dry_run or not seen.places:
+        _foretell(seen, dry_run, json)
+        return
+    if not json:
+        output.say(*_lines(seen))
+    confirm("erase all of this for good?", yes)
+    begun = operate(url, app, lambda own: own.erasures.begin(scope, task_id, reason=reason), by=by)
+    if not (wait and json):  # stdout is one document
+        told(begun.operation, begun.approval, json, "erase")
+    if wait:
+        follow(begun.operation.id, url, app, json)
+
+
+def _foretell(seen: ErasureForeseen, dry_run: bool, json: bool) -> None:
+    if json:
+        output.emit({**asdict(seen), "dry_run": dry_run, "not_covered": service.NOT_COVERED})
+    elif not seen.places:
+        output.say("nothing is known about it")
+    else:
+        output.say(*_lines(seen), "nothing was done")
+        if seen.approval is not None:
+            output.say(f"a second operator has to agree, because {seen.approval}")
+
+
+def _lines(seen: ErasureForeseen) -> list[str]:
+    width = max(len(f"{n:,}") for n in seen.places.values())
+    counts = [f"{n:>{width},}  {WORDS.get(place, place)}" for place, n in seen.places.items()]
+    return [*counts, service.NOT_COVERED]

@@ -1,0 +1,167 @@
+"""``redrive groups``: failures by cause, and what people say about them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.confirm import DryRun, Yes
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.session import operate
+from redrive.cli.support.start_operation import Ask, First, Percent, Rate, StopOnReturn, Wait, begin_bulk, pace
+from redrive.errors import InvalidInput
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Action
+from redrive.kernel.task import check_seconds
+from redrive.ops.groups import Group
+from redrive.ops.inspect import plain
+from redrive.ops.text import counted
+
+groups_cli = typer.Typer(help="Failures by cause: list, show, note, mute, resolve, retry.", invoke_without_command=True)
+Fingerprint = Annotated[str, typer.Argument(metavar="FINGERPRINT", help="As the list gives it; its beginning will do.")]
+Status = Annotated[
+    str | None,
+    typer.Option("--status", metavar="S", help="open, reopened, muted, quiet (none failed) or resolved."),
+]
+_BARS = " ▁▂▃▄▅▆▇█"
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+
+
+@groups_cli.callback()
+def list_groups(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
+    status: Status = None,
+    before: Annotated[str | None, typer.Option("--before", metavar="P", help="Go on from the next of a list.")] = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Failures by cause, the latest first."""
+    if context.invoked_subcommand is not None:
+        return
+    found = operate(url, app, lambda own: own.groups.list(limit=limit, status=status, before=before))
+    if json:
+        output.emit_list([_document(group) for group in found], found[-1].place if len(found) == limit else None)
+        return
+    if not found:
+        output.say("nothing has failed" if status is None else f"no group is {status}")
+        return
+    rows = [
+        (g.row.fingerprint, g.status, g.failed, g.row.count, output.ago(g.row.last_seen), bars(g.trend), g.row.code,
+         ", ".join(g.kinds), output.shorten(g.row.message, 160))
+        for g in found
+    ]  # fmt: skip
+    output.table(["fingerprint", "status", "#failed", "#ever", "#last", "24 h", "code", "kinds", "message"], rows)
+
+
+@groups_cli.command("show")
+def show(fingerprint: Fingerprint, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """One cause: how often, since when, where, a sample, and what was said about it."""
+    _say(operate(url, app, lambda own: own.groups.show(fingerprint)), json)
+
+
+@groups_cli.command("note")
+def note(
+    fingerprint: Fingerprint, text: Annotated[str, typer.Argument(metavar="TEXT", help="What is known about it.")],
+    owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Who looks after it.")] = None,
+    by: By = None, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Write down what is known, and who looks after it."""
+    said: dict[str, Any] = {"note": text} | ({} if owner is None else {"owner": owner})
+    _annotate(fingerprint, said, None, by, url, app, json)
+
+
+@groups_cli.command("mute")
+def mute(
+    fingerprint: Fingerprint,
+    span: Annotated[str, typer.Argument(metavar="SPAN", help="For how long: 30m, 8h, 7d; 0 ends it.")],
+    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Known, and not to be shown as open for a while."""
+    seconds = _seconds(span)
+    until = None if not seconds else datetime.now(UTC) + timedelta(seconds=seconds)
+    _annotate(fingerprint, {"muted_until": until}, reason, by, url, app, json)
+
+
+def _turning(name: str, resolved: bool, text: str) -> None:
+    def command(
+        fingerprint: Fingerprint, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None,
+        json: Json = False,
+    ) -> None:  # fmt: skip
+        _annotate(fingerprint, {"resolved": resolved}, reason, by, url, app, json)
+
+    groups_cli.command(name, help=text)(command)
+
+
+_turning("resolve", True, "The cause is mended. It opens again by itself when the failure comes back.")
+_turning("reopen", False, "It was not mended after all.")
+
+
+@groups_cli.command("retry")
+def retry(
+    fingerprint: Fingerprint, rate: Rate = None, canary: First = None, percent: Percent = None,
+    stop_on_return: StopOnReturn = False, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False,
+    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Retry everything that is failed by this cause."""
+    found = operate(url, app, lambda own: own.groups.show(fingerprint))
+    how = pace(rate, canary, percent, stop_on_return)
+    ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
+    begin_bulk(Action.RETRY, FailureFilter(fingerprint=found.row.fingerprint), how, ask)
+
+
+def bars(trend: list[int]) -> str:
+    """The last day in one line."""
+    most = max(trend, default=0)
+    return "".join(_BARS[0 if not n else max(1, round(n / most * (len(_BARS) - 1)))] for n in trend) if most else ""
+
+
+def _annotate(
+    fingerprint: str,
+    said: dict[str, Any],
+    reason: str | None,
+    by: str | None,
+    url: str | None,
+    app: str | None,
+    json: bool,
+) -> None:
+    _say(operate(url, app, lambda own: own.groups.annotate(fingerprint, reason, **said), by=by), json)
+
+
+def _say(group: Group, json: bool) -> None:
+    if json:
+        output.emit(_document(group))
+        return
+    row = group.row
+    output.say(f"{row.code}  {group.status}  {row.fingerprint}", output.clean(row.message),
+               f"{counted(group.failed)} failed by it now; {counted(row.count, 'failure')} seen,"
+               f" first {output.relative(row.first_seen)}, last {output.relative(row.last_seen)}",
+               f"kinds: {', '.join(f'{kind} ({n})' for kind, n in group.kinds.items())}",
+               f"reason: {row.reason}, type: {row.failure_type}",
+               output.suggest(f"sample: redrive show {row.sample_task}"))  # fmt: skip
+    if any(group.trend):
+        output.say(f"last 24 hours: |{bars(group.trend)}| at most {max(group.trend)} an hour")
+    for name in ("note", "owner", *(["resolved_by"] if group.status == "resolved" else [])):
+        if getattr(group, name):
+            output.say(f"{name.replace('_', ' ')}: {getattr(group, name)}")
+    if group.status == "muted":
+        output.say(f"muted until {output.when(group.muted_until)}")
+    if group.failed:
+        output.say(output.suggest(f"once it is mended: redrive groups retry {row.fingerprint} --canary 10 --wait"))
+
+
+def _document(group: Group) -> dict[str, Any]:
+    row = {name: plain(getattr(group.row, name)) for name in type(group.row).__dataclass_fields__}
+    own = ("failed", "kinds", "trend", "note", "owner", "muted_until", "resolved_at", "resolved_by")
+    return {**row, "status": group.status, **{name: plain(getattr(group, name)) for name in own}}
+
+
+def _seconds(span: str) -> float:
+    if span == "0":
+        return 0.0
+    number, unit = span[:-1], span[-1:]
+    if unit not in _UNITS or not number.isdigit():
+        raise InvalidInput(f"{span!r} is no span of time", hint="for example 30m, 8h or 7d")
+    return check_seconds(int(number[:20]) * _UNITS[unit], "the span")

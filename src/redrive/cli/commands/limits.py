@@ -1,0 +1,50 @@
+"""``redrive limits``: what the whole fleet may do with a kind, changed live."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.session import operate
+from redrive.kernel.reads import LimitRow
+from redrive.ops.operator import Operator
+
+Kind = Annotated[str | None, typer.Argument(metavar="KIND", help="The kind to show or change; else all.")]
+AtOnce = Annotated[int | None, typer.Option("--concurrency", metavar="N", min=1, help="At most so many at once.")]
+Apart = Annotated[int | None, typer.Option("--rate-ms", metavar="N", min=1, help="Starts at least so far apart.")]
+NoLimit = Annotated[bool, typer.Option("--none", help="Take its limits away.")]
+
+
+def limits(
+    kind: Kind = None, concurrency: AtOnce = None, rate_ms: Apart = None, none: NoLimit = False,
+    by: By = None, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Limits of kinds, across all workers: list them, or change one from now on."""
+    if kind is None and (concurrency or rate_ms or none):
+        raise typer.BadParameter("say which kind")
+    change = bool(concurrency or rate_ms or none)
+    if none and (concurrency or rate_ms):
+        raise typer.BadParameter("--none takes all limits away: leave the others out")
+
+    async def work(own: Operator) -> list[LimitRow]:
+        if kind is not None and change:
+            await own.control.set_limit(kind, concurrency=concurrency, rate_ms=rate_ms)
+        return await own.control.limits(kind)
+
+    found = operate(url, app, work, by=by)
+    if json:
+        output.emit_list([asdict(row) for row in found])
+        return
+    limited = [row for row in found if row.concurrency or row.rate_ms]
+    if not limited:
+        output.say(f"{kind} has no limit" if kind else "no kind has a limit")
+        return
+    output.table(
+        ["kind", "#at once", "#running", "#ms apart", "set by"],
+        [(r.kind, r.concurrency or "", r.running if r.concurrency else "", r.rate_ms or "", r.actor or "settings")
+         for r in limited],
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""``redrive list``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.filters import filtered
+from redrive.cli.support.held import holding, worded
+from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.session import operate
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.reads import HoldRow, Query
+from redrive.kernel.task import Task
+from redrive.ops import filters, inspect
+from redrive.ops.operator import Operator
+
+LIMIT = 50
+
+
+States = Annotated[
+    list[str] | None,
+    typer.Option("--state", metavar="A,B", help="queued, delayed, running, paused, failed, completed, cancelled."),
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most.")]
+Before = Annotated[
+    str | None, typer.Option("--before", metavar="ID", help="Continue a page: only tasks older than this one.")
+]
+
+
+@filtered
+def list_tasks(
+    which: FailureFilter, state: States = None, limit: Limit = LIMIT, before: Before = None, url: Url = None,
+    app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Tasks, newest first, each with the one thing worth knowing about it. Filters narrow it down together."""
+    states = inspect.parse_states([name for given in state or [] for name in given.split(",")])
+    after = None if before is None else inspect.parse_id(before)
+    query = filters.query(which, states=states, limit=limit, before=after)
+
+    async def look(own: Operator) -> tuple[inspect.Page, list[HoldRow]]:
+        page = await own.tasks.list(query)
+        return page, [] if json else await own.tasks.pauses(page.tasks)
+
+    page, holds = operate(url, app, look)
+    if json:
+        output.emit_list([inspect.as_dict(task) for task in page.tasks], page.next_before)
+        return
+    if not page.tasks:
+        output.say("no tasks match" if _filtered(query) else "no tasks yet")
+        return
+    columns = ["id", "state", "kind", "queue", "attempts", "age", "what"]
+    output.table(columns, [_row(task, holds) for task in page.tasks])
+    if page.next_before is not None:
+        output.say("", f"more: --before {page.next_before}")
+
+
+def _row(task: Task, holds: list[HoldRow]) -> list[object]:
+    attempts = f"{task.attempt_count}/{task.max_attempts}"
+    return [
+        task.id,
+        output.state(task.state),
+        task.kind,
+        task.queue,
+        attempts,
+        output.ago(task.created_at),
+        _what(task, holds),
+    ]
+
+
+def _what(task: Task, holds: list[HoldRow]) -> str:
+    """The one thing worth knowing about it."""
+    if held := holding(task, holds):
+        more = f" (and {len(held) - 1} more)" if held[1:] else ""
+        return f"held: {output.shorten(worded(held[0]), 60)}{more}"
+    if task.error_code is not None:
+        due = f"again {output.relative(task.next_attempt_at)}: " if task.state.value == "delayed" else ""
+        return f"{due}{task.error_code} {output.shorten(task.error_message or '', 60)}"
+    if task.state.value == "delayed":
+        return f"due {output.relative(task.next_attempt_at or task.run_at)}"
+    if task.state.value == "running":
+        asked = ", asked to stop" if task.cancel_requested_at else ""
+        done = f", {output.progress(task.progress)}" if task.progress is not None else ""
+        return f"on {task.worker_id}{done}{asked}"
+    if task.state.value == "paused":
+        return f"by {task.paused_by}" if task.paused_by else ""
+    if task.state.value == "cancelled" and task.error_message:
+        return output.shorten(task.error_message, 60)
+    return f"{task.execution_ms:.0f} ms" if task.execution_ms is not None else ""
+
+
+def _filtered(query: Query) -> bool:
+    return query != Query(limit=query.limit)

@@ -1,0 +1,61 @@
+"""``redrive pause`` and ``redrive resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from redrive.cli.commands.cancel import report
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.session import operate
+from redrive.ops import inspect
+
+MaybeIds = Annotated[
+    list[str] | None, typer.Argument(metavar="ID", help="Single tasks, one or more.", show_default=False)
+]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A whole queue.")]
+Kind = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="All tasks of a kind.")]
+Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="All tasks of a group.")]
+Force = Annotated[bool, typer.Option("--force", help="Also a queue or kind that nobody has used yet.")]
+
+
+def pause(
+    ids: MaybeIds = None, queue: Queue = None, kind: Kind = None, group: Group = None, reason: Reason = None,
+    by: By = None, force: Force = False, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Stop claiming tasks of a queue, kind or group, or single waiting tasks. What runs goes on."""
+    _hold(True, ids or [], {"queue": queue, "kind": kind, "group": group}, reason, by, force, url, app, json)
+
+
+def resume(
+    ids: MaybeIds = None, queue: Queue = None, kind: Kind = None, group: Group = None, reason: Reason = None,
+    by: By = None, force: Force = False, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Let a paused queue, kind, group or task run again."""
+    _hold(False, ids or [], {"queue": queue, "kind": kind, "group": group}, reason, by, force, url, app, json)
+
+
+def _hold(
+    on: bool, ids: Sequence[str], targets: dict[str, str | None], reason: str | None, by: str | None, force: bool,
+    url: str | None, app: str | None, json: bool,
+) -> None:  # fmt: skip
+    named = [(target, name) for target, name in targets.items() if name is not None]
+    if len(named) + bool(ids) != 1:
+        raise typer.BadParameter("say what: --queue NAME, --kind NAME, --group NAME, or task ids; one of them")
+    if ids:
+        wanted = [inspect.parse_id(value) for value in ids]
+        turn = "pause" if on else "resume"
+        result = operate(url, app, lambda own: getattr(own.tasks, turn)(wanted, reason), by=by)
+        report(result, "paused" if on else "resumed", json)
+        return
+    [(target, name)] = named
+    change = "pause" if on else "resume"
+    changed = operate(url, app, lambda own: getattr(own.control, change)(target, name, reason, force=force), by=by)
+    if json:
+        output.emit({"target": target, "name": name, "paused": on, "changed": changed})
+        return
+    done, already = ("paused", "was already paused") if on else ("resumed", "was not paused")
+    output.say(f"{target} {name} {done if changed else already}")

@@ -1,0 +1,151 @@
+"""``redrive show``: one task, as the story of what happened to it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.session import operate
+from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task, Timeline
+from redrive.ops import inspect
+from redrive.ops.audit_rows import values_of
+from redrive.ops.why import Reason
+
+_FIELDS = (
+    "group", "scope", "trace_id", "idempotency_key", "timeout", "worker_id", "lease_expires_at", "paused_by",
+    "cancel_requested_at", "next_attempt_at", "progress", "memo", "error_code", "error_reason", "failure_type",
+    "error_message", "error_fingerprint", "replay_count", "last_replayed_by", "last_replayed_reason", "execution_ms",
+    "erased_at",
+)  # fmt: skip
+_FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+_NOT_OURS = re.compile(r"site-packages|/lib/python3|redrive/worker/")
+_EPOCH = datetime.fromtimestamp(0, UTC)
+Event = tuple[datetime, str, str]
+
+
+def show(
+    task: Annotated[str, typer.Argument(metavar="ID", help="The task's id, as enqueue and list give it.")],
+    stack: Annotated[bool, typer.Option("--stack", help="With the stacks of failed attempts.")] = False,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
+    task_id = inspect.parse_id(task)
+    story = operate(url, app, lambda own: own.tasks.show(task_id))
+    found, reasons = story.timeline, story.why
+    if json:
+        output.emit(_document(found, reasons))
+        return
+    _print_task(found.task, reasons)
+    if not stack:
+        _print_place(found)
+    _print_timeline(found)
+    _print_body("payload", found.task.payload)
+    _print_body("result", found.task.result)
+    if stack:
+        _print_stacks(found)
+
+
+def _document(found: Timeline, reasons: list[Reason]) -> dict[str, Any]:
+    return {
+        "task": inspect.as_dict(found.task),
+        "why": [asdict(reason) | {"fix": reason.fix and output.suggest(reason.fix)} for reason in reasons],
+        "attempts": [asdict(attempt) for attempt in found.attempts],
+        "dead_letters": [asdict(letter) for letter in found.dead_letters],
+        "audit": [values_of(row) for row in found.audit],
+    }
+
+
+def _print_task(task: Task, reasons: list[Reason]) -> None:
+    head = Text.assemble((output.clean(task.kind), "bold"), "  ", output.state(task.state), f"  {task.id}")
+    output.say(head)
+    output.say(f"queue {task.queue}, priority {task.priority}, attempt {task.attempt_count} of {task.max_attempts}")
+    for reason in reasons:
+        output.say(f"why: {reason.full}" + (f"; {output.suggest(reason.fix)}" if reason.fix else ""))
+    for name in _FIELDS:
+        value = getattr(task, name)
+        if value not in (None, 0):
+            output.say(f"{_label(task, name)}: {_value(name, value)}")
+
+
+def _label(task: Task, name: str) -> str:
+    """A cancelled task keeps its reason where a failed one keeps its error."""
+    if name == "error_message" and task.state is State.CANCELLED:
+        return "cancelled because"
+    return name.replace("_", " ")
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{output.when(value)} ({output.relative(value)})"
+    if name == "progress":
+        return output.progress(value)
+    if name == "execution_ms":
+        return f"{value:.1f}"
+    return output.clean(value) if not isinstance(value, dict | list) else output.shorten(value, 200)
+
+
+def _print_timeline(found: Timeline) -> None:
+    task = found.task
+    events: list[Event] = [(task.created_at or _EPOCH, "created", "")]
+    events += [_attempt(attempt) for attempt in found.attempts]
+    events += [_letter(letter) for letter in found.dead_letters]
+    events += [_audit(row) for row in found.audit]
+    if task.state.value == "running" and task.last_attempt_at is not None:
+        events.append((task.last_attempt_at, f"attempt {task.attempt_count} started", f"on {task.worker_id}"))
+    if task.finished_at is not None:
+        by = f"by {task.worker_id}" if task.worker_id else ""
+        events.append((task.finished_at, task.state.value, by))
+    output.say("")
+    rows = [(output.when(at), what, detail) for at, what, detail in sorted(events, key=lambda event: event[0])]
+    output.table(["when", "event", "detail"], rows)
+
+
+def _attempt(attempt: Attempt) -> Event:
+    took = "" if attempt.execution_ms is None else f" after {attempt.execution_ms:.0f} ms"
+    on = f" on {attempt.worker_id}" if attempt.worker_id else ""
+    detail = f"{attempt.code} ({attempt.reason}){took}{on}: {output.shorten(attempt.message, 300)}"
+    return attempt.at, f"attempt {attempt.attempt} failed", detail
+
+
+def _letter(letter: DeadLetter) -> Event:
+    return letter.dead_at, "dead letter", f"{letter.reason}: {letter.error_code}"
+
+
+def _audit(row: AuditRow) -> Event:
+    why = f": {row.reason}" if row.reason else ""
+    return row.at, row.action, f"by {row.actor}{why}"
+
+
+def _print_body(name: str, value: Any) -> None:
+    if value is not None:
+        output.say("", Text(name, style="bold"), output.json_text(value))
+
+
+def _print_place(found: Timeline) -> None:
+    """Where the last failure was raised, in the application's own code if it has a part in it."""
+    stack = next((attempt.stack for attempt in reversed(found.attempts) if attempt.stack), None)
+    frames = list(_FRAME.finditer(stack or ""))
+    if frames and found.task.error_code is not None:
+        own = [frame for frame in frames if not _NOT_OURS.search(frame["file"])]
+        at = (own or frames)[-1]
+        whole = output.suggest(f"redrive show {found.task.id} --stack")
+        output.say(
+            output.clean(f"raised at: {at['file']}:{at['line']} in {at['function']}") + f"  (all of it: {whole})"
+        )
+
+
+def _print_stacks(found: Timeline) -> None:
+    stacks = [(attempt, attempt.stack) for attempt in found.attempts if attempt.stack]
+    for attempt, stack in stacks:
+        output.say(
+            "", Text(f"stack of attempt {attempt.attempt}, {output.when(attempt.at)}", style="bold"), stack.rstrip()
+        )
+    if not stacks:
+        output.say("", "no stack was kept")

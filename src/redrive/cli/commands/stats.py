@@ -1,0 +1,161 @@
+"""``redrive stats``: exact totals, and what shapes them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.session import operate
+from redrive.kernel.reads import WorkerRow
+from redrive.kernel.task import State
+from redrive.ops.inspect import Stats
+from redrive.ops.text import counted
+from redrive.ops.why import is_alive, is_silent
+
+_STATES = [state.value for state in State]
+HEARD_WITHIN = timedelta(seconds=10)
+
+Groups = Annotated[int, typer.Option("--groups", metavar="N", min=1, max=1000, help="How many failure groups to show.")]
+
+
+def stats(
+    groups: Groups = 10,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Totals by queue and kind, pauses, limits, workers, failure groups, schedules."""
+    found = operate(url, app, lambda own: own.health.stats(groups))
+    if json:
+        output.emit(_document(found))
+        return
+    _totals(found)
+    now = found.overview.now
+    _holds(found, now)
+    _limits(found)
+    _workers(found, now)
+    _groups(found, now)
+    _schedules(found, now)
+
+
+def _document(found: Stats) -> dict[str, Any]:
+    overview = found.overview
+    return {
+        "now": overview.now, "totals": found.totals(), "queues": found.by("queue"), "kinds": found.by("kind"),
+        "counts": [asdict(count) for count in found.counts], "holds": [asdict(row) for row in overview.holds],
+        "limits": [asdict(row) for row in overview.limits],
+        "workers": [asdict(row) | {"running": found.held_by(row)}
+                    for row in overview.workers if not _gone(row, overview.now)],
+        "lost": [{"worker": one.worker.id, "queue": one.queue, "tasks": one.tasks, "seen_at": one.worker.seen_at,
+                  "restarted": one.restarted, "leases_end": one.last_ends} for one in found.lost()],
+        "workers_gone": sum(_gone(row, overview.now) for row in overview.workers),
+        "failure_groups": [asdict(row) | {"failed": found.failing[row.fingerprint]} for row in found.groups],
+        "schedules": [asdict(row) for row in overview.schedules],
+    }  # fmt: skip
+
+
+def _totals(found: Stats) -> None:
+    rows: dict[tuple[str, str], dict[str, int]] = {}
+    for count in found.counts:
+        rows.setdefault((count.queue, count.kind), {})[count.state.value] = count.n
+    if not any(any(row.values()) for row in rows.values()):
+        output.say("no tasks yet")
+        return
+    totals = found.totals()
+    # States that nothing is in would only make the lines longer; these four are asked about.
+    shown = [state for state in _STATES if totals[state] or state in ("queued", "running", "failed", "completed")]
+    body: list[list[object]] = [
+        [queue, kind, *(row.get(state) or "·" for state in shown)] for (queue, kind), row in sorted(rows.items())
+    ]
+    if len(body) > 1:
+        body.append(["all", "", *(totals[state] or "·" for state in shown)])
+    output.table(["queue", "kind", *(f"#{state}" for state in shown)], body)
+
+
+def _section(title: str, columns: list[str], rows: list[list[object]]) -> None:
+    if rows:
+        output.say("")
+        output.table(columns, rows, title=title)
+
+
+def _holds(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [hold.target, hold.name, hold.actor, output.ago(hold.at, now), hold.reason or ""]
+        for hold in found.overview.holds
+    ]
+    _section("paused", ["what", "name", "by", "since", "reason"], rows)
+
+
+def _limits(found: Stats) -> None:
+    rows: list[list[object]] = [
+        [
+            row.kind,
+            row.concurrency or "-",
+            f"{row.rate_ms} ms" if row.rate_ms else "-",
+            row.running,
+            row.actor or "settings",
+        ]
+        for row in found.overview.limits
+        if row.concurrency or row.rate_ms
+    ]
+    _section("limits", ["kind", "#at once", "#apart", "#running", "set by"], rows)
+
+
+def _workers(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [row.id, ",".join(row.queues), f"{found.held_by(row)}/{row.concurrency}",
+         output.ago(row.started_at, now), output.ago(row.seen_at, now),
+         _standing(row, now)]
+        for row in found.overview.workers if not _gone(row, now)
+    ]  # fmt: skip
+    _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
+    for one in found.lost():
+        gone = "was started anew" if one.restarted else f"has been silent for {output.ago(one.worker.seen_at, now)}"
+        output.say("", f"{one.tasks} of the running tasks, of queue {one.queue}, held by worker {one.worker.id}, which"
+                   f" {gone}; back when the leases end, {output.when(one.last_ends)} at the latest")  # fmt: skip
+    ended = [row for row in found.overview.workers if _gone(row, now)]
+    if ended:
+        silent = sum(not row.stopping for row in ended)
+        fell = output.suggest(f"; {silent} without a word: redrive doctor") if silent else ""
+        output.say("", f"{counted(len(ended), 'worker')} of the last day gone{fell}")
+
+
+def _gone(row: WorkerRow, now: datetime) -> bool:
+    """It has stopped, or nothing is heard of it any more."""
+    return _ended(row, now) if row.stopping else not is_alive(row, now)
+
+
+def _standing(row: WorkerRow, now: datetime) -> str:
+    return "stopping" if row.stopping else "silent" if is_silent(row, now) else ""
+
+
+def _ended(row: WorkerRow, now: datetime) -> bool:
+    """Its last words may be from while it was still finishing; a worker that is, is heard of every few seconds."""
+    return row.stopping and (not row.running or now - row.seen_at > HEARD_WITHIN)
+
+
+def _groups(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [row.fingerprint, found.failing[row.fingerprint], row.count, row.kind, row.code, row.reason,
+         output.ago(row.last_seen, now), output.shorten(row.message, 80)]
+        for row in found.groups
+    ]  # fmt: skip
+    _section(
+        "failures by cause", ["fingerprint", "#failed", "#ever", "kind", "code", "reason", "last", "message"], rows
+    )
+
+
+def _schedules(found: Stats, now: datetime) -> None:
+    rows: list[list[object]] = [
+        [row.name, row.kind, row.cron, row.timezone, _next(row.next_at, now), output.ago(row.last_at, now) or "-"]
+        for row in found.overview.schedules
+    ]
+    _section("schedules", ["name", "kind", "cron", "zone", "next", "last"], rows)
+
+
+def _next(moment: datetime, now: datetime) -> str:
+    found = output.ago(moment, now)
+    return found if found.startswith("in ") else f"{found} overdue"

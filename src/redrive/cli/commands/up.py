@@ -1,0 +1,65 @@
+"""``redrive up``: migrate, then worker and HTTP in one process."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli.commands.work import make_options, update_settings, warn_of_unknown_settings
+from redrive.cli.support.loading import load
+from redrive.cli.support.options import AppName, Json, Url
+from redrive.errors import InvalidInput
+from redrive.observe.logs import choose_style, configure
+from redrive.settings import parse_networks
+
+CONCURRENCY = 10
+Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="N", min=0, max=65535, help="Else REDRIVE_PORT, else 8321; 0 takes any free one."),
+]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--host", metavar="ADDRESS", help="Else REDRIVE_HOST, else 127.0.0.1; others only where there are tokens."
+    ),
+]
+Proxy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--proxy", metavar="ADDRESS", help="A reverse proxy that is believed about who calls (REDRIVE_TRUSTED_PROXIES)."
+    ),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option("--concurrency", metavar="N", min=1, max=10_000,
+                 help="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10)."),
+]  # fmt: skip
+Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's module: a few tasks, once.")]
+
+
+def up(
+    port: Port = None, host: Host = None, concurrency: Concurrency = None, demo: Demo = False, proxy: Proxy = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Everything in one process: brings the store up to date, runs a worker with 10 slots (more if the settings say so,
+    any number with --concurrency), serves HTTP."""
+    loaded = load(url, app)
+    settings = loaded.app.settings
+    configure(choose_style(settings.log_format))
+    warn_of_unknown_settings()
+    given = {"concurrency": concurrency or max(settings.concurrency, CONCURRENCY)}
+    options = make_options(loaded.app, [], given)
+    if proxy:
+        update_settings(loaded.app, trusted_proxies=_networks(proxy))
+    # Only here: importing the web framework takes longer than most commands take to run.
+    from redrive.cli.support.up_process import run
+
+    run(loaded, options, host or settings.host, settings.port if port is None else port, demo=demo, json=json)
+
+
+def _networks(given: list[str]) -> list[str]:
+    try:
+        return parse_networks(",".join(given))
+    except ValueError as error:
+        raise InvalidInput(f"--proxy: {error}") from None

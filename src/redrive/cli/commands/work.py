@@ -1,0 +1,221 @@
+"""``redrive work``: a worker, or several under a supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from redrive.app import App
+from redrive.cli.support import output
+from redrive.cli.support.loading import Loaded, load
+from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.session import refuse_memory
+from redrive.cli.support.signals import stopping
+from redrive.errors import ConfigError, InvalidInput, StoreUnavailable
+from redrive.kernel.task import State, check_name, check_text
+from redrive.observe.logs import choose_style, configure
+from redrive.ops.access import Caller, Role
+from redrive.settings import Options, misspelt
+from redrive.worker.memory import freeze_what_is_loaded
+from redrive.worker.supervisor import SUPERVISED, Supervisor
+from redrive.worker.worker import Worker
+
+logger = logging.getLogger("redrive.cli")
+LOOKING = Caller("redrive work", Role.VIEWER)
+WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
+
+
+Queues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", metavar="A,B", help="Queues, the first drained first; else all of the app's."),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option("--concurrency", metavar="N", min=1, max=10_000,
+                 help="Tasks at once (else TASK_WORKER_CONCURRENCY, else 1)."),
+]  # fmt: skip
+Processes = Annotated[
+    int, typer.Option("--processes", metavar="N", min=1, max=512, help="Worker processes, restarted when they crash.")
+]
+Sleep = Annotated[
+    float | None,
+    typer.Option("--sleep", metavar="SECONDS", help="Look again after so long (else TASK_WORKER_INTERVAL_MS)."),
+]
+Tries = Annotated[
+    int | None,
+    typer.Option("--tries", metavar="N", min=1, help="Fail tasks after so many attempts, if they allow more."),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="For kinds without a timeout of their own; 0 is none."),
+]
+MaxTime = Annotated[float | None, typer.Option("--max-time", metavar="SECONDS", help="Stop after so long.")]
+MaxJobs = Annotated[int | None, typer.Option("--max-jobs", metavar="N", min=1, help="Stop after so many tasks.")]
+Once = Annotated[bool, typer.Option("--once", help="Run at most one task.")]
+WhenEmpty = Annotated[bool, typer.Option("--stop-when-empty", help="Stop when nothing can run now.")]
+WorkerId = Annotated[
+    str | None,
+    typer.Option("--id", metavar="NAME", help="The worker's name (else TASK_WORKER_ID, else generated)."),
+]
+
+
+def work(
+    queue: Queues = None, concurrency: Concurrency = None, processes: Processes = 1, sleep: Sleep = None,
+    tries: Tries = None, timeout: Timeout = None, max_time: MaxTime = None, max_jobs: MaxJobs = None,
+    once: Once = False, stop_when_empty: WhenEmpty = False, worker_id: WorkerId = None,
+    url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
+    loaded = load(url, app)
+    refuse_memory(loaded)
+    given = {"concurrency": concurrency, "sleep": sleep, "tries": tries, "timeout": timeout, "max_time": max_time,
+             "max_jobs": max_jobs, "once": once, "stop_when_empty": stop_when_empty}  # fmt: skip
+    options = make_options(loaded.app, queue or [], given)
+    if worker_id is not None:
+        update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
+    configure(choose_style(loaded.app.settings.log_format))
+    if SUPERVISED not in os.environ:  # else the supervisor has said it
+        warn_of_unknown_settings()
+    if processes > 1:
+        code, summary = asyncio.run(_supervise(loaded, options, processes, url))
+    else:
+        code, summary = asyncio.run(_work(loaded, options))
+    if json:
+        output.emit(summary)
+    raise typer.Exit(code)
+
+
+def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Options:
+    """The worker's options: what was given, else the settings; without queues, all that the app handles."""
+    names = [name.strip() for listed in queues for name in listed.split(",") if name.strip()]
+    if queues and not names:
+        raise InvalidInput("--queue names no queue", hint="for example --queue high,default")
+    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(names)) or app.queues()
+    values = {"concurrency": app.settings.concurrency, "sleep": app.settings.interval}
+    try:
+        return Options(queues=chosen, **(values | {name: value for name, value in given.items() if value is not None}))
+    except ValidationError as error:
+        problems = "; ".join(f"--{str(p['loc'][0]).replace('_', '-')} {p['input']}: {p['msg']}" for p in error.errors())
+        raise InvalidInput(f"these options cannot be used: {problems}", hint="see: redrive work --help") from None
+
+
+def warn_of_unknown_settings() -> None:
+    for text in misspelt():
+        logger.warning("%s", text, extra={"event": "settings.unknown"})
+
+
+async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
+    """A worker may come before the first task of its queue; a misspelt name looks the same, so it is said."""
+    own = sorted(app.registry.queues())
+    if all(name in own for name in queues):
+        return
+    operator = await app.operator(LOOKING)
+    known = {queue.name for queue in await operator.control.queues()}
+    for name in queues:
+        if name not in known:
+            logger.warning(
+                "no queue is named %s so far; known queues: %s", name, ", ".join(sorted(known)),
+                extra={"event": "queue.unknown"},
+            )  # fmt: skip
+
+
+def update_settings(app: App, **values: Any) -> None:
+    app.settings = app.settings.model_copy(update=values)
+
+
+async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
+    """A worker without an application: refused where it could only harm, and otherwise harmless."""
+    if loaded.module is not None:
+        return
+    counts = (await (await loaded.app.operator(LOOKING)).health.stats()).counts
+    kinds = {count.kind for count in counts if count.state in WAITING and count.n and count.queue in queues}
+    foreign = sorted(kinds - loaded.app.registry.handlers.keys())
+    if foreign:
+        raise ConfigError(
+            f"tasks are waiting that only an application can run: {', '.join(foreign)}",
+            hint="name the application: --app module:app (or REDRIVE_APP)",
+        )
+    update_settings(loaded.app, unknown_kind="leave")
+    logger.warning(
+        "no application was named (--app module:app): only the built-in SYSTEM_ kinds run here",
+        extra={"event": "worker.no_app"},
+    )
+
+
+async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
+    app = loaded.app
+    store = app.bound_store()
+    try:
+        if loaded.module is None:
+            await leave_unknown_kinds(loaded, options.queues)
+        if SUPERVISED not in os.environ:
+            with suppress(StoreUnavailable):  # the worker waits for its store
+                await warn_of_unknown_queues(app, options.queues)
+        worker = app.worker(store, options)
+        with stopping(ending(worker)):
+            await run_worker(worker)
+        summary = {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
+        return 0, summary | {"running": len(worker.runs)}
+    finally:
+        await app.close()
+
+
+def ending(worker: Worker, also: Callable[[], None] = lambda: None) -> Callable[[str], None]:
+    """What a first signal does. ``also``: what else is to stop with the worker."""
+
+    def stop(why: str) -> None:
+        worker.stop(why, hint="a second signal exits at once")
+        also()
+
+    return stop
+
+
+async def run_worker(worker: Worker) -> None:
+    freeze_what_is_loaded()
+    await worker.run()
+
+
+async def _supervise(loaded: Loaded, options: Options, processes: int, url: str | None) -> tuple[int, dict[str, Any]]:
+    app = loaded.app
+    with suppress(StoreUnavailable):  # children wait for their store; a wrong schema is better said once, here
+        await leave_unknown_kinds(loaded, options.queues)
+        await warn_of_unknown_queues(app, options.queues)
+    await app.close()
+    if url:
+        os.environ["REDRIVE_URL"] = url
+    supervisor = Supervisor([_command(loaded, options, number) for number in range(1, processes + 1)])
+
+    def stop(why: str) -> None:
+        text = "%s: asking %d worker processes to stop; a second signal exits at once"
+        logger.info(text, why, processes, extra={"event": "supervisor.stopping"})  # each says what it still runs
+        supervisor.stop()
+
+    with stopping(stop, force=lambda: supervisor.signal(signal.SIGTERM)):
+        logger.info("starting %d worker processes", processes, extra={"event": "supervisor.started"})
+        codes = await supervisor.run()
+    logger.info("all worker processes ended", extra={"event": "supervisor.stopped"})
+    return max(codes), {"processes": processes, "exit_codes": codes, "restarts": supervisor.restarts}
+
+
+def _command(loaded: Loaded, options: Options, number: int) -> list[str]:
+    """The command line of one child: this one's options, spelled out. Its URL is in the environment, since every user
+    of the machine can read a command line and the URL may have a password."""
+    command = [sys.executable, "-m", "redrive.cli", "work", "--queue", ",".join(options.queues)]
+    for name in ("concurrency", "sleep", "tries", "timeout", "max_time", "max_jobs"):
+        value = getattr(options, name)
+        if value is not None:
+            command += [f"--{name.replace('_', '-')}", str(value)]
+    command += ["--once"] if options.once else []
+    command += ["--stop-when-empty"] if options.stop_when_empty else []
+    named = loaded.app.settings.worker_id
+    command += ["--id", f"{named}-{number}"] if named else []
+    return command + (["--app", loaded.spec] if loaded.spec else [])

@@ -1,0 +1,59 @@
+"""``--kind``, ``--error-code`` and the like: which tasks a command is about."""
+
+from __future__ import annotations
+
+import inspect as python
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from redrive.kernel.failed import FailureFilter
+from redrive.ops import failed
+from redrive.ops.filters import FILTERS, Filter
+
+Command = Callable[..., None]
+
+
+def filtered(command: Command) -> Command:
+    """Give a command all filters as options; it gets them as one ``which``."""
+    return _with(command, FILTERS)
+
+
+def filtered_by(*fields: str) -> Callable[[Command], Command]:
+    """Only these of them."""
+    return lambda command: _with(command, [one for one in FILTERS if one.field in fields])
+
+
+def _with(command: Command, filters: tuple[Filter, ...] | list[Filter]) -> Command:
+    signature = python.signature(command, eval_str=True)
+    own = [p for name, p in signature.parameters.items() if name != "which"]
+    added = [
+        python.Parameter(one.field, python.Parameter.KEYWORD_ONLY, default=None, annotation=_option(one))
+        for one in filters
+    ]
+
+    def wrapped(**given: Any) -> None:
+        which = failed.failures(**{one.field: given.pop(one.field) for one in filters})
+        command(**given, which=which)
+
+    wrapped.__doc__ = command.__doc__
+    wrapped.__name__ = command.__name__
+    plain = [p.replace(kind=python.Parameter.KEYWORD_ONLY) for p in own]
+    wrapped.__signature__ = signature.replace(parameters=[*plain, *added])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in [*plain, *added]}
+    return wrapped
+
+
+def _option(one: Filter) -> Any:
+    panel = "Which tasks"
+    return Annotated[str | None, typer.Option(one.option, metavar=one.metavar, help=one.help, rich_help_panel=panel)]
+
+
+def worded(which: FailureFilter) -> str:
+    """A filter for people."""
+    given = [
+        f"{one.field.replace('_', ' ')} {getattr(which, one.field)}"
+        for one in FILTERS if getattr(which, one.field) is not None
+    ]  # fmt: skip
+    return ", ".join(given) or "all failures"

@@ -1,0 +1,143 @@
+"""How a command begins a bulk operation: look, say what it is about, ask, begin, and follow it if wanted."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from redrive.cli.commands.operations import follow, told
+from redrive.cli.support import output
+from redrive.cli.support.confirm import confirm
+from redrive.cli.support.filters import worded
+from redrive.cli.support.session import operate
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Action, Canary
+from redrive.ops import operations
+from redrive.ops.operator import Operator
+from redrive.ops.operator.operations import Begun, Foreseen
+from redrive.ops.text import counted
+
+Rate = Annotated[
+    float | None,
+    typer.Option("--rate", metavar="N", min=operations.SLOWEST, max=1_000_000, help="At most so many tasks a second."),
+]
+First = Annotated[
+    int | None,
+    typer.Option("--canary", metavar="N", min=1, max=500, help="Retry so many first, the rest if they succeed."),
+]
+Percent = Annotated[
+    float | None,
+    typer.Option("--percent", metavar="P", min=0.1, max=100, help="How many canaries have to succeed (100)."),
+]
+StopOnReturn = Annotated[
+    bool, typer.Option("--stop-on-return", help="Stop when a task fails again by a cause that was retried.")
+]
+Fixed = Annotated[
+    str | None,
+    typer.Option("--fixed", metavar="TEXT", help="What was mended; asked for where it is about everything."),
+]
+Idempotent = Annotated[
+    bool | None,
+    typer.Option("--idempotent/--not-idempotent", help="May the handlers run twice for one task? Asked for with it."),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Follow the operation to its end.")]
+Plan = Annotated[str | None, typer.Option("--plan", metavar="TOKEN", help="Exactly the tasks of a dry run or preview.")]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What every such command is told besides what it is about."""
+
+    wait: bool
+    dry_run: bool
+    yes: bool
+    reason: str | None
+    by: str | None
+    url: str | None
+    app: str | None
+    json: bool
+
+
+def pace(rate: float | None, canary: int | None, percent: float | None, stop_on_return: bool) -> dict[str, Any]:
+    if percent is not None and canary is None:
+        raise typer.BadParameter("--percent is about canaries: say how many with --canary N")
+    first = None if canary is None else Canary(canary, 100.0 if percent is None else percent)
+    return {"rate": rate, "canary": first, "stop_on_return": stop_on_return}
+
+
+def begin_bulk(action: Action, which: FailureFilter, how: dict[str, Any], ask: Ask, verb: str | None = None) -> None:
+    """``verb`` is what the user calls it, where that is not the action's own name."""
+    name = verb or action.value
+    plan = how.pop("plan", None)
+    seen = operate(ask.url, ask.app, lambda own: own.operations.foresee(action, which, plan, bind=True), by=ask.by)
+    subject = f"{counted(seen.number)} ({_set_of(action, which, plan)})"
+    if ask.dry_run or not seen.number:
+        _foretell(name, seen, subject, how, ask)
+        return
+    if action is not Action.PURGE and seen.bound.which == FailureFilter():
+        how |= _answers(how.get("fixed"), how.get("idempotent"))
+    confirm(f"{name} {subject}?", ask.yes)
+
+    async def begin(own: Operator) -> Begun:
+        return await own.operations.begin(action, which, reason=ask.reason, seen=seen, **how)
+
+    begun = operate(ask.url, ask.app, begin, by=ask.by)
+    if not (ask.wait and ask.json):  # stdout is one document
+        told(begun.operation, begun.approval, ask.json, name)
+    if ask.wait:
+        follow(begun.operation.id, ask.url, ask.app, ask.json)
+
+
+def _answers(fixed: str | None, idempotent: bool | None) -> dict[str, Any]:
+    """What whoever retries or gives up everything has to say; asked for at a terminal."""
+    if sys.stdin.isatty():
+        fixed = fixed or typer.prompt("what was fixed", err=True)
+        if idempotent is None:
+            idempotent = typer.confirm("may the handlers run twice for one task (are they idempotent)?", err=True)
+    return {"fixed": fixed, "idempotent": idempotent}
+
+
+def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask: Ask) -> None:
+    if ask.json:
+        output.emit({"action": name, "matched": seen.number, "dry_run": ask.dry_run, "plan": seen.plan,
+                     "first": seen.first, "needs_approval": seen.approval})  # fmt: skip
+        return
+    if not seen.number:
+        output.say(f"nothing to {name} ({subject.partition('(')[2]}")
+        return
+    output.say(f"would {name} {subject}; nothing was done")
+    if seen.first:
+        more = f" and {seen.number - len(seen.first)} more" if seen.number > len(seen.first) else ""
+        output.say(*(f"  {task_id}" for task_id in seen.first), *([f"  {more.strip()}"] if more else []))
+    say_approval(seen.approval)
+    if seen.plan is not None:
+        command = "forget" if name in ("forget", "flush") else "retry"
+        command = output.suggest(f"redrive {command} --plan {seen.plan}")
+        output.say(f"exactly this, within a day: {command}{_options(how)}")
+
+
+def say_approval(why: str | None) -> None:
+    if why is not None:
+        output.say(f"a second operator has to agree, because {why}")
+
+
+def _options(how: dict[str, Any]) -> str:
+    """How it was to be carried out, as it is typed."""
+    canary: Canary | None = how.get("canary")
+    given = [f" --rate {how['rate']:g}"] if how.get("rate") else []
+    given += [f" --canary {canary.first}" + (f" --percent {canary.percent:g}" if canary.percent < 100 else "")
+              ] if canary is not None else []  # fmt: skip
+    given += [" --stop-on-return"] if how.get("stop_on_return") else []
+    given += [f" --fixed {shlex.quote(how['fixed'])}"] if how.get("fixed") else []
+    twice = how.get("idempotent")
+    return "".join([*given, *([] if twice is None else [" --idempotent" if twice else " --not-idempotent"])])
+
+
+def _set_of(action: Action, which: FailureFilter, plan: str | None) -> str:
+    if plan is not None:
+        return "the plan"
+    return f"waiting, {worded(which)}" if action is Action.PURGE else worded(which)

@@ -1,0 +1,136 @@
+"""The process of ``redrive up``: worker and HTTP side by side, and what it says about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shlex
+import socket
+import sys
+
+from fastapi import FastAPI
+
+from redrive.api import make_api
+from redrive.app import App
+from redrive.cli.commands.work import ending, leave_unknown_kinds, run_worker
+from redrive.cli.support import output
+from redrive.cli.support.http_server import LOOPBACK_NAMES, address, bind, is_loopback, make_server, refuse_open
+from redrive.cli.support.loading import Loaded, told
+from redrive.cli.support.session import missing_file
+from redrive.cli.support.signals import stopping
+from redrive.errors import ConfigError, RedriveError
+from redrive.settings import DEFAULT_URL, Options
+from redrive.version import __version__
+from redrive.worker.worker import Worker
+
+logger = logging.getLogger("redrive.cli")
+BUILT_IN = ("SYSTEM_HEALTH_CHECK", "SYSTEM_FAIL_ALWAYS")
+
+
+def run(loaded: Loaded, options: Options, host: str, port: int, *, demo: bool, json: bool) -> None:
+    with bind(host, port) as listening:
+        asyncio.run(_up(loaded, options, host, listening, demo, json))
+
+
+async def _up(loaded: Loaded, options: Options, host: str, listening: socket.socket, demo: bool, json: bool) -> None:
+    app = loaded.app
+    if not is_loopback(host) and missing_file(app.url):
+        refuse_open(host)  # a new file has no tokens, and should not be left behind
+    migrated = await app.migrate()
+    try:
+        if not is_loopback(host) and not await app.has_tokens():
+            refuse_open(host)
+        await leave_unknown_kinds(loaded, options.queues)
+        worker = app.worker(await app.store(), options)
+        api = _make_api(app, worker, host)
+        # Before it says that it is up: whoever reads that may stop it the next moment.
+        with stopping(ending(worker, api.state.triggered.halt)):
+            if demo:
+                await _demo(loaded)
+            _announce(loaded, worker, listening, migrated, json)
+            await _serve(loaded, worker, api, listening)
+    finally:
+        await app.close()
+
+
+def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
+    private = is_loopback(host)
+    # Where others can reach it, nobody is let in without a token, also not after the last one was revoked.
+    names = (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host) if private else ()
+    return make_api(app, worker, hosts=names, open_door=private)
+
+
+async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket.socket) -> None:
+    """HTTP answers until the worker has ended, so that health can be read while it finishes."""
+    settings = loaded.app.settings
+    server = make_server(api, connections=settings.http_connections, proxies=settings.trusted_proxies)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    serving.add_done_callback(lambda _: worker.stop())
+    try:
+        await run_worker(worker)
+    finally:
+        await api.state.triggered.stop()
+        server.should_exit = True
+        await serving
+
+
+async def _demo(loaded: Loaded) -> None:
+    demo = getattr(loaded.module, "demo", None)
+    if demo is None:
+        logger.warning(
+            "--demo: %s has no coroutine demo()", loaded.spec or "no application", extra={"event": "up.demo"}
+        )
+        return
+    try:
+        await demo()
+    except RedriveError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"demo() of {loaded.spec} failed: {told(error)}", hint="correct it, or start without --demo"
+        ) from error
+
+
+def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated: list[str], json: bool) -> None:
+    app, http = loaded.app, address(listening)
+    if json:
+        output.emit({
+            "http": http, "store": app.shown_url, "app": loaded.spec, "worker_id": worker.id,
+            "queues": list(worker.options.queues), "concurrency": worker.options.concurrency, "pid": os.getpid(),
+            "migrated": migrated,
+        })  # fmt: skip
+    else:
+        kinds = sorted(kind for kind in app.registry.handlers if not kind.startswith("SYSTEM_"))
+        output.say(
+            f"redrive {__version__} is up",
+            f"  http    {http}/healthz",
+            f"  store   {app.shown_url}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
+            f"  app     {loaded.spec}: {', '.join(kinds)}"
+            if loaded.spec
+            else "  app     none; only the built-in kinds run",
+            f"  worker  {worker.id}: {worker.options.concurrency} slots (--concurrency N for others), from"
+            f" {', '.join(worker.options.queues)}",
+            "",
+            "Try, in another terminal:",
+            *(f"  {line}" for line in _hints(loaded, kinds)),
+            "Ctrl-C stops it.",
+            "",
+        )
+    sys.stdout.flush()
+
+
+def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
+    """Commands that work as they are printed."""
+    command = "./dev redrive" if os.environ.get("REDRIVE_DEV") == "1" else "redrive"
+    url = loaded.app.url
+    secret = loaded.app.shown_url != url
+    where = "" if url == DEFAULT_URL or secret else f" --url {shlex.quote(url)}"
+    which = f" --app {loaded.spec}" if loaded.spec else ""
+    first = ["export REDRIVE_URL=…  # as here; it has a password, so it is not shown"] if secret else []
+    ready = [kind for kind in kinds if not loaded.app.registry.handlers[kind].payload.required]
+    tries = getattr(loaded.module, "TRY", None) or ready[:1] or BUILT_IN
+    enqueues = [f"{command} enqueue{where}{which} {example}" for example in tries]
+    looks = [f"{command} {rest}{where}" for rest in ("stats", "list", "list --state failed")]
+    acts = [f"{command} show{where} ID", f"""{command} retry{where} ID --reason "fixed the cause\""""]
+    return [*first, *looks, *enqueues, *acts]

@@ -1,0 +1,47 @@
+"""``app.failed``: the failed tasks of an application, from its own code."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.store import Store
+from redrive.kernel.task import Task
+from redrive.ops import actions, failed
+from redrive.ops.allowance import FREE
+from redrive.ops.failed import BulkResult, FailureStats
+from redrive.ops.inspect import parse_id
+
+
+class FailedTasks:
+    """Filters are the fields of a failed task: ``kind``, ``queue``, ``group``, ``scope``, ``trace_id``, ``error_code``,
+    ``error_reason``, ``failure_type``, ``dead_reason``, ``fingerprint``."""
+
+    def __init__(self, store: Callable[[], Awaitable[Store]]) -> None:
+        self._store = store
+
+    async def list(self, *, limit: int = 50, offset: int = 0, **which: str) -> list[Task]:
+        """The latest first."""
+        return await failed.list_failed(await self._store(), failed.failures(**which), limit=limit, offset=offset)
+
+    async def count(self, **which: str) -> int:
+        return await (await self._store()).count_failed(failed.failures(**which))
+
+    async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
+        """One task; an error says why, if it is neither failed nor cancelled."""
+        result = await actions.retry(await self._store(), [parse_id(str(task_id))], actor=actor, reason=reason)
+        actions.insist(result, "retried")
+
+    async def retry_many(
+        self, task_ids: Sequence[UUID | str], *, actor: str = "app", reason: str | None = None
+    ) -> BulkResult:
+        """Up to 500; the answer says which were retried, and of each of the others why not."""
+        ids = tuple(parse_id(str(task_id)) for task_id in task_ids)
+        return await failed.retry_matching(
+            await self._store(), FailureFilter(ids=ids), actor=actor, rule=FREE, reason=reason
+        )
+
+    async def statistics(self) -> FailureStats:
+        """In total, by kind, group, code, type, dead reason and fingerprint; nothing is counted for it."""
+        return await failed.statistics(await self._store())

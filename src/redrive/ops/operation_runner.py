@@ -1,0 +1,197 @@
+"""Bulk operations go on, piece after piece. Whoever has the duty drives; a second driver is told so, and leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from redrive.errors import ChangedMeanwhile, PlanUnknown, StoreUnavailable, StoreUnusable
+from redrive.kernel.commit import Commit
+from redrive.kernel.failed import FailedRef, FailureFilter
+from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Status
+from redrive.kernel.store import Query, Store
+from redrive.kernel.task import Task
+from redrive.ops import erase, plans
+from redrive.ops.retry_log import log_retried
+
+logger = logging.getLogger("redrive.operations")
+AT_ONCE = 1000
+EVERY = 1.0  # seconds between two calls of the duty
+STRETCH = 60.0  # seconds that one call of the duty may take
+GONE_AFTER = 3.0  # another driver that has not moved for so long is gone, or waits for its rate
+LOOK_AT_CANARIES_EVERY = 1.0
+
+
+async def drive(store: Store, driver: str, stopping: Callable[[], bool]) -> None:
+    """Each of them for a while, at its rate."""
+    running = await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE)
+    await asyncio.gather(*(_carefully(store, driver, stopping, record.id) for record in running))
+
+
+async def has_work(store: Store, driver: str) -> tuple[tuple[str, int], ...]:
+    """Those that can move this moment, by id and version: whoever has tried, and finds the same again, has moved none.
+    One whose canaries are out, that waits for its rate, or that somebody else drives, cannot."""
+    now, found = await store.now(), []
+    for record in await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE):
+        since = (now - record.updated_at).total_seconds()
+        try:
+            operation = Operation.of(record)
+        except (KeyError, TypeError, ValueError):
+            continue  # of another version: whoever drives says so
+        if operation.testing:
+            assert operation.canary is not None
+            ready = operation.judged((await store.statuses(operation.canary.ids)).values()) is not None
+        else:
+            ready = not _waits(operation, since, driver)
+        if ready:
+            found.append((record.id, record.version))
+    return tuple(found)
+
+
+def _waits(operation: Operation, since: float, driver: str) -> bool:
+    """``since``: seconds from its last step. The rate is kept by the store's clock, whoever drives."""
+    others = operation.driver not in (None, driver) and since < GONE_AFTER
+    return others or bool(operation.last_piece and since < operation.pause_after_piece)
+
+
+async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
+    """What is wrong with one must not keep the others."""
+    try:
+        await _drive(store, driver, stopping, operation_id)
+    except (StoreUnavailable, StoreUnusable):
+        pass  # the beat meets the same trouble, and says so
+    except Exception:
+        logger.exception("operation %s cannot go on", operation_id,
+                         extra={"event": "operation.failed", "operation_id": operation_id})  # fmt: skip
+
+
+async def _drive(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
+    ends = time.monotonic() + STRETCH
+    while not stopping() and time.monotonic() < ends:
+        try:
+            wait = await step(store, operation_id, driver)
+        except ChangedMeanwhile:
+            return  # somebody else drives it, or an operator has just paused it
+        if wait is None or wait >= EVERY or time.monotonic() + wait > ends:
+            return  # what is worth a longer wait is looked at again when the duty comes round
+        if wait and not await _passes(store, wait):
+            return
+
+
+async def _passes(store: Store, seconds: float) -> bool:
+    """Waits. In tests the store's clock may stand still: then there is nothing to wait for."""
+    before = await store.now()
+    await asyncio.sleep(seconds)
+    return await store.now() > before
+
+
+async def step(store: Store, operation_id: str, driver: str) -> float | None:
+    """Do what comes next. Answers after how many seconds there is more to do; None when it does not run any more."""
+    record = await store.record(COLLECTION, operation_id)
+    if record is None or record.state != Status.RUNNING:
+        return None
+    operation = Operation.of(record)
+    if operation.testing:
+        return await _look_at_canaries(store, operation)
+    since = (await store.now() - record.updated_at).total_seconds()
+    if _waits(operation, since, driver):
+        theirs = operation.driver not in (None, driver)
+        return None if theirs and since < GONE_AFTER else operation.pause_after_piece - since
+    if operation.action is Action.ERASE:
+        return await erase.step(store, operation, driver)
+    if operation.stop_on_return and (why := await _came_back(store, operation)) is not None:
+        await _end(store, operation, Status.STOPPED, why)
+        return None
+    tasks = await _next(store, operation)
+    if not tasks and operation.filling and operation.canary is not None and operation.canary.ids:
+        await store.apply(operation.no_more_canaries())
+        return 0.0
+    if not tasks:
+        await _end(store, operation, Status.COMPLETED)
+        return None
+    applied = await store.apply(operation.carry_out(tasks, driver))
+    if operation.action is Action.RETRY:
+        retried = [task.id for task in tasks if task.id not in applied.skipped]
+        await log_retried(store, retried, actor=operation.actor, reason=operation.reason, batch_id=operation.id)
+    return len(tasks) / operation.rate if operation.rate else 0.0
+
+
+async def _end(store: Store, operation: Operation, status: Status, why: str | None = None) -> None:
+    await store.apply(operation.ended(status, why))
+    logger.info(
+        "operation %s (%s of %d tasks by %s) is %s%s", operation.id, operation.action, operation.total, operation.actor,
+        status, f": {why}" if why else "",
+        extra={"event": f"operation.{status}", "operation_id": operation.id, "done": operation.done,
+               "skipped": operation.skipped},
+    )  # fmt: skip
+
+
+async def _next(store: Store, operation: Operation) -> list[FailedRef]:
+    if operation.action is Action.PURGE:
+        return [FailedRef(task.id, None, None) for task in await _waiting(store, operation)]
+    after, which = int(operation.cursor), operation.which
+    listed = None if operation.plan is None else await _listed(store, operation.plan)
+    if listed is None:
+        found = await store.failed_ids(which, limit=operation.piece, after=after, upto=operation.upto)
+        return found or await _cancelled(store, operation, after)
+    # Each task that the plan lists, also those that somebody else has dealt with: they are answered as skipped.
+    ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > after][: operation.piece]
+    ids = tuple(task_id for task_id, _ in ahead)
+    still = {one.id: one for one in await store.failed_ids(FailureFilter(ids=ids), limit=len(ids), upto=operation.upto)}
+    return [FailedRef(task_id, seq, still[task_id].error_fingerprint if task_id in still else None)
+            for task_id, seq in ahead]  # fmt: skip
+
+
+async def _cancelled(store: Store, operation: Operation, after: int) -> list[FailedRef]:
+    """What was given up, and is meant as well; it comes behind all that is failed."""
+    if not operation.letters or operation.action is not Action.RETRY:
+        return []
+    found = await store.cancelled(
+        operation.which, limit=operation.piece, after=max(after - operation.upto, 0), upto=operation.letters
+    )
+    return [FailedRef(one.id, operation.upto + (one.failed_seq or 0), one.error_fingerprint) for one in found]
+
+
+async def _listed(store: Store, token: str) -> dict[UUID, int] | None:
+    try:
+        return (await plans.load(store, token)).listed
+    except PlanUnknown:
+        return None  # older than plans are kept: its filter and its boundary are part of the operation
+
+
+async def _waiting(store: Store, operation: Operation) -> list[Task]:
+    which, cursor = operation.which, UUID(str(operation.cursor))
+    while True:
+        query = Query(
+            WAITING, which.kind, which.queue, which.group, which.scope, which.trace_id, limit=operation.piece,
+            before=cursor, brief=True,
+        )  # fmt: skip
+        found = await store.find(query)
+        meant = [task for task in found if operation.means(task)]
+        if meant or not found:
+            return meant
+        cursor = found[-1].id  # all of these came later
+
+
+async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
+    assert operation.canary is not None
+    verdict = operation.judged((await store.statuses(operation.canary.ids)).values())
+    if verdict is None:
+        return LOOK_AT_CANARIES_EVERY
+    if isinstance(verdict, str):
+        await _end(store, operation, Status.STOPPED, verdict)
+        return None
+    await store.apply(Commit(puts=[verdict.put()]))
+    return 0.0
+
+
+async def _came_back(store: Store, operation: Operation) -> str | None:
+    """Tasks of this operation that are failed again, by a cause that it has redriven."""
+    for fingerprint in operation.fingerprints:
+        which = FailureFilter(batch=operation.id, fingerprint=fingerprint)
+        if back := await store.failed(which, limit=1, after=operation.upto):
+            return operation.returned(back)
+    return None

@@ -1,0 +1,222 @@
+"""What operators, applications and features change besides tasks: holds, limits, schedules, money, audit."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from redrive.errors import ChangedMeanwhile
+from redrive.kernel.audit import FOREIGN, UNUSABLE, Audit, BulkAction
+from redrive.kernel.commit import (
+    Applied,
+    CancelRequest,
+    CloseJoin,
+    Commit,
+    Control,
+    Declare,
+    Fire,
+    Hold,
+    Limit,
+    Target,
+)
+from redrive.kernel.records import Put
+from redrive.stores.sql import statements
+from redrive.stores.sqlite.audit import add_audits
+from redrive.stores.sqlite.audit import values as _audit
+from redrive.stores.sqlite.bad_rows import settle_in_parts
+from redrive.stores.sqlite.clock import micros, to_micros
+from redrive.stores.sqlite.codec import audit as as_audit
+from redrive.stores.sqlite.effects import write_rows
+from redrive.stores.sqlite.enqueue import enqueue
+from redrive.stores.sqlite.erase import erase
+from redrive.stores.sqlite.joins import close_join, open_joins, settle_empty
+from redrive.stores.sqlite.ledger import post
+from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.settle import settle
+from redrive.stores.sqlite.tick import resume_groups
+
+SQL = statements("redrive.stores.sqlite", "apply.sql")
+
+
+def apply(session: Session, commit: Commit, *, again: bool = False, careful: bool = False) -> Applied:
+    """Everything of a Commit, in the caller's transaction. ``careful``: one of its rows was refused before."""
+    applied = Applied()
+    open_joins(session, commit.joins)
+    if commit.enqueues:
+        applied.enqueued = enqueue(session, commit.enqueues, again=again)
+        commit.check_conflicts(applied.enqueued)
+    if commit.joins:
+        settle_empty(session, commit.joins)
+    if commit.transitions:
+        if careful:
+            applied.lost = settle_in_parts(session, commit.transitions, applied.refused)
+        else:
+            applied.lost = settle(session, commit.transitions, again=again)
+    if commit.bulk is not None:
+        _conclude(session, commit.bulk, commit, applied)
+    for control in commit.controls:
+        _control(session, control, applied)
+    for fire in commit.fires:
+        if _fire(session, fire):
+            applied.fired.add(fire.name)
+    for posting in commit.postings:
+        if not post(session, posting):
+            applied.repeated.add(posting.key)
+    write_rows(session, commit.rows)
+    add_audits(session, [_audit(audit) for audit in commit.audits])
+    if commit.pruned:
+        applied.pruned = {row[0] for row in session.rows(SQL["forget_audit"], dumps(list(commit.pruned)))}
+    if commit.erase is not None:
+        applied.erased = erase(session, commit.erase)
+    if commit.conclusion is not None:
+        _add_conclusion(session, commit.conclusion(applied), applied)
+    for put in commit.puts:
+        _put(session, put, applied)
+    return applied
+
+
+def _add_conclusion(session: Session, audits: Sequence[Audit], applied: Applied) -> None:
+    ((before,),) = session.rows(SQL["last_audit"])
+    add_audits(session, [_audit(audit) for audit in audits])
+    cursor = session.connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    applied.concluded = [as_audit(row) for row in cursor.execute(SQL["audit_after"], (before,))]
+
+
+def _put(session: Session, put: Put, applied: Applied) -> None:
+    expires, body = None if put.keep is None else session.now + micros(put.keep), put.written(applied)
+    if body is None:
+        return
+    values = (put.state, session.now, expires, dumps(body), put.collection, put.id)
+    done = (
+        session.run(SQL["put"], *values, put.version)
+        if put.version
+        else session.run(SQL["put_new"], *values, session.now)
+    )
+    if not done:
+        raise ChangedMeanwhile(
+            f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again"
+        )
+
+
+def _conclude(session: Session, batch: BulkAction, commit: Commit, applied: Applied) -> None:
+    """Say of each task that was left alone why, and add the batch up."""
+    lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
+    ids = dumps([str(task_id) for task_id in lost])
+    rows = session.rows(SQL["states"], ids, ids) if lost else []
+    known = session.features.reactions
+    states = {id_: FOREIGN if feature and feature not in known else state for id_, state, feature in rows}
+    applied.skipped = {
+        task_id: UNUSABLE if task_id in applied.refused else states.get(str(task_id)) for task_id in lost
+    }
+    audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
+    add_audits(session, [_audit(audit) for audit in audits])
+
+
+def _control(session: Session, control: Control, applied: Applied) -> None:
+    match control:
+        case Hold():
+            if not _hold(session, control):
+                applied.repeated.add(f"{control.target.value}:{control.name}")
+        case Limit():
+            _limit(session, control)
+        case CancelRequest():
+            if not _request_cancel(session, control):
+                applied.lost.add(control.task_id)
+        case Declare():
+            _declare(session, control)
+        case CloseJoin():
+            close_join(session, control.join_id)
+
+
+def _hold(session: Session, hold: Hold) -> bool:
+    """Pause or resume a queue, kind or group; False when it was so already."""
+    target, name = hold.target.value, hold.name
+    if hold.on:
+        changed = session.run(SQL["hold_on"], target, name, hold.actor, hold.reason, session.now)
+        if hold.target is Target.KIND:
+            session.run(SQL["lane"], name)
+        elif hold.target is Target.GROUP:
+            session.run(SQL["stay"], name)
+    else:
+        changed = session.run(SQL["hold_off"], target, name)
+        if hold.target is Target.GROUP:
+            # A small group is back at once; of a large one the ticks bring piece after piece.
+            session.run(SQL["resume"], name)
+            resume_groups(session)
+        session.news.anything = True
+    if changed:
+        action = target.upper() + ("_PAUSE" if hold.on else "_RESUME")
+        before, after = dumps({"paused": not hold.on}), dumps({"paused": hold.on})
+        add_audits(session, [[hold.actor, action, hold.reason, None, None, f"{target}:{name}", before, after]])
+    return changed > 0
+
+
+def _limit(session: Session, limit: Limit) -> bool:
+    """``actor`` None: a worker's configuration, which never overrides an operator."""
+    old = session.row(SQL["limit"], limit.kind)
+    concurrency, rate_ms, actor = old or (None, None, None)
+    same = old is not None and (concurrency, rate_ms) == (limit.concurrency, limit.rate_ms)
+    if same or (limit.actor is None and actor is not None):
+        return False
+    session.run(SQL["limit_set"], limit.kind, limit.concurrency, limit.rate_ms, limit.actor)
+    recount(session, limit.kind)
+    if limit.actor is not None:
+        before = dumps({"concurrency": concurrency, "rate_ms": rate_ms})
+        after = dumps({"concurrency": limit.concurrency, "rate_ms": limit.rate_ms})
+        add_audits(session, [[limit.actor, "KIND_LIMIT", None, None, None, f"kind:{limit.kind}", before, after]])
+    session.news.anything = True
+    return True
+
+
+def recount(session: Session, kind: str) -> int:
+    """Count a kind's running tasks anew."""
+    ((running,),) = session.rows(SQL["count_running"], kind)
+    session.run(SQL["set_running"], running, kind, running)
+    return int(running)
+
+
+def recount_limited(session: Session) -> int:
+    """Count all limited kinds anew; answers by how much the counters were wrong."""
+    return sum(abs(recount(session, kind) - before) for kind, before in session.rows(SQL["limited"]))
+
+
+def _request_cancel(session: Session, request: CancelRequest) -> bool:
+    if not session.run(SQL["request_cancel"], session.now, str(request.task_id)):
+        return False
+    before, after = dumps({"state": "running"}), dumps({"state": "running", "cancel_requested": True})
+    add_audits(session, [[
+        request.actor, "TASK_CANCEL_REQUEST", request.reason, str(request.task_id), None, None, before, after,
+    ]])  # fmt: skip
+    session.news.cancel = True
+    return True
+
+
+def _declare(session: Session, declare: Declare) -> None:
+    session.run(SQL["undeclare"], declare.owner, dumps([s.name for s in declare.schedules]))
+    rows = [
+        [
+            s.name,
+            s.kind,
+            s.cron,
+            s.timezone,
+            s.missed,
+            s.queue,
+            s.payload,
+            s.priority,
+            s.max_attempts,
+            to_micros(s.next_at),
+        ]
+        for s in declare.schedules
+    ]
+    if rows:
+        session.run(SQL["declare"], declare.owner, dumps(rows))
+
+
+def _fire(session: Session, fire: Fire) -> bool:
+    """True for exactly one caller per planned run, whose tasks are enqueued with it."""
+    if not session.run(SQL["fire"], to_micros(fire.next_at), session.now, fire.name, to_micros(fire.seen)):
+        return False
+    if fire.tasks:
+        enqueue(session, fire.tasks, fired=True)
+    return True

@@ -1,0 +1,104 @@
+"""When to look whether another process committed: at a hint from the file system, else now and then."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+from redrive.stores.sqlite.inotify import Watch
+
+logger = logging.getLogger("redrive.sqlite")
+
+# Without hints: how often to look while nothing else is to be done.
+POLL_EVERY = 0.006
+# With hints: how often all the same, since a file system may keep some to itself.
+SAFETY = 0.5
+# A hint comes when the log is written, which is before the commit is synced and visible: look again after this long,
+# then after twice as long, and so on; less often once that has taken longer than a commit does.
+AGAIN_AFTER = 0.0005
+# No hints for this long after own work or news. Our own writes cause hints too, and commits that come in quick
+# succession are answered together: a busy store is not slowed down by watching.
+DEAF_FOR = 0.003
+
+
+class ChangePoller:
+    """The writing thread waits here while it has nothing to do."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._watch: Watch | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """As new: a forked process must not take the hints of its parent."""
+        self._lock = threading.Lock()
+        self._log = ""
+        self._asleep = False
+        self._blind = False
+        self._pause = DEAF_FOR
+        self.close()
+
+    def close(self) -> None:
+        """What is watched belongs to one connection: while that is open, nobody deletes the log."""
+        with self._lock:
+            watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def wait(self, bell: threading.Lock) -> bool:
+        """Until the bell rings (True), or until it is time to look (False)."""
+        watch = self._follow() if self._pause > DEAF_FOR else None
+        rung = self._drowse(bell) if watch is None else self._sleep(bell, watch)
+        if rung:
+            self._pause = DEAF_FOR
+        return rung
+
+    def found(self) -> None:
+        """The look was worth it."""
+        self._pause = DEAF_FOR
+
+    def ring(self) -> None:
+        """The bell has been rung; somebody who sleeps beside the watch does not hear it."""
+        if self._asleep:
+            with self._lock:  # not while it is being closed: its number may already be another file's
+                if self._watch is not None:
+                    self._watch.interrupt()
+
+    def _drowse(self, bell: threading.Lock) -> bool:
+        rung = bell.acquire(timeout=min(self._pause, POLL_EVERY))
+        if not rung and self._watch is not None:
+            self._watch.forget()  # before the look that follows: what is written after it counts
+        self._pause = min(self._pause * 2, POLL_EVERY)
+        return rung
+
+    def _sleep(self, bell: threading.Lock, watch: Watch) -> bool:
+        self._asleep = True
+        heard = False
+        # From here on `ring` interrupts; whoever rang before is heard now.
+        rung = bell.acquire(blocking=False)
+        if not rung:
+            heard = watch.wait(self._pause)
+            rung = bell.acquire(blocking=False)
+        self._asleep = False
+        self._pause = AGAIN_AFTER if heard else min(self._pause * 3, SAFETY)
+        return rung
+
+    def _follow(self) -> Watch | None:
+        """The watch, on the log that is there now; None where there is none to be had."""
+        if self._blind:
+            return None
+        try:
+            if self._watch is None:
+                # SQLite keeps the log beside the file itself, not beside a link to it.
+                self._log = os.path.realpath(self._path) + "-wal"
+                self._watch = Watch()
+            return self._watch if self._watch.follow(self._log) else None
+        except OSError as error:
+            self._blind = True
+            self.close()
+            logger.debug(
+                "%s cannot be watched (%s); it is polled instead", self._path, error,
+                extra={"event": "store.polled"},
+            )  # fmt: skip
+            return None
