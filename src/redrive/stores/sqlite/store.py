@@ -143,11 +143,11 @@ class SqliteStore(Reads):
                 return await self._writer.run(apply.recount_limited)
         return 0
 
-    async def scrub(self) -> bool:
+    async def scrub(self, tries: int = SCRUB_TRIES) -> bool:
         """The write-ahead log has copies of pages as they were: it is emptied into the file."""
         if self.location.memory:
             return True
-        for _ in range(SCRUB_TRIES):
+        for _ in range(tries):
             if await self._reader.run(empty_log):
                 return True
         return False
@@ -160,7 +160,8 @@ class SqliteStore(Reads):
             removed += gone
             if not more:
                 break
-        await self.scrub()  # what went, and what an erasure could not get out of the log
+        # What went, and what an erasure could not get out of the log. Once: writers wait while it waits for a reader.
+        await self.scrub(tries=1)
         return removed
 
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[SqliteTransaction]:
