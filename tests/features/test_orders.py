@@ -127,6 +127,22 @@ async def test_a_command_that_does_not_know_it_leaves_its_tasks_alone(app: App) 
     assert await balances(app, "customer:bob") == [100]
 
 
+def test_migrate_brings_the_tables_of_the_applications_features(tmp_path: Path) -> None:
+    code = "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
+    (tmp_path / "shop.py").write_text(code)
+
+    def migrate(*arguments: str) -> str:
+        command = [sys.executable, "-m", "redrive.cli", "migrate", "--app", "shop:app", *arguments]
+        env = {**os.environ, "REDRIVE_URL": f"sqlite:///{tmp_path}/redrive.db"}
+        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "create table redrive_orders_parcel" in migrate("--sql")
+    assert "applied orders/0001_parcels" in migrate()
+    assert "up to date" in migrate("--status")
+
+
 def test_an_installed_package_brings_its_commands(tmp_path: Path) -> None:
     """By an entry point: every command knows the feature then, whatever application it is given."""
     metadata = tmp_path / "parcels-1.dist-info"

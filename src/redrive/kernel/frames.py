@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from redrive.kernel.remembered import ScanPositions
+from redrive.kernel.remembered import Remembered
 
 MAX_FRAMES = 5_000
 MAX_KEPT_FRAMES = 30
@@ -187,8 +187,8 @@ def _read(code: CodeType) -> Texts:
 
 
 # These depend on the code alone, which a process has once.
-_texts = ScanPositions[Texts](2_000)
-_written = ScanPositions[bool](1_000)
+_texts = Remembered[Texts](2_000)
+_written = Remembered[bool](1_000)
 
 
 def codes(errors: Iterable[BaseException]) -> Iterator[CodeType]:

@@ -8,12 +8,12 @@ from typing import Any, get_args
 
 from redrive.kernel.evidence import look
 from redrive.kernel.frames import is_code, walk
-from redrive.kernel.remembered import ScanPositions
+from redrive.kernel.remembered import Remembered
 
 MAX_NODES = 20_000
 ANY = "*"
 _HOLDERS = ("cls", "self", "__dataclass_self__")
-_names = ScanPositions[frozenset[str]](256)
+_names = Remembered[frozenset[str]](256)
 
 
 def declared_names(schema: Any) -> frozenset[str]:

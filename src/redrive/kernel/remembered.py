@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class ScanPositions(Generic[T]):
+class Remembered(Generic[T]):
     """Answers by identity. The objects are held, so that no other one gets the number of one that is gone."""
 
     def __init__(self, room: int) -> None:

@@ -12,7 +12,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 from redrive.kernel.frames import MAX_FRAMES, MAX_KEPT_FRAMES, MAX_LITERALS, own, texts
-from redrive.kernel.remembered import ScanPositions
+from redrive.kernel.remembered import Remembered
 
 MAX_NAMED = 200
 MAX_LOOKED_AT = 300
@@ -139,7 +139,7 @@ def _position(one: dis.Instruction) -> Position:
     return (place.lineno, place.end_lineno, place.col_offset, place.end_col_offset) if place else (None,) * 4
 
 
-_codes = ScanPositions[_Code](1_000)
+_codes = Remembered[_Code](1_000)
 
 
 def _named(names: list[str], scope: Mapping[str, Any], holder: Any) -> Iterator[str]:

@@ -53,7 +53,7 @@ def migrate(
     refuse_memory(loaded)
     # Looking at a SQLite file that is not there must not make it: what is empty in memory answers the same.
     unborn = status and missing_file(loaded.app.url) is not None
-    store = make_store("sqlite:///:memory:" if unborn else loaded.app.url)
+    store = make_store("sqlite:///:memory:" if unborn else loaded.app.url, loaded.app.features)
     if sql:
         text = store.migrations.sql(down=down, to=to)
         output.emit({"sql": text}) if json else output.say(text.rstrip())
