@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,7 +23,8 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
 from redrive.kernel.store import Query
 from redrive.kernel.task import NewTask, State
-from redrive.stores.postgres.migrate import STEPS
+from redrive.stores.postgres import functions_step
+from redrive.stores.postgres.migrate import BOOTSTRAP, STEPS
 from redrive.stores.postgres.store import PostgresStore
 from redrive.testing.conformance.harness import FEATURES, LEASE, TERMINAL, failing
 from tests.conformance.harness_postgres import PostgresHarness
@@ -51,8 +53,14 @@ union all
 select 'view', v.viewname, v.definition from pg_views v where v.schemaname = 'redrive'
 union all
 select 'type', t.typname, coalesce((select string_agg(e.enumlabel, ',' order by e.enumsortorder) from pg_enum e
-  where e.enumtypid = t.oid), '')
-from pg_type t where t.typnamespace = 'redrive'::regnamespace and t.typtype in ('e', 'c')
+  where e.enumtypid = t.oid), format_type(nullif(t.typbasetype, 0), null),
+  (select string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum)
+   from pg_attribute a where a.attrelid = nullif(t.typrelid, 0) and a.attnum > 0 and not a.attisdropped), '')
+from pg_type t where t.typnamespace = 'redrive'::regnamespace and t.typtype in ('e', 'c', 'd')
+union all
+select 'trigger', g.tgname || ' on ' || g.tgrelid::regclass, pg_get_triggerdef(g.oid)
+from pg_trigger g join pg_class c on c.oid = g.tgrelid
+where c.relnamespace = 'redrive'::regnamespace and not g.tgisinternal
 order by 1, 2
 """
 
@@ -175,6 +183,38 @@ class TestUpAndDown:
         done, labels = await asyncio.gather(work(), other.migrations.up())
         assert (done, labels) == (100, [])
         await harness.close()
+
+
+class TestFunctions:
+    """``functions/*.sql`` are what people read and edit; the migrations must make the same of a database."""
+
+    async def test_migrations_make_what_the_sources_say(self, empty_postgres_url: str, postgres_url: str) -> None:
+        tables, *_ = STEPS
+        rest = [step.up for step in STEPS if step.name in ("views", "finish")]
+        connection = await asyncpg.connect(empty_postgres_url)
+        await connection.execute(BOOTSTRAP)
+        for script in (tables.up, *map(functions_step.source, functions_step.SOURCES), *rest):
+            await connection.execute(script)
+        await connection.close()
+        assert await catalog(empty_postgres_url) == await catalog(postgres_url)
+
+    async def test_the_way_down_drops_every_function(self, postgres_url: str) -> None:
+        async with opened(postgres_url) as store:
+            await store.migrations.down(1)
+        left = [name for kind, name, _ in await catalog(postgres_url) if kind == "function"]
+        assert left == ["redrive.refuse_payload(jsonb)"]  # of a domain, and so of the tables
+
+    def test_each_source_has_its_place(self) -> None:
+        found = {path.stem for path in (functions_step.HERE / "functions").iterdir()}
+        assert found == set(functions_step.SOURCES) and len(found) == len(functions_step.SOURCES)
+
+    def test_sources_hold_functions_only(self) -> None:
+        """Each can be run again over the last version of itself, which is what a later step does."""
+        for name in functions_step.SOURCES:
+            code = re.sub(r"\$\$.*?\$\$|--[^\n]*", "", functions_step.source(name), flags=re.DOTALL)
+            found = [statement.strip() for statement in code.split(";")]
+            assert found.pop() == "" and found, name
+            assert all(statement.startswith("create or replace function redrive.") for statement in found), name
 
 
 class TestCompatibility:

@@ -269,9 +269,9 @@ def test_the_stores_own_statements_write_nothing_by_hand() -> None:
     sent = (folder / "statements.sql").read_text()
     written = set(re.findall(r"(?:insert into|update|delete from) redrive\.(\w+)", sent))
     assert written <= {"record", "audit"}, written
-    made = "\n".join(path.read_text() for path in sorted((folder / "migrations").glob("*.up.sql")))
+    made = "\n".join(path.read_text() for path in sorted((folder / "functions").glob("*.sql")))
     called = set(re.findall(r"redrive\.(\w+)\(", sent)) - {"record", "audit"}
     for name in called:
-        heads = re.findall(rf"create function redrive\.{name}\((.*?)as \$\$", made, re.DOTALL)
+        heads = re.findall(rf"create or replace function redrive\.{name}\((.*?)as \$\$", made, re.DOTALL)
         assert heads, name
         assert any("security definer" in head or "stable" in head for head in heads), name

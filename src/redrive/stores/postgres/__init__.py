@@ -1,1 +1,1 @@
-"""PostgreSQL 14 or newer. The verbs are SQL functions (see ``migrations/``); Python moves values in and out."""
+"""PostgreSQL 14 or newer. The verbs are SQL functions (see ``functions/``); Python moves values in and out."""

@@ -6,6 +6,7 @@ drop table redrive.entry, redrive.posting, redrive.account, redrive.audit, redri
   redrive.move_lock, redrive.fold_lock, redrive.partition_lock;
 drop sequence redrive.position;
 drop sequence redrive.failed_seq;
+drop type redrive.claimed;
 drop type redrive.state;
 drop domain redrive.payload;
 drop domain redrive.label;

@@ -476,3 +476,10 @@ create table redrive.entry (
 );
 create index entry_account on redrive.entry (account);
 create index entry_posting on redrive.entry (posting);
+
+-- What a claim and a cycle return.
+create type redrive.claimed as (
+  id uuid, kind text, queue text, lane text, priority smallint, "position" bigint, payload jsonb, attempt_count integer,
+  max_attempts integer, created_at timestamptz, task_group text, scope text, trace_id text, idempotency_key text,
+  timeout_ms integer, memo jsonb, replay_count integer, feature text, join_id uuid
+);

@@ -3,7 +3,7 @@
 --   select redrive.grant_producer('web'), redrive.grant_worker('worker'), redrive.grant_viewer('analyst');
 
 -- A producer may enqueue, and nothing else.
-create function redrive.grant_producer(p_role text) returns void
+create or replace function redrive.grant_producer(p_role text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   execute format('grant usage on schema redrive to %I', p_role);
@@ -15,7 +15,7 @@ begin
 end $$;
 
 -- A worker may run tasks and operate: read everything, call the functions, and keep small documents and the audit log.
-create function redrive.grant_worker(p_role text) returns void
+create or replace function redrive.grant_worker(p_role text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_function regprocedure;
@@ -44,7 +44,7 @@ end $$;
 
 -- A viewer may look at the views, without what tasks carry and say: payloads, results, messages, stacks and idempotency
 -- keys may hold secrets, and are the workers' and operators'.
-create function redrive.grant_viewer(p_role text) returns void
+create or replace function redrive.grant_viewer(p_role text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_view record;
@@ -61,8 +61,3 @@ begin
     execute format('grant select (%s) on %s to %I', v_view.columns, v_view.name, p_role);
   end loop;
 end $$;
-
-revoke all on all functions in schema redrive from public;
-revoke all on all tables in schema redrive from public;
-revoke all on all sequences in schema redrive from public;
-revoke all on schema redrive from public;

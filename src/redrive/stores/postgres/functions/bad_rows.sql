@@ -2,19 +2,19 @@
 -- the others, so it is found, made usable and failed by itself. Nothing of this runs unless a statement over many rows was
 -- refused for what is in one of them.
 
-create function redrive.cut(p_value text, p_bytes integer) returns text
+create or replace function redrive.cut(p_value text, p_bytes integer) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
   select case when octet_length(p_value) between 1 and p_bytes then p_value
     when p_value is not null then left(p_value, p_bytes / 4 - 9) || '~' || left(md5(p_value), 8) end
 $$;
 
-create function redrive.usable_time(p_at timestamptz, p_else timestamptz) returns timestamptz
+create or replace function redrive.usable_time(p_at timestamptz, p_else timestamptz) returns timestamptz
 language sql immutable set search_path = pg_catalog, pg_temp as $$
   select case when p_at between '0100-01-01+00' and '9900-01-01+00' then p_at when p_at is not null then p_else end
 $$;
 
 -- What every reader asks for, as text; null when that is impossible, or more than anybody can hold.
-create function redrive.usable_json(p_value jsonb) returns jsonb
+create or replace function redrive.usable_json(p_value jsonb) returns jsonb
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   return case when octet_length(p_value::text) <= 67108864 then p_value end;
@@ -23,7 +23,7 @@ exception when others then
 end $$;
 
 -- Why a live row cannot be moved or read; null when it can. Whatever is tried is taken back.
-create function redrive.trial(p_id uuid) returns text
+create or replace function redrive.trial(p_id uuid) returns text
 language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   v_why text;
@@ -52,7 +52,7 @@ end $$;
 
 -- Rows that claims and ticks of these queues meet first, and that cannot be worked with. Rows that others have locked are
 -- theirs to find.
-create function redrive.suspects(p_queues text[], p_limit integer) returns table (id uuid, why text)
+create or replace function redrive.suspects(p_queues text[], p_limit integer) returns table (id uuid, why text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   v_id uuid;
@@ -83,7 +83,7 @@ begin
 end $$;
 
 -- Make a row one that every statement can work with. What fits is kept; what does not is cut, and ends in "~" and a digest.
-create function redrive.mend(p_id uuid) returns void
+create or replace function redrive.mend(p_id uuid) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   v_now constant timestamptz := clock_timestamp();

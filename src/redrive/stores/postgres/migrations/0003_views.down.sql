@@ -4,4 +4,3 @@ drop view redrive.v_audit;
 drop view redrive.v_dead_letters;
 drop view redrive.v_failures;
 drop view redrive.v_tasks;
-drop function redrive.refuse_change();

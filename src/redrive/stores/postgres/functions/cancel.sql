@@ -1,0 +1,17 @@
+-- Ask for a running task to stop; its worker is told at once.
+create or replace function redrive.request_cancel(p_id uuid, p_actor text, p_reason text) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_task redrive.task;
+begin
+  update redrive.task t set cancel_requested_at = coalesce(t.cancel_requested_at, clock_timestamp())
+  where t.id = p_id and (t.state = 'running') is true returning t.* into v_task;
+  if not found then return false; end if;
+  insert into redrive.audit (at, actor, action, reason, task_id, kind, scope, trace_id, before, after)
+  values (clock_timestamp(), p_actor, 'TASK_CANCEL_REQUEST', p_reason, p_id, v_task.kind, v_task.scope, v_task.trace_id,
+    '{"state": "running"}',
+    '{"state": "running", "cancel_requested": true}');
+  perform pg_notify('redrive', 'cancel ' || v_task.worker_id);
+  return true;
+end $$;

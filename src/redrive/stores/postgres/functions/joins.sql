@@ -1,0 +1,99 @@
+-- New joins. What has no members when its transaction ends has ended: "close_join" sees to that.
+create or replace function redrive.open_joins(p_joins jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into redrive.task_join (id, created_at, is_open, on_complete, on_success)
+  select x.id, clock_timestamp(), x.is_open, x.on_complete, x.on_success
+  from jsonb_to_recordset(p_joins) x(id uuid, is_open boolean, on_complete jsonb, on_success jsonb);
+end $$;
+
+-- Joins have more members: one for each time that they are named.
+create or replace function redrive.add_members(p_joins uuid[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_id uuid;
+  v_n bigint;
+begin
+  for v_id, v_n in select u.id, count(*) from unnest(p_joins) u(id) group by u.id order by u.id loop
+    update redrive.task_join j set total = j.total + v_n where j.id = v_id and j.ended_at is null;
+    if not found then
+      raise exception 'join % takes no members: it has ended, or there is none', v_id using
+        errcode = 'invalid_parameter_value',
+        hint = 'a task adds members to its own join before it ends; open a new one otherwise';
+    end if;
+  end loop;
+end $$;
+
+-- Members of joins went from one state to another: only those in which a task has ended count. p_was null: from none.
+-- Rows of joins are locked after those of tasks and kinds, in the order of their ids.
+create or replace function redrive.arrive(p_joins uuid[], p_was redrive.state[], p_now redrive.state[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_changes jsonb;
+  v_large uuid[];
+  v_small uuid[];
+begin
+  select jsonb_agg(c.*) into v_changes from (
+    select x.id, sum(x.n) filter (where x.state = 'completed') as completed, sum(x.n) filter (where x.state = 'failed') as failed,
+      sum(x.n) filter (where x.state = 'cancelled') as cancelled
+    from (
+      select u.id, u.state, 1 as n from unnest(p_joins, p_now) u(id, state)
+      union all select u.id, u.state, -1 from unnest(p_joins, p_was) u(id, state)
+    ) x where x.state in ('completed', 'failed', 'cancelled') group by x.id) c;
+  if v_changes is null then return; end if;
+  with large as (
+    insert into redrive.join_delta (join_id, completed, failed, cancelled)
+    select c.id, coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.cancelled, 0)
+    from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
+    join redrive.task_join j on j.id = c.id where j.total > 1000
+    returning join_id
+  )
+  select coalesce(array_agg(l.join_id), '{}') into v_large from large l;
+  v_small := array(
+    select j.id from redrive.task_join j
+    where j.id = any (array(select c.id from jsonb_to_recordset(v_changes) c(id uuid))) and j.id <> all (v_large)
+    order by j.id for update);
+  update redrive.task_join j set completed = j.completed + coalesce(c.completed, 0), failed = j.failed + coalesce(c.failed, 0),
+    cancelled = j.cancelled + coalesce(c.cancelled, 0)
+  from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
+  where j.id = any (v_small) and c.id = j.id;
+  perform redrive.end_joins(v_small);
+end $$;
+
+-- Where the last member has come, enqueue what follows. The rows of these joins are locked, or are so from here on.
+create or replace function redrive.end_joins(p_ids uuid[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_join record;
+  v_task jsonb;
+begin
+  for v_join in
+    select j.id, case when j.ended_at is null then j.on_complete end as on_complete,
+      case when j.succeeded_at is null and j.completed = j.total then j.on_success end as on_success
+    from redrive.task_join j
+    where j.id = any (p_ids) and not j.is_open and j.completed + j.failed + j.cancelled = j.total
+      and (j.ended_at is null or (j.succeeded_at is null and j.completed = j.total))
+    order by j.id for update
+  loop
+    update redrive.task_join j set ended_at = coalesce(j.ended_at, clock_timestamp()), on_complete = null,
+      succeeded_at = case when j.completed = j.total then coalesce(j.succeeded_at, clock_timestamp()) end,
+      on_success = case when j.completed < j.total then j.on_success end
+    where j.id = v_join.id;
+    foreach v_task in array array_remove(array[v_join.on_complete, v_join.on_success], null) loop
+      perform redrive.add(array[(v_task ->> 'id')::uuid], array[v_task ->> 'kind'], array[v_task ->> 'queue'],
+        array[(v_task ->> 'payload')::jsonb], array[(v_task ->> 'priority')::integer],
+        array[(v_task ->> 'max_attempts')::integer], array[(v_task ->> 'delay')::double precision], null,
+        array[((v_task ->> 'timeout')::double precision * 1000)::integer], array[v_task ->> 'group'], array[v_task ->> 'scope'],
+        array[v_task ->> 'trace_id'], array[v_task ->> 'idempotency_key'], false, array[v_task ->> 'feature'],
+        array[(v_task ->> 'facts')::jsonb], array[(v_task ->> 'join')::uuid]);
+    end loop;
+  end loop;
+end $$;
+
+-- No further members.
+create or replace function redrive.close_join(p_id uuid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+  update redrive.task_join j set is_open = false where j.id = p_id;
+  perform redrive.end_joins(array[p_id]);
+end $$;

@@ -1,0 +1,49 @@
+-- An operator's retry of a cancelled task: back from history into the live table.
+create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_ids uuid[] := array(
+    select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text, seen bigint)
+    where x.event = 'redrive' and x.seen is null and x.id <> all (p_moved));
+  v_joins uuid[];
+begin
+  if cardinality(v_ids) = 0 then
+    revived := '{}';
+    return;
+  end if;
+  with old as (
+    delete from redrive.history h
+    where h.id = any (v_ids) and h.state = 'cancelled' and h.erased_at is null
+      and (h.feature is null or h.feature = any (p_features)) returning h.*
+  ), new as (
+    insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
+      task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
+      last_replayed_reason, last_replayed_batch, feature, facts, join_id)
+    select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
+      o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
+      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.batch,
+      o.feature, o.facts, o.join_id
+    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, batch text) on x.id = o.id
+    returning task.*
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, cancelled)
+    select n.queue, n.kind, count(*), -count(*) from new n group by n.queue, n.kind
+  ), audited as (
+    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
+    select v_now, x.actor, x.action, x.reason, n.id, x.batch, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'
+    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text, batch text) on x.id = n.id
+    where x.actor is not null
+  ), woken as (
+    select redrive.wake(n.queue, min(n.position)) from new n group by n.queue
+  )
+  select coalesce(array_agg(n.id), '{}'), array_agg(n.join_id) filter (where n.join_id is not null),
+    jsonb_agg(redrive.landing(n.id, 'cancelled', 'queued', n.kind, n.queue, n.attempt_count, n.max_attempts, n.replay_count,
+      n.task_group, n.scope, n.trace_id, n.feature, n.facts)) filter (where n.feature is not null)
+  into revived, v_joins, landed from new n cross join (select count(*) from woken) w;
+  if v_joins is not null then
+    perform redrive.arrive(v_joins, array_fill('cancelled'::redrive.state, array[cardinality(v_joins)]), null);
+  end if;
+end $$;

@@ -1,0 +1,2255 @@
+-- Written by ./dev docs from functions/*.sql: edit those. ./dev check fails when the two differ.
+
+-- Every function that is called from outside carries its own planner settings: plans must not depend on table
+-- statistics, which are wrong for a queue most of the time, and sessions behind a transaction pooler cannot keep
+-- settings. Functions that only "cycle" calls run under its settings; setting them again would cost a tenth of a claim.
+
+-- functions/wake.sql
+
+-- A hint to the workers of a queue, at most one per transaction: each queue has a channel of its own, so that others sleep
+-- on. The first position a transaction takes is its smallest.
+-- Names are qualified instead of setting a search_path, which would cost as much as the rest. Types as well: a caller's
+-- own "text" would be run with the rights of the functions that call this one.
+create or replace function redrive.wake(p_queue text, p_position bigint) returns void
+language plpgsql as $$
+declare
+  v_woken constant pg_catalog.text := pg_catalog.current_setting('redrive.woken', true);
+  v_mark constant pg_catalog.text := pg_catalog.concat('|', p_queue, '|');
+begin
+  if pg_catalog.strpos(v_woken, v_mark) operator(pg_catalog.>) 0 then return; end if;
+  perform pg_catalog.set_config('redrive.woken', pg_catalog.concat(v_woken, v_mark), true);
+  perform pg_catalog.pg_notify(pg_catalog.concat('redrive_', pg_catalog.md5(p_queue)),
+    pg_catalog.concat('ready ', p_queue, ' ', p_position));
+end $$;
+
+-- Workers look at the clock at least every few seconds; only what is due sooner needs a hint, to the queue's own workers.
+create or replace function redrive.wake_due(p_queue text, p_at timestamptz) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_ms constant bigint := ceil(extract(epoch from p_at - clock_timestamp()) * 1000);
+begin
+  if v_ms < 5000 then
+    perform pg_notify('redrive_' || md5(p_queue), 'due ' || greatest(v_ms, 0) || ' ' || p_queue);
+  end if;
+end $$;
+
+-- functions/checks.sql
+
+-- Without a repetition count, which makes a regular expression twenty times slower.
+create or replace function redrive.check_name(p_what text, p_name text) returns void
+language plpgsql immutable as $$
+begin
+  if pg_catalog.octet_length(p_name) operator(pg_catalog.<=) 120
+    and p_name operator(pg_catalog.~) '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$' then return; end if;
+  raise exception '% % is not a valid name', p_what, coalesce(pg_catalog.quote_literal(pg_catalog.left(p_name, 200)), 'null') using
+    errcode = 'invalid_parameter_value',
+    hint = 'use 1-120 letters, digits, ''_'', ''-'', ''.'' or '':'', starting with a letter, digit or ''_''';
+end $$;
+
+-- A free label: no control characters, line separators, or characters that turn the direction of the text around them.
+create or replace function redrive.check_label(p_what text, p_value text) returns void
+language plpgsql immutable as $$
+begin
+  if p_value is null or pg_catalog.char_length(p_value) operator(pg_catalog.>) 0
+    and pg_catalog.char_length(p_value) operator(pg_catalog.<=) 512
+    and pg_catalog.octet_length(p_value) operator(pg_catalog.<=) 1536
+    and p_value operator(pg_catalog.!~) '[\u0001-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]' then
+    return;
+  end if;
+  raise exception '% must be text of 1-512 characters (at most 1,536 bytes) without control characters, not %', p_what,
+    pg_catalog.quote_literal(pg_catalog.left(p_value, 80)) using
+    errcode = 'invalid_parameter_value', hint = 'use a shorter label, without line breaks';
+end $$;
+
+-- The same rules for both forms: what gets in must be something that a worker can claim and an operator can list.
+create or replace function redrive.check_numbers(p_max_attempts integer[], p_delays double precision[], p_run_ats timestamptz[],
+  p_timeouts_ms integer[], p_priorities integer[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_problem text;
+begin
+  v_problem := case
+    when exists (select 1 from unnest(p_max_attempts) n where n not between 1 and 1000000) then
+      'max_attempts must be at least 1, and at most 1,000,000'
+    when exists (select 1 from unnest(p_delays) d where not d between 0 and 316224000) then
+      'delay must be from 0 to 10 years'
+    when exists (select 1 from unnest(p_run_ats) r
+      where r > clock_timestamp() + interval '3660 days' or r < '1970-01-01+00') then
+      'run_at must be after 1970 and at most 10 years ahead'
+    when exists (select 1 from unnest(p_timeouts_ms) t where t not between 1 and 2000000000) then
+      'timeout must be from 1 ms to 2,000,000 s'
+    when exists (select 1 from unnest(p_priorities) p where p not between -32768 and 32767) then
+      'priority must be from -32,768 to 32,767'
+  end;
+  if v_problem is not null then
+    raise exception '%', v_problem using errcode = 'invalid_parameter_value';
+  end if;
+end $$;
+
+-- A timeout in milliseconds; what no number can hold becomes one that is refused.
+create or replace function redrive.milliseconds(p_time interval) returns integer
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select case when p_time is not null then least(greatest(extract(epoch from p_time) * 1000, -1), 2147483647)::integer end
+$$;
+
+-- functions/ids.sql
+
+-- The lowest id that can be made so many seconds from now, as the client library makes them. Qualified, not with a
+-- search_path: it is on the hot path.
+create or replace function redrive.id_from(p_seconds double precision) returns uuid
+language sql volatile as $$
+  select (pg_catalog.lpad(pg_catalog.to_hex(((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
+    operator(pg_catalog.+) p_seconds) operator(pg_catalog.*) 1000)::pg_catalog.int8), 12, '0')
+    operator(pg_catalog.||) '00000000000000000000')::pg_catalog.uuid
+$$;
+
+-- An id like the client library's: version 7, so that rows and their index entries arrive in order.
+-- PL/pgSQL, which keeps its plan: in SQL it would cost as much as the insert.
+create or replace function redrive.new_id() returns uuid
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+  return encode(
+    set_byte(
+      overlay(uuid_send(gen_random_uuid())
+        placing substring(int8send(floor(extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6),
+      6, (get_byte(uuid_send(gen_random_uuid()), 6) & 15) | 112),
+    'hex')::uuid;
+end $$;
+
+-- functions/add.sql
+
+-- What a key stands for. The separator keeps kind "A" with payload "12" apart from kind "A1" with payload "2".
+create or replace function redrive.digest(p_kind text, p_payload jsonb) returns bytea
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select sha256(convert_to(p_kind || chr(31) || coalesce(p_payload::text, ''), 'UTF8'))
+$$;
+
+-- A caller's own id names one task for ever: one that has finished does not begin again. Asked after the insert, which
+-- waits for whoever moves the task to the history at this moment; and only for ids that are not of these ten minutes,
+-- because it looks into every day of the history.
+create or replace function redrive.refuse_finished(p_ids uuid[]) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_id uuid;
+begin
+  select h.id into v_id from redrive.history h
+  where h.id = any (p_ids) and exists (select 1 from redrive.task t where t.id = h.id) limit 1;
+  if v_id is not null then
+    raise exception 'task % has finished, and its id cannot be used again', v_id using
+      errcode = 'unique_violation', hint = 'leave the id out, or give each task its own';
+  end if;
+end $$;
+
+-- Many tasks, as columns; a null array means the default for all, and one kind, queue, priority or max_attempts is
+-- everybody's. Answers only the rows that were not created because their key already names a task. p_again: the same
+-- ids may have landed before. For the fleet's own use: producers call "enqueue".
+create or replace function redrive.add(
+  p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
+  p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
+  p_traces text[], p_keys text[], p_again boolean default false, p_features text[] default null,
+  p_facts jsonb[] default null, p_joins uuid[] default null
+) returns table (id uuid, existing uuid, conflict boolean)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_priority constant integer := case when cardinality(p_priorities) = 1 then p_priorities[1] end;
+  v_max_attempts constant integer := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
+  v_lanes constant boolean := exists (select 1 from redrive.kind);
+  v_skip uuid[] := '{}';
+  v_queues jsonb;
+  v_joins uuid[];
+begin
+  if exists (
+    select 1 from unnest(array[cardinality(p_kinds), cardinality(p_queues), cardinality(p_priorities),
+      cardinality(p_max_attempts)]) n where n <> 1 and n <> cardinality(p_ids)
+  ) then
+    raise exception 'give one kind, queue, priority and max_attempts, or as many as there are ids' using
+      errcode = 'invalid_parameter_value';
+  end if;
+  perform redrive.check_numbers(p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_priorities);
+  perform redrive.check_name('kind', k.name) from (select distinct u.name from unnest(p_kinds) u(name)) k;
+  perform redrive.check_name('queue', q.name) from (select distinct u.name from unnest(p_queues) u(name)) q;
+  -- Called for those that are wrong, to say so.
+  perform redrive.check_label(l.what, u.v)
+  from (values ('group', p_groups), ('scope', p_scopes), ('trace_id', p_traces), ('idempotency_key', p_keys)) l(what, given)
+  cross join unnest(l.given) u(v)
+  where char_length(u.v) not between 1 and 512 or octet_length(u.v) > 1536
+    or u.v ~ '[\u0001-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]';
+
+  if p_keys is not null then
+    -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
+    insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
+    select distinct on (x.key) x.key, x.id, redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload), v_now
+    from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
+    where x.key is not null order by x.key, x.ord
+    on conflict do nothing;
+    -- A new statement sees what concurrent callers committed while we waited for their keys.
+    return query
+    select x.id, ik.task_id, ik.digest <> redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload)
+    from unnest(p_ids, p_kinds, p_payloads, p_keys) x(id, kind, payload, key)
+    join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id;
+    v_skip := array(
+      select x.id from unnest(p_ids, p_keys) x(id, key)
+      join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id);
+  end if;
+  if p_again then
+    v_skip := v_skip || array(select t.id from redrive.task t where t.id = any (p_ids))
+      || array(select h.id from redrive.history h where h.id = any (p_ids));
+  end if;
+
+  with new as (
+    insert into redrive.task (id, created_at, position, run_at, next_attempt_at, state, max_attempts, timeout_ms, priority,
+      kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload, feature, facts, join_id)
+    select x.id, v_now, case when x.due > v_now then 0 else nextval('redrive.position') end, x.due,
+      case when x.due > v_now then x.due end,
+      case when x.due > v_now then 'delayed' else 'queued' end::redrive.state, coalesce(x.max_attempts, v_max_attempts, 5),
+      x.timeout_ms, coalesce(x.priority, v_priority, 0), x.kind, coalesce(x.queue, p_queues[1]),
+      case when v_lanes then coalesce((select k.kind from redrive.kind k where k.kind = x.kind), '') else '' end,
+      x.task_group, x.scope, x.trace_id, x.key, x.payload, x.feature, x.facts, x.join_id
+    from (
+      select u.id, coalesce(u.given_kind, p_kinds[1]) as kind, u.queue, u.payload, u.priority, u.max_attempts, u.timeout_ms,
+        u.task_group, u.scope, u.trace_id, u.key, u.feature, u.facts, u.join_id,
+        coalesce(u.run_at, v_now + make_interval(secs => u.delay)) as due
+      from unnest(p_ids, p_kinds, p_queues, p_payloads, p_priorities, p_max_attempts, p_delays, p_run_ats, p_timeouts_ms,
+        p_groups, p_scopes, p_traces, p_keys, p_features, p_facts, p_joins)
+        u(id, given_kind, queue, payload, priority, max_attempts, delay, run_at, timeout_ms, task_group, scope, trace_id, key,
+          feature, facts, join_id)
+      where u.id <> all (v_skip)
+    ) x
+    -- Without "on conflict", which costs a fifth more: an earlier try of the same call that is committing at this
+    -- moment ends in a unique violation, and the next try sees what it committed.
+    returning task.queue, task.kind, task.state, task.position, task.next_attempt_at, task.join_id
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, delayed)
+    select n.queue, n.kind, count(*) filter (where n.state = 'queued'), count(*) filter (where n.state = 'delayed')
+    from new n group by n.queue, n.kind
+  )
+  -- Once for each queue, and after the insert, not while it runs.
+  select (select jsonb_agg(q.*) from (
+      select n.queue, min(n.position) filter (where n.state = 'queued') as position, min(n.next_attempt_at) as due
+      from new n group by n.queue) q),
+    (select array_agg(n.join_id) from new n where n.join_id is not null)
+  into v_queues, v_joins;
+  if v_joins is not null then perform redrive.add_members(v_joins); end if;
+  perform case when q.position is not null then redrive.wake(q.queue, q.position) end,
+    case when q.due is not null then redrive.wake_due(q.queue, q.due) end
+  from jsonb_to_recordset(v_queues) q(queue text, position bigint, due timestamptz);
+end $$;
+
+-- functions/enqueue.sql
+
+-- Enqueueing: callable from any driver, ORM, trigger or language, inside the caller's own transaction.
+-- security definer: a producer needs EXECUTE on redrive.enqueue and nothing else.
+
+-- Many tasks, as columns: redrive.add for producers. Keys of schedules are the fleet's: whoever took one would silence a planned run.
+create or replace function redrive.enqueue(
+  p_ids uuid[], p_kinds text[], p_queues text[], p_payloads jsonb[], p_priorities integer[], p_max_attempts integer[],
+  p_delays double precision[], p_run_ats timestamptz[], p_timeouts_ms integer[], p_groups text[], p_scopes text[],
+  p_traces text[], p_keys text[], p_again boolean default false
+) returns table (id uuid, existing uuid, conflict boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_chosen uuid[];
+  v_from constant uuid := redrive.id_from(-600);
+  v_to constant uuid := redrive.id_from(600);
+begin
+  if exists (select 1 from unnest(p_keys) k where starts_with(k, 'schedule:')) then
+    raise exception 'an idempotency key must not begin with "schedule:"' using
+      errcode = 'invalid_parameter_value', hint = 'those keys are reserved for the runs of schedules';
+  end if;
+  return query select a.id, a.existing, a.conflict from redrive.add(p_ids, p_kinds, p_queues, p_payloads, p_priorities,
+    p_max_attempts, p_delays, p_run_ats, p_timeouts_ms, p_groups, p_scopes, p_traces, p_keys, p_again) a;
+  v_chosen := array(select u.id from unnest(p_ids) u(id) where u.id not between v_from and v_to);
+  if cardinality(v_chosen) > 0 then perform redrive.refuse_finished(v_chosen); end if;
+end $$;
+
+-- One task, with named arguments:
+--   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');
+-- Answers the task's id: the existing task's when the key is known. A known key with other work raises.
+-- Names, types too, are qualified instead of setting a search_path, which would cost a tenth of the call.
+create or replace function redrive.enqueue(
+  kind text, payload jsonb default null, queue text default 'default', priority integer default 0,
+  max_attempts integer default 5, delay interval default null, run_at timestamptz default null,
+  timeout interval default null, task_group text default null, scope text default null, trace_id text default null,
+  idempotency_key text default null, id uuid default null
+) returns uuid
+language plpgsql security definer as $$
+#variable_conflict use_variable
+declare
+  v_id pg_catalog.uuid := coalesce(id, redrive.new_id());
+  v_position pg_catalog.int8;
+begin
+  if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
+    or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000
+    or priority operator(pg_catalog.<) -32768 or priority operator(pg_catalog.>) 32767 then
+    v_id := redrive.enqueue_with_options(kind, payload, queue, priority, max_attempts, delay, run_at, timeout, task_group, scope,
+      trace_id, idempotency_key, v_id);
+    if id operator(pg_catalog.<) redrive.id_from(-600) or id operator(pg_catalog.>) redrive.id_from(600) then
+      perform redrive.refuse_finished(array[id]);
+    end if;
+    return v_id;
+  end if;
+  perform redrive.check_name('kind', kind), redrive.check_name('queue', queue);
+  if task_group is not null then perform redrive.check_label('group', task_group); end if;
+  if scope is not null then perform redrive.check_label('scope', scope); end if;
+  if trace_id is not null then perform redrive.check_label('trace_id', trace_id); end if;
+  v_position := pg_catalog.nextval('redrive.position');
+  insert into redrive.task (id, created_at, position, state, max_attempts, priority, kind, queue, lane, task_group, scope,
+    trace_id, payload)
+  values (v_id, pg_catalog.clock_timestamp(), v_position, 'queued', max_attempts, priority, kind, queue,
+    coalesce((select k.kind from redrive.kind k where k.kind operator(pg_catalog.=) enqueue.kind), ''), task_group, scope,
+    trace_id, payload);
+  insert into redrive.total_delta (queue, kind, queued) values (queue, kind, 1);
+  if id operator(pg_catalog.<) redrive.id_from(-600) or id operator(pg_catalog.>) redrive.id_from(600) then
+    perform redrive.refuse_finished(array[id]);
+  end if;
+  perform redrive.wake(queue, v_position);
+  return v_id;
+end $$;
+
+-- One task with a key, a time or a timeout.
+create or replace function redrive.enqueue_with_options(
+  kind text, payload jsonb, queue text, priority integer, max_attempts integer, delay interval, run_at timestamptz,
+  timeout interval, task_group text, scope text, trace_id text, idempotency_key text, id uuid
+) returns uuid
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_variable
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_timeout_ms constant integer := redrive.milliseconds(timeout);
+  v_due timestamptz;
+  v_waits boolean;
+  v_position bigint := 0;
+  v_existing record;
+begin
+  perform redrive.check_name('kind', kind), redrive.check_name('queue', queue);
+  perform redrive.check_label('group', task_group), redrive.check_label('scope', scope),
+    redrive.check_label('trace_id', trace_id);
+  perform redrive.check_numbers(array[max_attempts], array[extract(epoch from delay)::double precision], array[run_at],
+    array[v_timeout_ms], array[priority]);
+  v_due := coalesce(run_at, v_now + delay);
+  if idempotency_key is not null then
+    select * into v_existing from redrive.enqueue(array[id], array[kind], array[queue], array[payload], array[priority],
+      array[max_attempts], null, array[v_due], array[v_timeout_ms], array[task_group],
+      array[scope], array[trace_id], array[idempotency_key]);
+    if v_existing.conflict then
+      raise exception 'idempotency key % already belongs to task %, which has another kind or payload',
+        quote_literal(idempotency_key), v_existing.existing using errcode = 'unique_violation';
+    end if;
+    return coalesce(v_existing.existing, id);
+  end if;
+  v_waits := coalesce(v_due > v_now, false);
+  if not v_waits then v_position := nextval('redrive.position'); end if;
+  insert into redrive.task (id, created_at, position, run_at, next_attempt_at, state, max_attempts, timeout_ms, priority,
+    kind, queue, lane, task_group, scope, trace_id, payload)
+  values (id, v_now, v_position, v_due, case when v_waits then v_due end,
+    case when v_waits then 'delayed' else 'queued' end::redrive.state, max_attempts,
+    v_timeout_ms, priority, kind, queue,
+    coalesce((select k.kind from redrive.kind k where k.kind = enqueue_with_options.kind), ''), task_group, scope, trace_id, payload);
+  if v_waits then
+    insert into redrive.total_delta (queue, kind, delayed) values (queue, kind, 1);
+    perform redrive.wake_due(queue, v_due);
+  else
+    insert into redrive.total_delta (queue, kind, queued) values (queue, kind, 1);
+    perform redrive.wake(queue, v_position);
+  end if;
+  return id;
+end $$;
+
+-- functions/joins.sql
+
+-- New joins. What has no members when its transaction ends has ended: "close_join" sees to that.
+create or replace function redrive.open_joins(p_joins jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into redrive.task_join (id, created_at, is_open, on_complete, on_success)
+  select x.id, clock_timestamp(), x.is_open, x.on_complete, x.on_success
+  from jsonb_to_recordset(p_joins) x(id uuid, is_open boolean, on_complete jsonb, on_success jsonb);
+end $$;
+
+-- Joins have more members: one for each time that they are named.
+create or replace function redrive.add_members(p_joins uuid[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_id uuid;
+  v_n bigint;
+begin
+  for v_id, v_n in select u.id, count(*) from unnest(p_joins) u(id) group by u.id order by u.id loop
+    update redrive.task_join j set total = j.total + v_n where j.id = v_id and j.ended_at is null;
+    if not found then
+      raise exception 'join % takes no members: it has ended, or there is none', v_id using
+        errcode = 'invalid_parameter_value',
+        hint = 'a task adds members to its own join before it ends; open a new one otherwise';
+    end if;
+  end loop;
+end $$;
+
+-- Members of joins went from one state to another: only those in which a task has ended count. p_was null: from none.
+-- Rows of joins are locked after those of tasks and kinds, in the order of their ids.
+create or replace function redrive.arrive(p_joins uuid[], p_was redrive.state[], p_now redrive.state[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_changes jsonb;
+  v_large uuid[];
+  v_small uuid[];
+begin
+  select jsonb_agg(c.*) into v_changes from (
+    select x.id, sum(x.n) filter (where x.state = 'completed') as completed, sum(x.n) filter (where x.state = 'failed') as failed,
+      sum(x.n) filter (where x.state = 'cancelled') as cancelled
+    from (
+      select u.id, u.state, 1 as n from unnest(p_joins, p_now) u(id, state)
+      union all select u.id, u.state, -1 from unnest(p_joins, p_was) u(id, state)
+    ) x where x.state in ('completed', 'failed', 'cancelled') group by x.id) c;
+  if v_changes is null then return; end if;
+  with large as (
+    insert into redrive.join_delta (join_id, completed, failed, cancelled)
+    select c.id, coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.cancelled, 0)
+    from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
+    join redrive.task_join j on j.id = c.id where j.total > 1000
+    returning join_id
+  )
+  select coalesce(array_agg(l.join_id), '{}') into v_large from large l;
+  v_small := array(
+    select j.id from redrive.task_join j
+    where j.id = any (array(select c.id from jsonb_to_recordset(v_changes) c(id uuid))) and j.id <> all (v_large)
+    order by j.id for update);
+  update redrive.task_join j set completed = j.completed + coalesce(c.completed, 0), failed = j.failed + coalesce(c.failed, 0),
+    cancelled = j.cancelled + coalesce(c.cancelled, 0)
+  from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
+  where j.id = any (v_small) and c.id = j.id;
+  perform redrive.end_joins(v_small);
+end $$;
+
+-- Where the last member has come, enqueue what follows. The rows of these joins are locked, or are so from here on.
+create or replace function redrive.end_joins(p_ids uuid[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_join record;
+  v_task jsonb;
+begin
+  for v_join in
+    select j.id, case when j.ended_at is null then j.on_complete end as on_complete,
+      case when j.succeeded_at is null and j.completed = j.total then j.on_success end as on_success
+    from redrive.task_join j
+    where j.id = any (p_ids) and not j.is_open and j.completed + j.failed + j.cancelled = j.total
+      and (j.ended_at is null or (j.succeeded_at is null and j.completed = j.total))
+    order by j.id for update
+  loop
+    update redrive.task_join j set ended_at = coalesce(j.ended_at, clock_timestamp()), on_complete = null,
+      succeeded_at = case when j.completed = j.total then coalesce(j.succeeded_at, clock_timestamp()) end,
+      on_success = case when j.completed < j.total then j.on_success end
+    where j.id = v_join.id;
+    foreach v_task in array array_remove(array[v_join.on_complete, v_join.on_success], null) loop
+      perform redrive.add(array[(v_task ->> 'id')::uuid], array[v_task ->> 'kind'], array[v_task ->> 'queue'],
+        array[(v_task ->> 'payload')::jsonb], array[(v_task ->> 'priority')::integer],
+        array[(v_task ->> 'max_attempts')::integer], array[(v_task ->> 'delay')::double precision], null,
+        array[((v_task ->> 'timeout')::double precision * 1000)::integer], array[v_task ->> 'group'], array[v_task ->> 'scope'],
+        array[v_task ->> 'trace_id'], array[v_task ->> 'idempotency_key'], false, array[v_task ->> 'feature'],
+        array[(v_task ->> 'facts')::jsonb], array[(v_task ->> 'join')::uuid]);
+    end loop;
+  end loop;
+end $$;
+
+-- No further members.
+create or replace function redrive.close_join(p_id uuid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+  update redrive.task_join j set is_open = false where j.id = p_id;
+  perform redrive.end_joins(array[p_id]);
+end $$;
+
+-- functions/candidates.sql
+
+-- Lanes with something ready and room, seen without locks: an idle worker locks nothing.
+create or replace function redrive.open_lanes(
+  p_queues text[], p_handles text[], p_only text, p_closed text[], p_seg_queue text[], p_seg_lane text[],
+  p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[]
+) returns text[] language plpgsql as $$
+begin
+  return array(
+    select k.kind from redrive.kind k
+    where (p_only is null or k.kind = p_only) and (p_handles is null or k.kind = any (p_handles))
+      and (p_closed is null or k.kind <> all (p_closed))
+      and (k.concurrency is null or k.running < k.concurrency)
+      and (k.next_at is null or k.next_at <= clock_timestamp())
+      and exists (
+        select 1 from unnest(p_queues) q(queue)
+        left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+          s(queue, lane, priority, pos, until) on s.queue = q.queue and s.lane = k.kind
+        cross join lateral (
+          select 1 from redrive.task c
+          where c.state = 'queued' and c.queue = q.queue and c.lane = k.kind
+            and (c.priority, c.position) >= (coalesce(s.priority, -32768), coalesce(s.pos, 0))
+            and c.priority <= coalesce(s.until, 32767)
+          limit 1) r)
+    order by k.kind);
+end $$;
+
+-- The careful half of a claim: which rows may run now, given lanes, limits and holds; locks what it answers.
+-- Rows met in the open lane that belong elsewhere are set aside, each once: into their kind's lane, or into
+-- "paused" when their group is held. So a limited or held backlog is never scanned past again.
+create or replace function redrive.candidates(
+  p_want integer, p_scan integer, p_wait boolean, p_queues text[], p_handles text[], p_only text, p_closed text[],
+  p_groups text[], p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[],
+  p_seg_until integer[], out picked tid[], out set_aside boolean, out passed_by boolean, out contended boolean
+) returns record language plpgsql as $$
+declare
+  v_lanes text[];
+  v_open text[];
+  v_free text[];
+  v_caps integer[];
+  v_away tid[];
+  v_held tid[];
+  v_queue text;
+  v_chosen integer;
+begin
+  v_lanes := array(select k.kind from redrive.kind k);
+  v_open := redrive.open_lanes(p_queues, p_handles, p_only, p_closed, p_seg_queue, p_seg_lane, p_seg_priority,
+    p_seg_position, p_seg_until);
+  -- Limited kinds are claimed with their row locked. The next statement counts with a snapshot taken after the lock.
+  -- Who already holds kind rows (a cycle that freed places) must not wait for others: it passes them by.
+  if p_wait then
+    perform 1 from redrive.kind k
+    where k.kind = any (v_open) and (k.concurrency is not null or k.rate_ms is not null)
+    order by k.kind for update;
+    passed_by := false;
+  else
+    v_free := array(
+      select k.kind from redrive.kind k where k.kind = any (v_open) and (k.concurrency is not null or k.rate_ms is not null)
+      order by k.kind for update skip locked);
+    v_free := v_free || array(
+      select k.kind from redrive.kind k where k.kind = any (v_open) and k.concurrency is null and k.rate_ms is null);
+    passed_by := cardinality(v_free) < cardinality(v_open);
+    v_open := v_free;
+  end if;
+  select array_agg(c.kind), array_agg(c.cap) into v_open, v_caps
+  from (
+    -- An unlimited lane may offer more than is wanted: others may have locked its head.
+    select k.kind, case when k.concurrency is null and k.rate_ms is null then p_scan else least(p_want, k.concurrency - k.running,
+      case when k.rate_ms is null then p_want when k.next_at > clock_timestamp() then 0 else 1 end) end as cap
+    from redrive.kind k where k.kind = any (v_open)
+  ) c where c.cap > 0;
+
+  with lane as (
+    -- "cap" may run; up to "reach" rows are looked at, because rows of held groups may stand in front.
+    select q.queue, q.ord, l.lane, l.cap, l.reach
+    from unnest(p_queues) with ordinality q(queue, ord)
+    cross join (
+      select '' as lane, p_scan as cap, p_scan as reach where p_only is null
+      union all select u.lane, u.cap, case when p_groups is null then u.cap else greatest(u.cap, p_scan) end
+      from unnest(v_open, v_caps) u(lane, cap)) l
+  ), ready as (
+    select r.*, lane.ord, lane.lane, lane.cap, lane.reach
+    from lane
+    left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+      s(queue, lane, priority, pos, until) on s.queue = lane.queue and s.lane = lane.lane
+    cross join lateral (
+      select c.ctid as at, c.kind, c.task_group, c.priority, c.position from redrive.task c
+      where c.state = 'queued' and c.queue = lane.queue and c.lane = lane.lane
+        and (c.priority, c.position) >= (coalesce(s.priority, -32768), coalesce(s.pos, 0))
+        and c.priority <= coalesce(s.until, 32767)
+      order by c.priority, c.position limit lane.reach) r
+  ), judged as (
+    select r.*,
+      case when p_groups is not null and r.task_group = any (p_groups) then 'held'
+        when r.lane = '' and (r.kind = any (v_lanes) or (p_handles is not null and r.kind <> all (p_handles))) then 'away'
+        else 'run' end as verdict
+    from ready r
+  ), cut as (
+    -- A lane that was read as far as "reach" and had to set rows aside goes on behind them: nothing that comes later in
+    -- line may run before that was looked at.
+    select j.ord, max(j.priority) as priority, max(j.position) filter (where j.priority = j.last) as position
+    from (select x.*, max(x.priority) over (partition by x.ord, x.lane) as last from judged x) j
+    group by j.ord, j.lane having count(*) = max(j.reach) and bool_or(j.verdict <> 'run')
+    order by j.ord, 2, 3 limit 1
+  ), sorted as (
+    -- A kind's free places count over all queues together.
+    select j.*, row_number() over (partition by j.lane, j.verdict order by j.ord, j.priority, j.position) as nth
+    from judged j
+  ), chosen as materialized (
+    (select s.at, s.verdict from sorted s left join cut c on true
+      where s.verdict = 'run' and s.nth <= s.cap
+        and (c.ord is null or (s.ord, s.priority, s.position) <= (c.ord, c.priority, c.position))
+      order by s.ord, s.priority, s.position limit p_scan)
+    union all select s.at, s.verdict from sorted s where s.verdict <> 'run'
+  ), mine as (
+    -- In their order, until there are enough. "is true" keeps the planner off the ready index, which it would read from
+    -- end to end for these few rows.
+    select x.at from (select c.at from chosen c where c.verdict = 'run') r cross join lateral (
+      select t.ctid as at from redrive.task t where t.ctid = r.at and (t.state = 'queued') is true
+      for update skip locked) x
+    limit p_want
+  ), others as (
+    select t.ctid as at from redrive.task t
+    where t.ctid = any (array(select c.at from chosen c where c.verdict <> 'run')) and (t.state = 'queued') is true
+    for update skip locked
+  )
+  select (select array_agg(m.at) from mine m),
+    (select array_agg(o.at) from others o join chosen c on c.at = o.at where c.verdict = 'away'),
+    (select array_agg(o.at) from others o join chosen c on c.at = o.at where c.verdict = 'held'),
+    (select count(*) from chosen c where c.verdict = 'run')
+  into picked, v_away, v_held, v_chosen;
+  -- Fewer than were there: the rest is locked by others, and there may be more behind it.
+  contended := coalesce(cardinality(picked), 0) < least(v_chosen, p_want);
+
+  if v_away is not null then
+    insert into redrive.kind (kind) select distinct t.kind from redrive.task t where t.ctid = any (v_away)
+    order by t.kind on conflict do nothing;
+    with moved as (
+      update redrive.task t set lane = t.kind where t.ctid = any (v_away) returning t.queue, t.position
+    )
+    -- They keep their place in line; the hint makes every worker look for it.
+    select count(redrive.wake(m.queue, m.position)) from (
+      select moved.queue, min(moved.position) as position from moved group by moved.queue) m into v_queue;
+  end if;
+  if v_held is not null then
+    with moved as (
+      update redrive.task t set state = 'paused', paused_by = 'group:' || t.task_group
+      where t.ctid = any (v_held) returning t.queue, t.kind
+    )
+    insert into redrive.total_delta (queue, kind, queued, paused)
+    select m.queue, m.kind, -count(*), count(*) from moved m group by m.queue, m.kind;
+  end if;
+  set_aside := v_away is not null or v_held is not null;
+end $$;
+
+-- functions/claim.sql
+
+-- Payloads that were written past the limit are not handed out: the claim is refused, and their rows are set aside. Called
+-- for those that are large on the disk; a smaller one that is large when it is read is set aside by whoever claimed it.
+create or replace function redrive.within_limit(p_value jsonb) returns jsonb
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if octet_length(p_value::text) > 1048576 then
+    raise exception 'a payload is % bytes, over the limit of 1,048,576', octet_length(p_value::text) using
+      errcode = 'invalid_parameter_value';
+  end if;
+  return p_value;
+end $$;
+
+-- Claim up to p_want ready tasks of p_queues in order. A row of nulls means: there may be more, look again at once. The p_seg_* columns say where to start in each lane and
+-- priority range: entries before that were claimed long ago and may still lie in the index, dead.
+create or replace function redrive.claim(
+  p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
+  p_wait boolean, p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[],
+  p_seg_until integer[]
+) returns setof redrive.claimed
+language plpgsql as $$
+declare
+  v_queues text[] := p_queues;
+  v_lanes text[];
+  v_closed text[];
+  v_groups text[];
+  v_picked tid[];
+  v_set_aside boolean;
+  v_passed_by boolean := false;
+  v_contended boolean := false;
+  v_left integer := p_want;
+  v_got integer;
+begin
+  -- Limits and holds change under the exclusive lock: from the next statement on they are seen whole.
+  lock table redrive.move_lock in row share mode;
+  if exists (select 1 from redrive.hold) then
+    v_queues := array(
+      select u.q from unnest(p_queues) with ordinality u(q, o)
+      where not exists (select 1 from redrive.hold h where h.target = 'queue' and h.name = u.q) order by u.o);
+    select array_agg(h.name) filter (where h.target = 'group'), array_agg(h.name) filter (where h.target = 'kind')
+    into v_groups, v_closed from redrive.hold h;
+  end if;
+
+  v_lanes := array(select k.kind from redrive.kind k);
+  if v_groups is null and p_handles is null and p_only is null and (v_lanes = '{}' or redrive.open_lanes(v_queues, null, null,
+    v_closed, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) = '{}') then
+    -- Nothing but the open lane has anything to give: one statement.
+    return query
+    with picked as (
+      update redrive.task t set state = 'running', attempt_count = t.attempt_count + 1, lease_token = p_token,
+        lease_expires_at = clock_timestamp() + make_interval(secs => p_lease), last_attempt_at = clock_timestamp(),
+        worker_id = p_worker
+      where t.ctid = any (array(
+        select r.ctid from unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+          s(queue, lane, priority, pos, until)
+        cross join lateral (
+          select c.ctid from redrive.task c
+          where c.state = 'queued' and c.queue = s.queue and c.lane = ''
+            and (c.priority, c.position) >= (s.priority, s.pos) and c.priority <= s.until
+          order by c.priority, c.position limit p_want for update skip locked
+        ) r
+        where s.lane = '' and s.queue = any (v_queues) limit p_want)) and t.kind <> all (v_lanes)
+      returning t.*
+    ), tally as (
+      insert into redrive.total_delta (queue, kind, queued, running)
+      select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
+    )
+    select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
+      case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
+      p.max_attempts, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
+      p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count, p.feature, p.join_id
+    from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
+    get diagnostics v_got = row_count;
+    v_left := v_left - v_got;
+    -- What is still there is locked by others or belongs into a lane by now: that is for the careful half.
+    if v_left <= 0 or v_lanes = '{}' or not exists (
+      select 1 from unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
+        s(queue, lane, priority, pos, until)
+      cross join lateral (
+        select 1 from redrive.task c
+        where c.state = 'queued' and c.queue = s.queue and c.lane = ''
+          and (c.priority, c.position) >= (s.priority, s.pos) and c.priority <= s.until
+        limit 1
+      ) r
+      where s.lane = '' and s.queue = any (v_queues)
+    ) then
+      return;
+    end if;
+  end if;
+
+  for i in 1..5 loop
+    select c.picked, c.set_aside, c.passed_by, c.contended into v_picked, v_set_aside, v_passed_by, v_contended
+    from redrive.candidates(v_left, case when i = 1 then v_left else greatest(v_left, 2000) end, p_wait, v_queues, p_handles,
+      p_only, v_closed, v_groups, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until) c;
+    if v_picked is not null then
+      return query
+      with picked as (
+        update redrive.task t set state = 'running', attempt_count = t.attempt_count + 1, lease_token = p_token,
+          lease_expires_at = clock_timestamp() + make_interval(secs => p_lease), last_attempt_at = clock_timestamp(),
+          worker_id = p_worker
+        where t.ctid = any (v_picked)
+        returning t.*
+      ), tally as (
+        insert into redrive.total_delta (queue, kind, queued, running)
+        select p.queue, p.kind, -count(*), count(*) from picked p group by p.queue, p.kind
+      ), places as (
+        update redrive.kind k set running = k.running + case when k.concurrency is null then 0 else n.n end,
+          next_at = case when k.rate_ms is null then null else clock_timestamp() + k.rate_ms * interval '1 ms' end
+        from (select p.kind, count(*)::integer as n from picked p group by p.kind) n
+        where k.kind = n.kind and (k.concurrency is not null or k.rate_ms is not null)
+      )
+      select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
+      case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
+        p.max_attempts, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
+        p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count, p.feature, p.join_id
+      from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
+      get diagnostics v_got = row_count;
+      v_left := v_left - v_got;
+    end if;
+    -- Rows that were set aside or are locked by others may have hidden more behind them: look again, and further.
+    exit when v_left <= 0 or not (v_set_aside or v_contended);
+  end loop;
+  if v_left > 0 and (v_set_aside or v_passed_by or v_contended) then return next null::redrive.claimed; end if;
+end $$;
+
+-- functions/limits.sql
+
+-- Frees places of limited kinds and wakes the fleet where a kind had been full. Locks are taken in one order: task rows
+-- by id, then kind rows by name, each once per transaction; a claim that already holds kind rows waits for nothing.
+create or replace function redrive.free_places(p_kinds text[]) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  v_was_full boolean;
+begin
+  perform 1 from redrive.kind k where k.kind = any (p_kinds) and k.concurrency is not null order by k.kind for update;
+  if not found then return; end if;
+  with freed as (
+    update redrive.kind k set running = greatest(k.running - u.n, 0)
+    from (select x.kind, count(*)::integer as n from unnest(p_kinds) x(kind) group by x.kind) u
+    where k.kind = u.kind and k.concurrency is not null
+    returning k.running + u.n >= k.concurrency as was_full
+  )
+  select bool_or(was_full) into v_was_full from freed;
+  if v_was_full then perform pg_notify('redrive', 'look'); end if;
+end $$;
+
+-- What the fleet may do with a kind. p_actor null: a worker's configuration, which never overrides an operator.
+create or replace function redrive.set_limit(p_kind text, p_concurrency integer, p_rate_ms integer, p_actor text) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set lock_timeout = '10s' as $$
+declare
+  v_old redrive.kind;
+begin
+  -- Twice: once to leave without the lock when there is nothing to do, and once to decide.
+  for i in 1..2 loop
+    select * into v_old from redrive.kind k where k.kind = p_kind;
+    if found and v_old.concurrency is not distinct from p_concurrency and v_old.rate_ms is not distinct from p_rate_ms
+      or (p_actor is null and v_old.actor is not null) then
+      return false;
+    end if;
+    -- Claims in flight finish first; the next ones see the limit. So the count below misses nobody.
+    if i = 1 then lock table redrive.move_lock in exclusive mode; end if;
+  end loop;
+  insert into redrive.kind as k (kind, concurrency, rate_ms, actor) values (p_kind, p_concurrency, p_rate_ms, p_actor)
+  on conflict (kind) do update set concurrency = excluded.concurrency, rate_ms = excluded.rate_ms, actor = excluded.actor,
+    next_at = case when excluded.rate_ms is null then null else k.next_at end;
+  perform redrive.recount(p_kind);
+  if p_actor is not null then
+    insert into redrive.audit (at, actor, action, target, kind, before, after)
+    values (clock_timestamp(), p_actor, 'KIND_LIMIT', 'kind:' || p_kind, p_kind,
+      jsonb_build_object('concurrency', v_old.concurrency, 'rate_ms', v_old.rate_ms),
+      jsonb_build_object('concurrency', p_concurrency, 'rate_ms', p_rate_ms));
+  end if;
+  perform pg_notify('redrive', 'ready * 0');
+  return true;
+end $$;
+
+-- Count a limited kind's running tasks anew. With its row locked, whoever changes the number waits or is counted.
+create or replace function redrive.recount(p_kind text) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_running integer;
+  v_before integer;
+begin
+  select k.running into v_before from redrive.kind k where k.kind = p_kind for update;
+  select count(*) into v_running from redrive.task t where t.state = 'running' and t.kind = p_kind;
+  update redrive.kind k set running = v_running where k.kind = p_kind and k.running <> v_running;
+  return v_running - v_before;
+end $$;
+
+-- Count all limited kinds anew; answers by how much the counters were wrong. Row and count are compared in one snapshot
+-- and without a lock: the walk over the running tasks may be long when dead entries cannot be removed.
+create or replace function redrive.recount() returns integer
+language sql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+  select coalesce(sum(abs(redrive.recount(w.kind))), 0)::integer
+  from (
+    select k.kind from redrive.kind k
+    left join (
+      select t.kind, count(*) as n from redrive.task t where t.state = 'running' and t.lease_expires_at > '-infinity'
+      group by t.kind) r on r.kind = k.kind
+    where k.concurrency is not null and k.running <> coalesce(r.n, 0)
+    order by k.kind
+  ) w
+$$;
+
+-- functions/complete.sql
+
+-- Completion, the common end: rows leave for history. Answers the ids that were completed; the rest lost their lease.
+-- No "state = 'running'" here: the planner would read the lease index, dead entries and all. A token exists only
+-- while a task runs, so the token alone is the fence. Tasks that a feature reacts to are moved by "move".
+-- p_keep: seconds that a task is kept in history; null: as long as all others, 0: it leaves nothing.
+create or replace function redrive.complete(p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[],
+  p_keep double precision[] default null) returns uuid[]
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_done uuid[];
+  v_kinds text[];
+  v_joins uuid[];
+begin
+  lock table redrive.move_lock in row share mode;
+  with done as (
+    delete from redrive.task t
+    where t.id = any (p_ids) and ((t.id, t.lease_token) in (select u.i, u.k from unnest(p_ids, p_tokens) u(i, k))) is true
+      and t.feature is null
+    returning t.*
+  ), kept as (
+    insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
+      attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
+      idempotency_key, worker_id, result, expires_at, join_id)
+    select d.id, clock_timestamp(), d.created_at, d.last_attempt_at, d.lease_token, v.ms, 'completed',
+      d.attempt_count, d.max_attempts, d.replay_count, d.timeout_ms, d.priority, d.kind, d.queue, d.task_group, d.scope,
+      d.trace_id, d.idempotency_key, d.worker_id, v.result,
+      case when v.keep is not null then clock_timestamp() + make_interval(secs => v.keep) end, d.join_id
+    from done d join unnest(p_ids, p_tokens, p_ms, p_results, p_keep) v(id, token, ms, result, keep)
+      on v.id = d.id and v.token = d.lease_token
+    where v.keep is distinct from 0
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, running, completed)
+    select d.queue, d.kind, -count(*), count(*) from done d group by d.queue, d.kind
+  )
+  select array_agg(d.id), array_agg(d.kind), array_agg(d.join_id) filter (where d.join_id is not null)
+  into v_done, v_kinds, v_joins from done d;
+  if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
+  if v_joins is not null then
+    perform redrive.arrive(v_joins, null, array_fill('completed'::redrive.state, array[cardinality(v_joins)]));
+  end if;
+  return v_done;
+end $$;
+
+-- functions/failure_groups.sql
+
+-- The group that a failure goes into: its own, or, where there is none yet, the one that an earlier version of the
+-- algorithm has made for the same cause, so that its notes, mutes and owner stay.
+create or replace function redrive.group_of(p_fingerprint text, p_former jsonb) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select coalesce((
+    select n.name from (
+      select p_fingerprint as name, 0::bigint as nth
+      union all select f.name, f.nth from jsonb_array_elements_text(p_former) with ordinality f(name, nth)) n
+    where exists (select 1 from redrive.failure_group g where g.fingerprint = n.name)
+      or exists (select 1 from redrive.failure_delta d where d.fingerprint = n.name)
+    order by n.nth limit 1), p_fingerprint)
+$$;
+
+create or replace function redrive.regrouped(p_moves jsonb) returns jsonb
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select jsonb_agg(case when x.move ? 'former' then x.move || jsonb_build_object(
+      'fingerprint', redrive.group_of(x.move ->> 'fingerprint', x.move -> 'former')) else x.move end order by x.nth)
+  from jsonb_array_elements(p_moves) with ordinality x(move, nth)
+$$;
+
+-- functions/move.sql
+
+-- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
+-- Each element is applied if the row is in one of its source states and the fence holds. Returns the ids moved, and what is
+-- known about those that a feature reacts to (the caller does, in this transaction). Tasks of features that are not among
+-- p_features are left to a process that knows them.
+create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_kinds text[];
+  v_due jsonb;
+  v_wake jsonb;
+  v_members jsonb;
+  v_revived record;
+begin
+  lock table redrive.move_lock in row share mode;
+  if p_moves @? '$[*].former' then p_moves := redrive.regrouped(p_moves); end if;
+  with v as materialized (
+    select * from jsonb_to_recordset(p_moves) x(
+      id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
+      delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
+      message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, batch text,
+      seen bigint, keep double precision)
+  ), l as materialized (
+    -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
+    select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
+  ), ok as materialized (
+    select v.*, l.state as was, l.queue, l.kind, l.scope, l.attempt_count, l.replay_count, l.worker_id, l.max_attempts,
+      l.task_group, l.trace_id, l.feature, l.facts, l.join_id,
+      case
+        -- A task somebody wants cancelled is not queued again, nor failed for want of a worker.
+        when l.cancel_requested_at is not null and l.state = 'running'
+          and (v.target in ('queued', 'delayed') or v.event = 'expire') then 'cancelled'
+        when v.event = 'resume' and l.next_attempt_at > v_now then 'delayed'
+        else v.target
+      end::redrive.state as final
+    from v join l on l.id = v.id
+    where l.state::text = any (v.sources) and (not v.fenced or l.lease_token = v.token)
+      and (not v.expired or l.lease_expires_at <= v_now) and (v.seen is null or l.failed_seq is not distinct from v.seen)
+      and (l.feature is null or l.feature = any (p_features))
+  ), retired as (
+    delete from redrive.task t using ok
+    where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final in ('completed', 'cancelled')))
+    returning t.*, ok.event, ok.final, ok.ms, ok.result, ok.reason, ok.keep
+  ), kept as (
+    insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
+      attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
+      idempotency_key, worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id)
+    select r.id, v_now, r.created_at, r.last_attempt_at, case when r.event <> 'expire' then r.lease_token end, r.ms, r.final,
+      r.attempt_count, r.max_attempts, r.replay_count, r.timeout_ms, r.priority, r.kind, r.queue, r.task_group, r.scope,
+      r.trace_id, r.idempotency_key, r.worker_id, r.reason, case when r.final = 'cancelled' then r.payload end, r.result,
+      case when r.keep is not null then v_now + make_interval(secs => r.keep) end, r.feature, r.facts, r.join_id
+    from retired r where r.final <> 'completed' or r.keep is distinct from 0
+  ), stayed as (
+    update redrive.task t set
+      state = ok.final,
+      position = case when ok.final = 'queued' then nextval('redrive.position') else t.position end,
+      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), ''),
+      next_attempt_at = case
+        when ok.event in ('pause', 'resume') and ok.final <> 'queued' then t.next_attempt_at
+        when ok.final = 'delayed' then v_now + make_interval(secs => ok.delay) end,
+      attempt_count = case ok.attempts when '-1' then t.attempt_count - 1 when 'reset' then 0 else t.attempt_count end,
+      lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
+      settled_token = case when ok.fenced and ok.event <> 'expire' then ok.token else t.settled_token end,
+      paused_by = case when ok.final = 'paused' then ok.actor end,
+      memo = case when ok.event = 'redrive' then null else coalesce(ok.memo, t.memo) end,
+      progress = case when ok.event in ('redrive', 'retry', 'expire') then null else t.progress end,
+      error_code = case when ok.event = 'redrive' then null else coalesce(ok.code, t.error_code) end,
+      error_reason = case when ok.event = 'redrive' then null else coalesce(ok.cause, t.error_reason) end,
+      failure_type = case when ok.event = 'redrive' then null else coalesce(ok.type, t.failure_type) end,
+      error_message = case when ok.event = 'redrive' then null else coalesce(ok.message, t.error_message) end,
+      error_stack = case when ok.event = 'redrive' then null when ok.code is null then t.error_stack else ok.stack end,
+      error_fingerprint = case when ok.event = 'redrive' then null else coalesce(ok.fingerprint, t.error_fingerprint) end,
+      error_summary = case when ok.event = 'redrive' then null when ok.code is null then t.error_summary else ok.summary end,
+      failed_at = case when ok.final = 'failed' then v_now end,
+      failed_seq = case when ok.final = 'failed' then nextval('redrive.failed_seq') end,
+      dead_reason = case when ok.final = 'failed' then ok.dead end,
+      replay_count = t.replay_count + case when ok.event = 'redrive' then 1 else 0 end,
+      last_replayed_at = case when ok.event = 'redrive' then v_now else t.last_replayed_at end,
+      last_replayed_by = case when ok.event = 'redrive' then ok.actor else t.last_replayed_by end,
+      last_replayed_reason = case when ok.event = 'redrive' then ok.reason else t.last_replayed_reason end,
+      last_replayed_batch = case when ok.event = 'redrive' then ok.batch else t.last_replayed_batch end
+    from ok
+    where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final not in ('completed', 'cancelled')))
+    returning t.*, ok.dead
+  ), tries as (
+    insert into redrive.attempt (task_id, at, lease_token, execution_ms, attempt, replay, code, reason, failure_type,
+      message, stack, fingerprint, worker_id, error_summary)
+    select o.id, v_now, case when o.event <> 'expire' then o.token end, o.ms, o.attempt_count, o.replay_count, o.code, o.cause, o.type, o.message, o.stack,
+      o.fingerprint, o.worker_id, o.summary
+    from ok o where o.code is not null
+  ), letters as (
+    insert into redrive.dead_letter (task_id, dead_at, attempt_count, max_attempts, replay_count, reason, kind, queue,
+      task_group, scope, trace_id, payload, error_code, error_reason, failure_type, error_message, error_fingerprint,
+      error_summary)
+    select m.id, v_now, m.attempt_count, m.max_attempts, m.replay_count, m.dead, m.kind, m.queue, m.task_group, m.scope,
+      m.trace_id, m.payload, m.error_code, m.error_reason, m.failure_type, m.error_message, m.error_fingerprint, m.error_summary
+    from stayed m where m.dead is not null
+  ), causes as (
+    insert into redrive.failure_delta (fingerprint, n, code, reason, failure_type, message, kind, sample_task, sample_scope,
+      at, error_summary)
+    -- All of one row, the first: a message beside the sample of another task would be judged by the wrong payload.
+    select x.fingerprint, x.n, x.code, x.cause, x.type, x.message, x.kind, x.id, x.scope, v_now, x.summary
+    from (
+      select o.*, count(*) over (partition by o.fingerprint, o.kind) as n,
+        row_number() over (partition by o.fingerprint, o.kind order by o.id) as nth
+      from ok o where o.code is not null
+    ) x where x.nth = 1
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, delayed, running, paused, failed, completed, cancelled,
+      dead_letters)
+    select x.queue, x.kind, sum(x.n) filter (where x.state = 'queued'), sum(x.n) filter (where x.state = 'delayed'),
+      sum(x.n) filter (where x.state = 'running'), sum(x.n) filter (where x.state = 'paused'),
+      sum(x.n) filter (where x.state = 'failed'), sum(x.n) filter (where x.state = 'completed'),
+      sum(x.n) filter (where x.state = 'cancelled'), sum(x.letters)
+    from (
+      select o.queue, o.kind, o.was as state, -1 as n, 0 as letters from ok o
+      union all
+      select o.queue, o.kind, o.final, 1, case when o.dead is not null and o.final not in ('completed', 'cancelled') then 1 else 0 end
+      from ok o
+      -- one row for each state, so that no sum is null
+      union all select distinct o.queue, o.kind, s.state, 0, 0 from ok o cross join unnest(enum_range(null::redrive.state)) s(state)
+    ) x group by x.queue, x.kind
+  ), failing as (
+    insert into redrive.failed_delta (kind, queue, task_group, error_code, error_reason, failure_type, dead_reason,
+      fingerprint, n)
+    select x.kind, x.queue, coalesce(x.task_group, ''), x.error_code, x.error_reason, x.failure_type, x.dead_reason,
+      x.error_fingerprint, sum(x.n)
+    from (
+      select m.kind, m.queue, m.task_group, m.error_code, m.error_reason, m.failure_type, m.dead_reason,
+        m.error_fingerprint, 1 as n
+      from stayed m where m.state = 'failed'
+      union all
+      select l.kind, l.queue, l.task_group, l.error_code, l.error_reason, l.failure_type, l.dead_reason,
+        l.error_fingerprint, -1
+      from ok o join l on l.id = o.id where o.was = 'failed'
+    ) x group by x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.error_fingerprint
+  ), audited as (
+    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
+    select v_now, o.actor, o.action, o.reason, o.id, o.batch, l.kind, l.scope, l.trace_id,
+      jsonb_build_object('state', o.was, 'attempt_count', o.attempt_count), jsonb_build_object('state', o.final)
+    from ok o join l on l.id = o.id where o.actor is not null
+  )
+  select (select array_agg(o.id) from ok o),
+    (select array_agg(o.kind) from ok o where o.was = 'running'),
+    (select jsonb_object_agg(w.queue, w.due) from (
+      select m.queue, min(m.next_attempt_at) as due from stayed m where m.state = 'delayed' group by m.queue) w),
+    (select jsonb_object_agg(w.queue, w.position) from (
+      select m.queue, min(m.position) as position from stayed m where m.state = 'queued' group by m.queue) w),
+    (select jsonb_agg(jsonb_build_object('id', o.join_id, 'was', o.was, 'now', o.final)) from ok o where o.join_id is not null),
+    (select jsonb_agg(redrive.landing(o.id, o.was, o.final, o.kind, o.queue, o.attempt_count, o.max_attempts, o.replay_count,
+      o.task_group, o.scope, o.trace_id, o.feature, o.facts)) from ok o where o.feature is not null)
+  into moved, v_kinds, v_due, v_wake, v_members, landed;
+
+  if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
+  if v_wake is not null then
+    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+  end if;
+  if v_due is not null then
+    perform redrive.wake_due(w.key, w.value::timestamptz) from jsonb_each_text(v_due) w;
+  end if;
+  if v_members is not null then
+    perform redrive.arrive(array_agg(m.id), array_agg(m.was), array_agg(m.now))
+    from jsonb_to_recordset(v_members) m(id uuid, was redrive.state, now redrive.state);
+  end if;
+  moved := coalesce(moved, '{}');
+  if p_moves @? '$[*] ? (@.event == "redrive")' then
+    select * into v_revived from redrive.revive(p_moves, moved, p_features);
+    moved := moved || v_revived.revived;
+    landed := coalesce(landed || v_revived.landed, landed, v_revived.landed);
+  end if;
+end $$;
+
+-- What a reaction is told about a task.
+create or replace function redrive.landing(p_id uuid, p_was redrive.state, p_now redrive.state, p_kind text, p_queue text, p_attempts integer,
+  p_max_attempts integer, p_replays integer, p_group text, p_scope text, p_trace text, p_feature text, p_facts jsonb) returns jsonb
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select jsonb_build_object('id', p_id, 'was', p_was, 'state', p_now, 'kind', p_kind, 'queue', p_queue, 'attempts', p_attempts,
+    'max_attempts', p_max_attempts, 'replays', p_replays, 'group', p_group, 'scope', p_scope, 'trace_id', p_trace,
+    'feature', p_feature, 'facts', p_facts)
+$$;
+
+-- functions/revive.sql
+
+-- An operator's retry of a cancelled task: back from history into the live table.
+create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_ids uuid[] := array(
+    select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text, seen bigint)
+    where x.event = 'redrive' and x.seen is null and x.id <> all (p_moved));
+  v_joins uuid[];
+begin
+  if cardinality(v_ids) = 0 then
+    revived := '{}';
+    return;
+  end if;
+  with old as (
+    delete from redrive.history h
+    where h.id = any (v_ids) and h.state = 'cancelled' and h.erased_at is null
+      and (h.feature is null or h.feature = any (p_features)) returning h.*
+  ), new as (
+    insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
+      task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
+      last_replayed_reason, last_replayed_batch, feature, facts, join_id)
+    select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
+      o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
+      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.batch,
+      o.feature, o.facts, o.join_id
+    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, batch text) on x.id = o.id
+    returning task.*
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, queued, cancelled)
+    select n.queue, n.kind, count(*), -count(*) from new n group by n.queue, n.kind
+  ), audited as (
+    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
+    select v_now, x.actor, x.action, x.reason, n.id, x.batch, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'
+    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text, batch text) on x.id = n.id
+    where x.actor is not null
+  ), woken as (
+    select redrive.wake(n.queue, min(n.position)) from new n group by n.queue
+  )
+  select coalesce(array_agg(n.id), '{}'), array_agg(n.join_id) filter (where n.join_id is not null),
+    jsonb_agg(redrive.landing(n.id, 'cancelled', 'queued', n.kind, n.queue, n.attempt_count, n.max_attempts, n.replay_count,
+      n.task_group, n.scope, n.trace_id, n.feature, n.facts)) filter (where n.feature is not null)
+  into revived, v_joins, landed from new n cross join (select count(*) from woken) w;
+  if v_joins is not null then
+    perform redrive.arrive(v_joins, array_fill('cancelled'::redrive.state, array[cardinality(v_joins)]), null);
+  end if;
+end $$;
+
+-- functions/cycle.sql
+
+-- Settle and claim in one statement and one commit. A row without a kind names a settlement that lost its lease.
+-- p_again: the answer to an earlier try was lost, so what landed then under the same token is not a loss.
+create or replace function redrive.cycle(
+  p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[], p_moves jsonb, p_again boolean,
+  p_worker text, p_token uuid, p_lease double precision, p_want integer, p_queues text[], p_handles text[], p_only text,
+  p_seg_queue text[], p_seg_lane text[], p_seg_priority integer[], p_seg_position bigint[], p_seg_until integer[],
+  p_keep double precision[] default null
+) returns setof redrive.claimed language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_done uuid[];
+  v_held uuid[];
+  v_tokens uuid[];
+  v_limited boolean;
+begin
+  -- Before any row lock: whoever changes limits and holds takes this lock first, too.
+  lock table redrive.move_lock in row share mode;
+  v_limited := exists (select 1 from redrive.kind k where k.concurrency is not null);
+  if p_ids is not null and p_moves is not null then
+    -- Two statements that lock rows: all of them first, in order.
+    v_held := p_ids || array(select x.id from jsonb_to_recordset(p_moves) x(id uuid));
+    perform 1 from redrive.task t where t.id = any (v_held) order by t.id for update;
+    if v_limited then
+      perform 1 from redrive.kind k
+      where k.concurrency is not null and k.kind = any (array(select t.kind from redrive.task t where t.id = any (v_held)))
+      order by k.kind for update;
+    end if;
+    v_held := null;
+  end if;
+  if p_ids is not null then
+    v_done := redrive.complete(p_ids, p_tokens, p_ms, p_results, p_keep);
+    v_held := p_ids;
+    v_tokens := p_tokens;
+  end if;
+  if p_moves is not null then
+    select v_done || m.moved into v_done from redrive.move(p_moves) m;
+    select v_held || array_agg(x.id), v_tokens || array_agg(x.token) into v_held, v_tokens
+    from jsonb_to_recordset(p_moves) x(id uuid, token uuid);
+  end if;
+  if cardinality(v_held) > coalesce(cardinality(v_done), 0) then
+    return query
+    select u.id, null::text, null::text, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
+      null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer, null::text,
+      null::uuid
+    from unnest(v_held, v_tokens) u(id, token)
+    where (v_done is null or u.id <> all (v_done)) and not (p_again and (redrive.landed(u.id, u.token)
+      -- One that leaves nothing, and of which nothing is left, is completed, whoever did it.
+      or (p_keep is not null and not redrive.is_kept(u.id)
+        and exists (select 1 from unnest(p_ids, p_keep) k(id, keep) where k.id = u.id and k.keep = 0))));
+  end if;
+  if p_want > 0 then
+    return query select * from redrive.claim(p_worker, p_token, p_lease, p_want, p_queues, p_handles, p_only,
+      v_held is null or not v_limited, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until);
+  end if;
+end $$;
+
+-- Did this token's holder commit something already? Only asked after a lost answer. What recovery did with an expired
+-- lease is kept without its token: it is not what the holder asked for.
+create or replace function redrive.landed(p_id uuid, p_token uuid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+  select exists (select 1 from redrive.history h where h.id = p_id and h.lease_token = p_token)
+    or exists (select 1 from redrive.attempt a where a.task_id = p_id and a.lease_token = p_token)
+    or exists (select 1 from redrive.task t where t.id = p_id and t.settled_token = p_token)
+$$;
+
+-- functions/renew.sql
+
+-- Heartbeat: extends leases, stores progress. Answers the ids still held.
+create or replace function redrive.renew(
+  p_ids uuid[], p_tokens uuid[], p_lease double precision, p_progress_ids uuid[], p_progress jsonb[]
+) returns uuid[] language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_held uuid[];
+begin
+  with held as (
+    update redrive.task t set lease_expires_at = clock_timestamp() + make_interval(secs => p_lease)
+    where t.id = any (p_ids) and ((t.id, t.lease_token) in (select u.i, u.k from unnest(p_ids, p_tokens) u(i, k))) is true
+    returning t.id
+  )
+  select array_agg(h.id) into v_held from held h;
+  if p_progress_ids is not null then
+    update redrive.task t set progress = u.progress
+    from unnest(p_progress_ids, p_progress) u(id, progress)
+    where t.id = any (p_progress_ids) and t.id = u.id and t.id = any (v_held);
+  end if;
+  return coalesce(v_held, '{}');
+end $$;
+
+-- functions/cancel.sql
+
+-- Ask for a running task to stop; its worker is told at once.
+create or replace function redrive.request_cancel(p_id uuid, p_actor text, p_reason text) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_task redrive.task;
+begin
+  update redrive.task t set cancel_requested_at = coalesce(t.cancel_requested_at, clock_timestamp())
+  where t.id = p_id and (t.state = 'running') is true returning t.* into v_task;
+  if not found then return false; end if;
+  insert into redrive.audit (at, actor, action, reason, task_id, kind, scope, trace_id, before, after)
+  values (clock_timestamp(), p_actor, 'TASK_CANCEL_REQUEST', p_reason, p_id, v_task.kind, v_task.scope, v_task.trace_id,
+    '{"state": "running"}',
+    '{"state": "running", "cancel_requested": true}');
+  perform pg_notify('redrive', 'cancel ' || v_task.worker_id);
+  return true;
+end $$;
+
+-- functions/promote.sql
+
+-- Tasks of these queues whose time has come join the tail, in the order they were due. p_from: nothing due lies before it.
+create or replace function redrive.promote(p_queues text[], p_from timestamptz, p_limit integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_promoted integer;
+  v_wake jsonb;
+begin
+  with due as materialized (
+    -- Chosen first and locked then: as many as are promoted, not as many for each queue.
+    select l.at from (
+      select r.at from unnest(p_queues) q(queue) cross join lateral (
+        select d.ctid as at, d.next_attempt_at from redrive.task d
+        where d.state = 'delayed' and d.queue = q.queue and d.next_attempt_at <= v_now
+          and d.next_attempt_at >= coalesce(p_from, '-infinity')
+        order by d.next_attempt_at limit p_limit) r
+      order by r.next_attempt_at limit p_limit) c
+    cross join lateral (
+      select t.ctid as at from redrive.task t where t.ctid = c.at and (t.state = 'delayed') is true
+      for update skip locked) l
+  ), ready as (
+    update redrive.task t set state = 'queued', position = r.position, next_attempt_at = null,
+      lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
+    from (select d.at, nextval('redrive.position') as position from due d) r
+    where t.ctid = r.at
+    returning t.queue, t.kind, t.position
+  ), tally as (
+    insert into redrive.total_delta (queue, kind, delayed, queued)
+    select r.queue, r.kind, -count(*), count(*) from ready r group by r.queue, r.kind
+  )
+  select (select count(*) from ready), (select jsonb_object_agg(w.queue, w.position) from (
+    select r.queue, min(r.position) as position from ready r group by r.queue) w)
+  into v_promoted, v_wake;
+  if v_wake is not null then
+    perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+  end if;
+  return v_promoted;
+end $$;
+
+-- The same for all queues, also those that no worker serves: what is due there is seen to be waiting.
+create or replace function redrive.promote_everywhere(p_limit integer) returns integer
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_queue text;
+  v_queues text[] := '{}';
+begin
+  loop
+    select t.queue into v_queue from redrive.task t
+    where t.state = 'delayed' and t.queue > coalesce(v_queue, '') order by t.queue limit 1;
+    exit when not found;
+    v_queues := v_queues || v_queue;
+  end loop;
+  return redrive.promote(v_queues, null, p_limit);
+end $$;
+
+-- functions/tick.sql
+
+-- A worker's beat. Promotes what is due in its queues, hands out duties (each to one worker of the fleet per interval), and answers
+-- which of the worker's tasks somebody wants cancelled and in how many seconds something will be due.
+-- p_from: nothing due or expired lies before it, as far as an earlier tick saw (checked_to); index entries of long
+-- promoted and settled rows may, and are not walked again.
+create or replace function redrive.tick(
+  p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
+  p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer, p_beat_ms integer,
+  p_features text[] default '{}', p_while_duties text[] default '{}', p_while_collections text[] default '{}',
+  p_while_states text[] default '{}'
+) returns table (duties text[], cancels uuid[], next_due double precision, promoted integer, checked_to timestamptz)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_from constant timestamptz := coalesce(p_from, '-infinity');
+  v_expired boolean;
+  v_back integer := 0;
+begin
+  -- A write a few times a minute is enough to be seen alive.
+  update redrive.worker w set seen_at = v_now, running = p_running, stopping = p_stopping
+  where w.id = p_worker and (w.seen_at < v_now - interval '4 s' or w.stopping <> p_stopping
+    or (p_stopping and w.running <> p_running));
+  if not found and not exists (
+    select 1 from redrive.worker w where w.id = p_worker and w.host = p_host and w.pid = p_pid and w.queues = p_queues)
+  then
+    insert into redrive.worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping, beat_ms)
+    values (p_worker, p_host, p_pid, p_queues, p_concurrency, p_running, p_version, v_now, v_now, p_stopping, p_beat_ms)
+    -- Another process under the same name.
+    on conflict (id) do update set host = excluded.host, pid = excluded.pid, queues = excluded.queues,
+      concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
+      started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping,
+      beat_ms = excluded.beat_ms;
+  end if;
+
+  if exists (select 1 from unnest(p_duties) u(name) where not exists (select 1 from redrive.duty d where d.name = u.name)) then
+    insert into redrive.duty (name, next_at) select u.name, v_now from unnest(p_duties) u(name) on conflict do nothing;
+  end if;
+  with won as (
+    select d.name from redrive.duty d where d.name = any (p_duties) and d.next_at <= v_now for update skip locked
+  ), taken as (
+    update redrive.duty d set next_at = v_now + make_interval(secs => u.every)
+    from unnest(p_duties, p_every) u(name, every)
+    where d.name = u.name and d.name = any (array(select w.name from won w))
+    returning d.name
+  )
+  select array_agg(t.name) into duties from taken t;
+  -- Do not send a worker on an errand with nothing to do.
+  v_expired := exists (
+    select 1 from redrive.task t
+    where t.state = 'running' and t.lease_expires_at <= v_now and t.lease_expires_at >= v_from
+      and (t.feature is null or t.feature = any (p_features)));
+  if not v_expired then duties := array_remove(duties, 'recover'); end if;
+  if not exists (select 1 from redrive.total_delta) and not exists (select 1 from redrive.failure_delta)
+    and not exists (select 1 from redrive.failed_delta) and not exists (select 1 from redrive.join_delta) then
+    duties := array_remove(duties, 'fold');
+  end if;
+  duties := array(
+    select d.name from unnest(duties) d(name) where not exists (
+      select 1 from unnest(p_while_duties, p_while_collections, p_while_states) w(name, collection, state)
+      where w.name = d.name
+        and not exists (select 1 from redrive.record r where r.collection = w.collection and r.state = w.state)));
+  if exists (select 1 from redrive.schedule s where s.next_at <= v_now) then duties := duties || array['cron']; end if;
+
+  promoted := redrive.promote(p_queues, v_from, p_limit);
+  if exists (select 1 from redrive.resuming) then
+    v_back := redrive.resume_groups(p_limit);
+  end if;
+  -- A minute back, for transactions that commit late; what is later still is found by a tick without p_from.
+  checked_to := case when promoted < p_limit and not v_expired then v_now - interval '1 min' end;
+
+  cancels := array(
+    select t.id from redrive.task t
+    where t.worker_id = p_worker and t.cancel_requested_at is not null and (t.state = 'running') is true);
+  -- What is overdue now is locked by someone who is at it, or comes with the next call.
+  next_due := case when promoted >= p_limit or v_back >= p_limit then 0 else extract(epoch from least(
+    (select min(r.next_attempt_at) from unnest(p_queues) q(queue) cross join lateral (
+      select t.next_attempt_at from redrive.task t
+      where t.state = 'delayed' and t.queue = q.queue and t.next_attempt_at > v_now
+      order by t.next_attempt_at limit 1) r),
+    (select min(s.next_at) from redrive.schedule s where s.next_at > v_now),
+    (select min(k.next_at) from redrive.kind k where k.rate_ms is not null and k.next_at > v_now)) - clock_timestamp()) end;
+  promoted := promoted + v_back;
+  return next;
+end $$;
+
+-- functions/expired.sql
+
+-- Leases that ran out. The recovering worker decides by the state machine and moves them, fenced by these tokens.
+-- (select clock_timestamp()): asked once, it bounds the index scan; asked per row, every live lease would be read.
+create or replace function redrive.expired(p_from timestamptz, p_limit integer, p_features text[] default '{}')
+returns table (
+  id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text, feature text, kind text, queue text,
+  trace_id text, timeout double precision, seconds double precision, cancelled boolean)
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+  select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id, t.feature, t.kind, t.queue, t.trace_id,
+    t.timeout_ms / 1000.0::double precision,
+    coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision,
+    t.cancel_requested_at is not null
+  from redrive.task t
+  where t.state = 'running' and t.lease_expires_at <= (select clock_timestamp())
+    and t.lease_expires_at >= coalesce(p_from, '-infinity') and (t.feature is null or t.feature = any (p_features))
+  order by t.lease_expires_at limit p_limit
+$$;
+
+-- functions/holds.sql
+
+-- Tasks of groups that are held no more, back to their queues: at most p_limit of each, one group after the other until
+-- there were that many (or of p_group only). Answers how many it looked at: a full piece means "call again".
+create or replace function redrive.resume_groups(p_limit integer, p_group text default null) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_group redrive.resuming;
+  v_total integer := 0;
+  v_looked integer;
+  v_last uuid;
+  v_wake jsonb;
+begin
+  for v_group in
+    select * from redrive.resuming r where p_group is null or r.task_group = p_group
+    order by r.task_group for update skip locked
+  loop
+    exit when v_total >= p_limit;
+    with piece as materialized (
+      select t.id from redrive.task t
+      where t.state = 'paused' and t.task_group = v_group.task_group
+        and t.id >= coalesce(v_group.after, '00000000-0000-0000-0000-000000000000') and t.id is distinct from v_group.after
+      order by t.task_group, t.id limit p_limit
+    ), mine as materialized (
+      select t.id from redrive.task t
+      where t.id = any (array(select p.id from piece p)) and (t.state = 'paused') is true
+        and t.paused_by = 'group:' || v_group.task_group
+      order by t.id for update skip locked
+    ), back as (
+      update redrive.task t set state = 'queued', position = m.position, paused_by = null,
+        lane = coalesce((select k.kind from redrive.kind k where k.kind = t.kind), '')
+      from (select x.id, nextval('redrive.position') as position from mine x) m
+      where t.id = m.id and t.id = any (array(select x.id from mine x))
+      returning t.queue, t.kind, t.position
+    ), tally as (
+      insert into redrive.total_delta (queue, kind, queued, paused)
+      select b.queue, b.kind, count(*), -count(*) from back b group by b.queue, b.kind
+    )
+    select (select count(*) from piece), (select p.id from piece p order by p.id desc limit 1),
+      (select jsonb_object_agg(w.queue, w.position) from (
+        select b.queue, min(b.position) as position from back b group by b.queue) w)
+    into v_looked, v_last, v_wake;
+    if v_wake is not null then
+      perform redrive.wake(w.key, w.value::bigint) from jsonb_each_text(v_wake) w;
+    end if;
+    if v_looked >= p_limit then
+      update redrive.resuming r set after = v_last where r.task_group = v_group.task_group;
+    elsif exists (
+      select 1 from redrive.task t
+      where t.state = 'paused' and t.task_group = v_group.task_group and t.paused_by = 'group:' || v_group.task_group
+    ) then
+      -- Somebody had some of them locked: from the start again, with the next tick.
+      update redrive.resuming r set after = null where r.task_group = v_group.task_group;
+    else
+      delete from redrive.resuming r where r.task_group = v_group.task_group;
+    end if;
+    v_total := v_total + v_looked;
+  end loop;
+  return v_total;
+end $$;
+
+-- For the rest of the caller's transaction nothing fails, and nothing is retried.
+create or replace function redrive.stop_moves() returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  lock table redrive.move_lock in exclusive mode;
+end $$;
+
+-- Pause or resume a queue, kind or group.
+create or replace function redrive.set_hold(p_target text, p_name text, p_on boolean, p_actor text, p_reason text) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set lock_timeout = '10s' as $$
+declare
+  v_changed integer;
+  v_now constant timestamptz := clock_timestamp();
+begin
+  -- Waits for claims in flight and keeps new ones out until this is committed: no task starts after a pause returned.
+  lock table redrive.move_lock in exclusive mode;
+  if p_on then
+    insert into redrive.hold (target, name, actor, reason, at) values (p_target, p_name, p_actor, p_reason, v_now)
+    on conflict do nothing;
+    get diagnostics v_changed = row_count;
+    if p_target = 'kind' then
+      insert into redrive.kind (kind) values (p_name) on conflict do nothing;
+    elsif p_target = 'group' then
+      delete from redrive.resuming r where r.task_group = p_name;
+    end if;
+  else
+    delete from redrive.hold h where h.target = p_target and h.name = p_name;
+    get diagnostics v_changed = row_count;
+    if p_target = 'group' then
+      -- A small group is back at once; of a large one the ticks bring piece after piece, and nobody waits for it here.
+      insert into redrive.resuming (task_group) values (p_name) on conflict do nothing;
+      perform redrive.resume_groups(1000, p_name);
+    end if;
+    perform pg_notify('redrive', 'ready * 0');
+  end if;
+  if v_changed > 0 then
+    insert into redrive.audit (at, actor, action, reason, target, kind, before, after)
+    values (v_now, p_actor, upper(p_target) || case when p_on then '_PAUSE' else '_RESUME' end, p_reason,
+      p_target || ':' || p_name, case when p_target = 'kind' then p_name end, jsonb_build_object('paused', not p_on), jsonb_build_object('paused', p_on));
+  end if;
+  return v_changed > 0;
+end $$;
+
+-- functions/schedules.sql
+
+-- All schedules of one application. A schedule whose definition is unchanged keeps its next run.
+create or replace function redrive.declare_schedules(p_owner text, p_schedules jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  delete from redrive.schedule s
+  where s.owner = p_owner and not exists (
+    select 1 from jsonb_to_recordset(p_schedules) x(name text) where x.name = s.name);
+  insert into redrive.schedule as s (name, owner, kind, cron, timezone, missed, queue, payload, priority, max_attempts, next_at)
+  select x.name, p_owner, x.kind, x.cron, x.timezone, x.missed, x.queue, x.payload, x.priority, x.max_attempts, x.next_at
+  from jsonb_to_recordset(p_schedules) x(name text, kind text, cron text, timezone text, missed text, queue text,
+    payload jsonb, priority smallint, max_attempts integer, next_at timestamptz)
+  on conflict (name) do update set owner = excluded.owner, kind = excluded.kind, missed = excluded.missed,
+    queue = excluded.queue, payload = excluded.payload, priority = excluded.priority, max_attempts = excluded.max_attempts,
+    next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end,
+    cron = excluded.cron, timezone = excluded.timezone;
+end $$;
+
+-- True for exactly one caller per planned run.
+create or replace function redrive.fire(p_name text, p_seen timestamptz, p_next timestamptz) returns boolean
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  with fired as (
+    update redrive.schedule s set next_at = p_next, last_at = clock_timestamp()
+    where s.name = p_name and s.next_at = p_seen returning 1
+  )
+  select exists (select 1 from fired)
+$$;
+
+-- functions/ledger.sql
+
+-- One movement of money. False when the key was posted before. The caller's entries add up to zero; so does the table.
+create or replace function redrive.post(p_key text, p_accounts text[], p_amounts bigint[], p_note text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if (select sum(a) from unnest(p_amounts) a) is distinct from 0 then
+    raise exception 'posting % does not add up to zero', quote_literal(p_key) using errcode = 'check_violation';
+  end if;
+  insert into redrive.posting (key, at, note) values (p_key, clock_timestamp(), p_note) on conflict do nothing;
+  if not found then return false; end if;
+  insert into redrive.account (name) select distinct a from unnest(p_accounts) a order by a on conflict do nothing;
+  -- In the order of their names: two postings over the same accounts cannot deadlock.
+  perform 1 from redrive.account c where c.name = any (p_accounts) order by c.name for update;
+  update redrive.account c set balance = c.balance + u.amount
+  from (select x.account, sum(x.amount) as amount from unnest(p_accounts, p_amounts) x(account, amount) group by x.account) u
+  where c.name = u.account;
+  insert into redrive.entry (posting, account, amount) select p_key, u.a, u.n from unnest(p_accounts, p_amounts) u(a, n);
+  return true;
+end $$;
+
+-- functions/fold.sql
+
+-- Dead letters that are removed, by whoever it is, leave the totals with it.
+create or replace function redrive.letters_gone() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into redrive.total_delta (queue, kind, dead_letters)
+  select g.queue, g.kind, -count(*) from gone g group by g.queue, g.kind;
+  return null;
+end $$;
+
+-- Fold appended deltas into totals, a piece at a time. Readers always see total + deltas, before and after.
+create or replace function redrive.fold(p_limit integer) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_totals integer;
+  v_causes integer;
+  v_failed integer;
+  v_changed text[];
+  v_seen text[];
+  v_arrived jsonb;
+  v_joins uuid[];
+begin
+  begin
+    lock table redrive.fold_lock in exclusive mode nowait;
+  exception when lock_not_available then
+    return 0;  -- somebody else is at it
+  end;
+  with gone as (
+    delete from redrive.failed_delta d where d.ctid = any (array(select x.ctid from redrive.failed_delta x limit p_limit))
+    returning *
+  ), sums as (
+    select g.kind, g.queue, g.task_group, g.error_code, g.error_reason, g.failure_type, g.dead_reason, g.fingerprint,
+      sum(g.n) as n, count(*) as many
+    from gone g group by g.kind, g.queue, g.task_group, g.error_code, g.error_reason, g.failure_type, g.dead_reason, g.fingerprint
+  ), folded as (
+    insert into redrive.failed_total as t (kind, queue, task_group, error_code, error_reason, failure_type, dead_reason,
+      fingerprint, n)
+    select s.kind, s.queue, s.task_group, s.error_code, s.error_reason, s.failure_type, s.dead_reason, s.fingerprint, s.n
+    from sums s where s.n <> 0
+    on conflict (fingerprint, kind, queue, task_group, error_code, error_reason, failure_type, dead_reason)
+    do update set n = t.n + excluded.n
+  ), summed as (
+    insert into redrive.failed_sum as m (dimension, value, n)
+    select v.dimension, v.value, sum(s.n) from sums s cross join lateral (values ('total', ''), ('kind', s.kind), ('queue', s.queue), ('group', s.task_group),
+      ('code', s.error_code), ('type', s.failure_type), ('reason', s.dead_reason), ('cause', s.fingerprint)) v(dimension, value)
+    group by 1, 2 having sum(s.n) <> 0
+    on conflict (dimension, value) do update set n = m.n + excluded.n
+  )
+  select coalesce(sum(s.many), 0), array_agg(distinct s.fingerprint) into v_failed, v_changed from sums s;
+  -- What nobody is any more would only be added up.
+  delete from redrive.failed_total t where t.n = 0;
+  delete from redrive.failed_sum m where m.n = 0;
+  with gone as (
+    delete from redrive.total_delta d where d.ctid = any (array(select x.ctid from redrive.total_delta x limit p_limit))
+    returning *
+  ), sums as (
+    select g.queue, g.kind, sum(g.queued) as queued, sum(g.delayed) as delayed, sum(g.running) as running,
+      sum(g.paused) as paused, sum(g.failed) as failed, sum(g.completed) as completed, sum(g.cancelled) as cancelled,
+      sum(g.dead_letters) as dead_letters, count(*) as n
+    from gone g group by g.queue, g.kind
+  ), folded as (
+    insert into redrive.total as t (queue, kind, queued, delayed, running, paused, failed, completed, cancelled, dead_letters)
+    -- Names are short, unless a row came past all checks: it must not keep the others from being counted.
+    select redrive.cut(s.queue, 120), redrive.cut(s.kind, 120), sum(s.queued), sum(s.delayed), sum(s.running),
+      sum(s.paused), sum(s.failed), sum(s.completed), sum(s.cancelled), sum(s.dead_letters)
+    from sums s group by 1, 2
+    on conflict (queue, kind) do update set queued = t.queued + excluded.queued, delayed = t.delayed + excluded.delayed,
+      running = t.running + excluded.running, paused = t.paused + excluded.paused, failed = t.failed + excluded.failed,
+      completed = t.completed + excluded.completed, cancelled = t.cancelled + excluded.cancelled,
+      dead_letters = t.dead_letters + excluded.dead_letters
+  )
+  select coalesce(sum(s.n), 0) into v_totals from sums s;
+  with gone as (
+    delete from redrive.failure_delta d where d.ctid = any (array(select x.ctid from redrive.failure_delta x limit p_limit))
+    returning *
+  ), hours as (
+    insert into redrive.failure_hour as h (fingerprint, hour, n)
+    select g.fingerprint, date_trunc('hour', g.at, 'UTC'), sum(g.n) from gone g group by 1, 2
+    on conflict (fingerprint, hour) do update set n = h.n + excluded.n
+  ), sums as (
+    select g.fingerprint, sum(g.n) as n, min(g.at) as first_seen, max(g.at) as last_seen from gone g group by g.fingerprint
+  ), folded as (
+    insert into redrive.failure_group as f (fingerprint, n, code, reason, failure_type, message, kind, sample_task,
+      sample_scope, error_summary, first_seen, last_seen)
+    -- Message, kind, sample and summary are those of one failure, the latest.
+    select s.fingerprint, s.n, l.code, l.reason, l.failure_type, l.message, l.kind, l.sample_task, l.sample_scope, l.error_summary,
+      s.first_seen, s.last_seen
+    from sums s join (
+      select distinct on (g.fingerprint) g.* from gone g order by g.fingerprint, g.at desc, g.sample_task
+    ) l on l.fingerprint = s.fingerprint
+    on conflict (fingerprint) do update set n = f.n + excluded.n, code = excluded.code, reason = excluded.reason,
+      failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
+      sample_scope = excluded.sample_scope, error_summary = excluded.error_summary,
+      last_seen = greatest(f.last_seen, excluded.last_seen)
+  )
+  select coalesce(sum(s.n), 0), array_agg(s.fingerprint) into v_causes, v_seen from sums s;
+  update redrive.failure_group f set failing = x.n
+  from (
+    select distinct u.fingerprint, coalesce(m.n, 0) as n from unnest(v_changed || v_seen) u(fingerprint)
+    left join redrive.failed_sum m on m.dimension = 'cause' and m.value = u.fingerprint) x
+  where f.fingerprint = x.fingerprint and f.failing <> x.n;
+  with gone as (
+    delete from redrive.join_delta d where d.ctid = any (array(select x.ctid from redrive.join_delta x limit p_limit))
+    returning *
+  )
+  select jsonb_agg(s.*) into v_arrived from (
+    select g.join_id, sum(g.completed) as completed, sum(g.failed) as failed, sum(g.cancelled) as cancelled, count(*) as n
+    from gone g group by g.join_id) s;
+  if v_arrived is not null then
+    v_joins := array(
+      select j.id from redrive.task_join j
+      where j.id = any (array(select a.join_id from jsonb_to_recordset(v_arrived) a(join_id uuid))) order by j.id for update);
+    update redrive.task_join j set completed = j.completed + a.completed, failed = j.failed + a.failed,
+      cancelled = j.cancelled + a.cancelled
+    from jsonb_to_recordset(v_arrived) a(join_id uuid, completed bigint, failed bigint, cancelled bigint)
+    where j.id = any (v_joins) and a.join_id = j.id;
+    perform redrive.end_joins(v_joins);
+    v_totals := v_totals + (select sum(a.n) from jsonb_to_recordset(v_arrived) a(n integer));
+  end if;
+  return v_totals + v_causes + v_failed;
+end $$;
+
+-- functions/partitions.sql
+
+-- Day partitions of history: makes the coming ones, drops those older than p_keep_days. security definer, because only
+-- the owner of a table may add partitions to it.
+create or replace function redrive.partitions(p_keep_days double precision) returns integer
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
+declare
+  v_today constant date := (clock_timestamp() at time zone 'UTC')::date;
+  v_day date;
+  v_name text;
+  v_changed integer := 0;
+begin
+  begin
+    lock table redrive.partition_lock in exclusive mode nowait;
+  exception when lock_not_available then
+    return 0;  -- somebody else is at it
+  end;
+  for i in 0..3 loop
+    v_day := v_today + i;
+    v_name := 'history_' || to_char(v_day, 'YYYYMMDD');
+    if to_regclass('redrive.' || v_name) is null then
+      begin
+        execute format('create table redrive.%I partition of redrive.history for values from (%L) to (%L)', v_name,
+          v_day::timestamp at time zone 'UTC', (v_day + 1)::timestamp at time zone 'UTC');
+        v_changed := v_changed + 1;
+      exception
+        when check_violation then
+          null;  -- the default partition already holds rows of that day: they stay there
+        when lock_not_available then
+          return v_changed;
+      end;
+    end if;
+  end loop;
+  for v_name in
+    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'redrive.history'::regclass and c.relname ~ '^history_\d{8}$'
+      and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today - ceil(p_keep_days)::integer
+  loop
+    begin
+      execute format('drop table redrive.%I', v_name);
+      v_changed := v_changed + 1;
+    exception when lock_not_available then
+      exit;
+    end;
+  end loop;
+  return v_changed;
+end $$;
+
+-- functions/prune.sql
+
+-- Is a task still to be found, live or finished? What belongs to it stays as long.
+create or replace function redrive.is_kept(p_task uuid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+  select exists (select 1 from redrive.task t where t.id = p_task)
+    or exists (select 1 from redrive.history h where h.id = p_task)
+$$;
+
+-- Where the last piece ended; a day after its beginning a pass starts over, for tasks that have left meanwhile.
+create or replace function redrive.prune_from(p_name text) returns redrive.pruned
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_from redrive.pruned;
+begin
+  insert into redrive.pruned (name, began) values (p_name, clock_timestamp()) on conflict do nothing;
+  update redrive.pruned p set began = clock_timestamp(), at = default, seq = default, key = default
+  where p.name = p_name and p.began < clock_timestamp() - interval '1 day';
+  select * into v_from from redrive.pruned p where p.name = p_name for update;
+  return v_from;
+end $$;
+
+-- A key is kept as long as its task is in the live table, however old.
+create or replace function redrive.prune_keys(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('key');
+begin
+  with piece as materialized (
+    select k.* from redrive.idempotency_key k
+    where (k.created_at, k.key) > (v_from.at, v_from.key) and k.created_at < p_before
+    order by k.created_at, k.key limit p_limit
+  ), gone as (
+    delete from redrive.idempotency_key ik where ik.key = any (array(
+      select p.key from piece p where not exists (select 1 from redrive.task t where t.id = p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.created_at, key = p.key
+    from (select x.created_at, x.key from piece x order by x.created_at desc, x.key desc limit 1) p where r.name = 'key'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- The failed attempts of a task stay as long as the task can be found.
+create or replace function redrive.prune_attempts(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('attempt');
+begin
+  with piece as materialized (
+    select a.seq, a.at, a.task_id from redrive.attempt a
+    where (a.at, a.seq) > (v_from.at, v_from.seq) and a.at < p_before order by a.at, a.seq limit p_limit
+  ), gone as (
+    delete from redrive.attempt a where a.seq = any (array(
+      select p.seq from piece p where not redrive.is_kept(p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.at, seq = p.seq
+    from (select x.at, x.seq from piece x order by x.at desc, x.seq desc limit 1) p where r.name = 'attempt'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- A join is kept as long as one of its members is live: it may be retried, and arrive again.
+create or replace function redrive.prune_joins(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('join');
+  v_after constant uuid := coalesce(nullif(v_from.key, ''), '00000000-0000-0000-0000-000000000000')::uuid;
+begin
+  with piece as materialized (
+    select j.id, j.created_at, j.ended_at from redrive.task_join j
+    where (j.created_at, j.id) > (v_from.at, v_after) and j.created_at < p_before order by j.created_at, j.id limit p_limit
+  ), gone as (
+    delete from redrive.task_join j where j.id = any (array(
+      select p.id from piece p where coalesce(p.ended_at, p.created_at) < p_before
+        and not exists (select 1 from redrive.task t where t.join_id = p.id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set at = p.created_at, key = p.id::text
+    from (select x.created_at, x.id from piece x order by x.created_at desc, x.id desc limit 1) p where r.name = 'join'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- In the order they were written, which is that of their times: no index by time has to be kept for it.
+create or replace function redrive.prune_dead_letters(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('dead_letter');
+begin
+  removed := 0;
+  more := false;
+  if (select d.dead_at from redrive.dead_letter d where d.seq > v_from.seq order by d.seq limit 1) < p_before is not true then
+    return;
+  end if;
+  with piece as materialized (
+    select x.seq, x.task_id from (
+      select d.seq, d.dead_at, d.task_id from redrive.dead_letter d where d.seq > v_from.seq order by d.seq limit p_limit) x
+    where x.dead_at < p_before
+  ), gone as (
+    delete from redrive.dead_letter d where d.seq = any (array(
+      select p.seq from piece p where not redrive.is_kept(p.task_id)))
+    returning 1
+  ), last as (
+    update redrive.pruned r set seq = (select max(p.seq) from piece p) where r.name = 'dead_letter'
+  )
+  select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
+end $$;
+
+-- Causes by which nothing is failed any more, with their hours and what people said about them.
+create or replace function redrive.prune_causes(p_before timestamptz, p_noted_before timestamptz, p_limit integer,
+  out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_from constant redrive.pruned := redrive.prune_from('cause');
+  v_gone text[];
+begin
+  with piece as materialized (
+    select g.fingerprint, g.last_seen from redrive.failure_group g
+    where (g.last_seen, g.fingerprint) > (v_from.at, v_from.key) and g.last_seen < p_before
+    order by g.last_seen, g.fingerprint limit p_limit
+  ), gone as (
+    delete from redrive.failure_group g where g.fingerprint = any (array(
+      select p.fingerprint from piece p
+      where not exists (select 1 from redrive.failed_total t where t.fingerprint = p.fingerprint and t.n <> 0)
+        and p.fingerprint not in (select d.fingerprint from redrive.failed_delta d)
+        and p.fingerprint not in (select d.fingerprint from redrive.failure_delta d)
+        and (p.last_seen < p_noted_before or not exists (
+          select 1 from redrive.record r where r.collection = 'group' and r.id = p.fingerprint))))
+    returning g.fingerprint
+  ), last as (
+    update redrive.pruned r set at = p.last_seen, key = p.fingerprint
+    from (select x.last_seen, x.fingerprint from piece x order by x.last_seen desc, x.fingerprint desc limit 1) p
+    where r.name = 'cause'
+  )
+  select (select array_agg(g.fingerprint) from gone g), (select count(*) >= p_limit from piece) into v_gone, more;
+  removed := coalesce(cardinality(v_gone), 0);
+  if removed > 0 then
+    delete from redrive.failure_hour h where h.fingerprint = any (v_gone);
+    delete from redrive.record r where r.collection = 'group' and r.id = any (v_gone);
+  end if;
+end $$;
+
+-- Small documents: those that said themselves until when, and those of collections with a rule.
+create or replace function redrive.prune_records(p_rules jsonb, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_rule record;
+  v_n integer;
+begin
+  delete from redrive.record r where r.ctid = any (array(
+    select x.ctid from redrive.record x where x.expires_at < v_now order by x.expires_at limit p_limit));
+  get diagnostics removed = row_count;
+  more := removed >= p_limit;
+  for v_rule in
+    select * from jsonb_to_recordset(p_rules) x(collection text, days double precision, states text[], keep_last boolean)
+  loop
+    delete from redrive.record r where r.ctid = any (array(
+      select x.ctid from redrive.record x
+      where x.collection = v_rule.collection and x.updated_at < v_now - make_interval(secs => v_rule.days * 86400)
+        and (v_rule.states is null or x.state = any (v_rule.states))
+        and (not v_rule.keep_last or x.seq < (
+          select max(n.seq) from redrive.record n where n.collection = v_rule.collection))
+      order by x.updated_at limit p_limit));
+    get diagnostics v_n = row_count;
+    removed := removed + v_n;
+    more := more or v_n >= p_limit;
+  end loop;
+end $$;
+
+-- Remove what is past its keep (redrive.kernel.retention.Retention, as JSON). Bounded, so that it never holds locks for
+-- long; "more" means "call again".
+create or replace function redrive.prune(p_keep jsonb, p_limit integer, out removed integer, out more boolean)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_before jsonb := (select jsonb_object_agg(k.key, v_now - make_interval(secs => k.value::double precision * 86400))
+    from jsonb_each_text(p_keep - 'records') k);
+  v_part record;
+  v_hours integer;
+  v_until timestamptz;
+  v_full boolean;
+  v_short integer;
+begin
+  delete from redrive.history_default h where h.ctid = any (array(
+    select d.ctid from redrive.history_default d
+    where d.finished_at < (v_before ->> 'history_days')::timestamptz order by d.finished_at limit p_limit));
+  get diagnostics removed = row_count;
+  more := removed >= p_limit;
+  -- Kinds that say how long: up to the time of the last one of a piece, through the index of each day.
+  select least(max(x.expires_at), v_now), count(*) >= p_limit into v_until, v_full from (
+    select h.expires_at from redrive.history h
+    where h.expires_at < v_now order by h.expires_at limit p_limit) x;
+  if v_until is not null then
+    delete from redrive.history h where h.expires_at <= v_until;
+    get diagnostics v_short = row_count;
+    removed := removed + v_short;
+    more := more or v_full;
+  end if;
+  for v_part in
+    select * from redrive.prune_keys((v_before ->> 'key_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_attempts((v_before ->> 'attempt_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_joins((v_before ->> 'history_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_dead_letters((v_before ->> 'dead_letter_days')::timestamptz, p_limit)
+    union all select * from redrive.prune_causes((v_before ->> 'cause_days')::timestamptz,
+      least((v_before ->> 'cause_days')::timestamptz, (v_before ->> 'noted_cause_days')::timestamptz), p_limit)
+    union all select * from redrive.prune_records(p_keep -> 'records', p_limit)
+  loop
+    removed := removed + v_part.removed;
+    more := more or v_part.more;
+  end loop;
+  delete from redrive.worker w where w.seen_at < (v_before ->> 'worker_days')::timestamptz;
+  delete from redrive.failure_hour f where f.ctid = any (array(
+    select x.ctid from redrive.failure_hour x
+    where x.hour < (v_before ->> 'trend_days')::timestamptz order by x.hour limit p_limit));
+  get diagnostics v_hours = row_count;
+  more := more or v_hours >= p_limit;
+end $$;
+
+-- functions/erase.sql
+
+-- Personal data goes: of finished tasks what they carried, of their attempts and dead letters what was said, their keys, and
+-- rows of the audit log but for a digest (p_telling: and for what they tell of removals). Live tasks among p_ids are left alone. Returns how many, by place.
+create or replace function redrive.erase(p_ids uuid[], p_tombstone text, p_audit bigint[], p_digests text[], p_scope text,
+  p_holds jsonb, p_telling bigint[])
+returns jsonb
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_ids uuid[] := array(
+    select u.id from unnest(p_ids) u(id) where not exists (select 1 from redrive.task t where t.id = u.id));
+  v_keys text[] := array(
+    select h.idempotency_key from redrive.history h where h.id = any (v_ids) and h.idempotency_key is not null);
+  v_gone uuid[] := array(
+    select u.id from unnest(v_ids) u(id) where not exists (select 1 from redrive.history h where h.id = u.id));
+  v_n integer;
+  v_more integer := 0;
+  v_done jsonb := '{}';
+begin
+  update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
+    idempotency_key = null, facts = null, scope = case when h.scope is null then null else p_tombstone end,
+    erased_at = clock_timestamp()
+  where h.id = any (v_ids) and h.erased_at is null;
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('tasks', v_n);
+  update redrive.attempt a set message = 'erased', stack = null, error_summary = null
+  where a.task_id = any (v_ids) and (a.message <> 'erased' or a.stack is not null or a.error_summary is not null);
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('attempts', v_n);
+  update redrive.dead_letter d set payload = null, error_message = 'erased', error_summary = null, task_group = null,
+    trace_id = null, scope = case when d.scope is null then null else p_tombstone end
+  where d.task_id = any (v_ids) and (d.error_message <> 'erased' or d.payload is not null
+    or d.error_summary is not null or d.scope is distinct from p_tombstone);
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('dead_letters', v_n);
+  -- A key may name another task by now.
+  delete from redrive.idempotency_key k where k.key = any (v_keys) and k.task_id = any (v_ids);
+  get diagnostics v_n = row_count;
+  if cardinality(v_gone) > 0 then  -- there is no index of this, because keys are written with tasks
+    delete from redrive.idempotency_key k where k.task_id = any (v_gone);
+    get diagnostics v_more = row_count;
+  end if;
+  v_done := v_done || jsonb_build_object('keys', v_n + v_more);
+  update redrive.failure_delta d set message = 'erased', error_summary = null, sample_scope = null
+  where (d.sample_task = any (v_ids) or d.sample_scope = p_scope)
+    and (d.message <> 'erased' or d.sample_scope is not null);
+  get diagnostics v_more = row_count;
+  update redrive.failure_group g set message = 'erased', error_summary = null, sample_scope = null
+  where (g.sample_task = any (v_ids) or g.sample_scope = p_scope)
+    and (g.message <> 'erased' or g.sample_scope is not null);
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('causes', v_n + v_more);
+  -- What is enqueued at the end of a join, and is about this scope.
+  update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
+    on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
+  where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('joins', v_n);
+  update redrive.hold h set reason = 'erased'
+  from jsonb_array_elements(p_holds) x(hold) where h.target = x.hold ->> 0 and h.name = x.hold ->> 1;
+  get diagnostics v_n = row_count;
+  v_done := v_done || jsonb_build_object('holds', v_n);
+  update redrive.audit a set reason = null, target = null, scope = null, trace_id = null, before = null, salt = null,
+    after = case when a.id = any (p_telling) then a.after end, erased = u.digest
+  from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null;
+  get diagnostics v_n = row_count;
+  return v_done || jsonb_build_object('audit', v_n);
+end $$;
+
+-- functions/bad_rows.sql
+
+-- Rows that cannot be worked with: from before a limit, or put there by hand past all checks. One such row must never stop
+-- the others, so it is found, made usable and failed by itself. Nothing of this runs unless a statement over many rows was
+-- refused for what is in one of them.
+
+create or replace function redrive.cut(p_value text, p_bytes integer) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select case when octet_length(p_value) between 1 and p_bytes then p_value
+    when p_value is not null then left(p_value, p_bytes / 4 - 9) || '~' || left(md5(p_value), 8) end
+$$;
+
+create or replace function redrive.usable_time(p_at timestamptz, p_else timestamptz) returns timestamptz
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select case when p_at between '0100-01-01+00' and '9900-01-01+00' then p_at when p_at is not null then p_else end
+$$;
+
+-- What every reader asks for, as text; null when that is impossible, or more than anybody can hold.
+create or replace function redrive.usable_json(p_value jsonb) returns jsonb
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  return case when octet_length(p_value::text) <= 67108864 then p_value end;
+exception when others then
+  return null;
+end $$;
+
+-- Why a live row cannot be moved or read; null when it can. Whatever is tried is taken back.
+create or replace function redrive.trial(p_id uuid) returns text
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_why text;
+begin
+  select case
+    when (t.payload is not null and redrive.usable_json(t.payload) is null)
+      or (t.memo is not null and redrive.usable_json(t.memo) is null) then 'its payload cannot be read'
+    when octet_length(t.payload::text) > 1048576 then 'its payload is over the limit of 1,048,576 bytes'
+    when exists (select 1 from unnest(array[t.created_at, t.run_at, t.next_attempt_at, t.last_attempt_at]) u(at)
+      where u.at is not null and redrive.usable_time(u.at, null) is null) then 'one of its times is out of range' end
+  into v_why from redrive.task t where t.id = p_id;
+  if v_why is not null then return v_why; end if;
+  begin
+    -- As a promotion, a claim and a held group would have it.
+    update redrive.task t set state = 'queued', lease_token = null, lane = '' where t.id = p_id;
+    insert into redrive.kind (kind) select t.kind from redrive.task t where t.id = p_id on conflict do nothing;
+    update redrive.task t set state = 'running', attempt_count = t.attempt_count + 1, lease_token = gen_random_uuid(),
+      lease_expires_at = clock_timestamp(), worker_id = '-' where t.id = p_id;
+    update redrive.task t set state = 'paused', lease_token = null, paused_by = 'group:' || t.task_group where t.id = p_id;
+    raise exception using errcode = 'RD000';
+  exception
+    when sqlstate 'RD000' then return null;
+    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then return sqlerrm;
+  end;
+end $$;
+
+-- Rows that claims and ticks of these queues meet first, and that cannot be worked with. Rows that others have locked are
+-- theirs to find.
+create or replace function redrive.suspects(p_queues text[], p_limit integer) returns table (id uuid, why text)
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_id uuid;
+begin
+  for v_id in
+    select t.id from redrive.task t where t.id = any (array(
+      select r.id from unnest(p_queues) q(queue)
+      cross join (select '' as lane union all select k.kind from redrive.kind k) l
+      cross join lateral (
+        select c.id from redrive.task c where c.state = 'queued' and c.queue = q.queue and c.lane = l.lane
+        order by c.priority, c.position limit p_limit) r
+      union all
+      select r.id from unnest(p_queues) q(queue) cross join lateral (
+        select c.id from redrive.task c
+        where c.state = 'delayed' and c.queue = q.queue and c.next_attempt_at <= clock_timestamp()
+        order by c.next_attempt_at limit p_limit) r
+      union all
+      select r.id from redrive.resuming g cross join lateral (
+        select c.id from redrive.task c where c.state = 'paused' and c.task_group = g.task_group limit p_limit) r))
+    for update skip locked
+  loop
+    why := redrive.trial(v_id);
+    if why is not null then
+      id := v_id;
+      return next;
+    end if;
+  end loop;
+end $$;
+
+-- Make a row one that every statement can work with. What fits is kept; what does not is cut, and ends in "~" and a digest.
+create or replace function redrive.mend(p_id uuid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_now constant timestamptz := clock_timestamp();
+  v_queue text;
+  v_kind text;
+  v_state redrive.state;
+begin
+  lock table redrive.move_lock in row share mode;
+  select t.queue::text, t.kind::text, t.state into v_queue, v_kind, v_state from redrive.task t where t.id = p_id for update;
+  if not found then return; end if;
+  update redrive.task t set
+    kind = redrive.cut(t.kind, 120), queue = redrive.cut(t.queue, 120), lane = '',
+    task_group = redrive.cut(t.task_group, 1536), scope = redrive.cut(t.scope, 1536),
+    trace_id = redrive.cut(t.trace_id, 1536), idempotency_key = redrive.cut(t.idempotency_key, 1536),
+    worker_id = redrive.cut(t.worker_id, 1536), last_replayed_batch = redrive.cut(t.last_replayed_batch, 1536),
+    error_code = redrive.cut(t.error_code, 200), error_reason = redrive.cut(t.error_reason, 200),
+    error_fingerprint = redrive.cut(t.error_fingerprint, 200),
+    max_attempts = least(greatest(t.max_attempts, 1), 1000000),
+    attempt_count = least(greatest(t.attempt_count, 0), least(greatest(t.max_attempts, 1), 1000000)),
+    timeout_ms = case when t.timeout_ms between 1 and 2000000000 then t.timeout_ms end,
+    created_at = redrive.usable_time(t.created_at, v_now), run_at = redrive.usable_time(t.run_at, v_now),
+    next_attempt_at = redrive.usable_time(t.next_attempt_at, v_now),
+    last_attempt_at = redrive.usable_time(t.last_attempt_at, v_now),
+    lease_token = case when t.state = 'running' then coalesce(t.lease_token, gen_random_uuid()) end,
+    lease_expires_at = redrive.usable_time(t.lease_expires_at, v_now),
+    memo = redrive.usable_json(t.memo), progress = redrive.usable_json(t.progress)
+  where t.id = p_id;
+  if (select t.payload is not null and redrive.usable_json(t.payload) is null from redrive.task t where t.id = p_id) then
+    update redrive.task t set payload = jsonb_build_object('unreadable', 'the payload could not be read, and was removed')
+    where t.id = p_id;
+  end if;
+  -- Counted under its new names from here on.
+  insert into redrive.total_delta (queue, kind, queued, delayed, running, paused, failed)
+  select x.queue, x.kind, case when v_state = 'queued' then x.n else 0 end, case when v_state = 'delayed' then x.n else 0 end,
+    case when v_state = 'running' then x.n else 0 end, case when v_state = 'paused' then x.n else 0 end,
+    case when v_state = 'failed' then x.n else 0 end
+  from (
+    select v_queue as queue, v_kind as kind, -1 as n
+    union all select t.queue, t.kind, 1 from redrive.task t where t.id = p_id) x
+  where exists (select 1 from redrive.task t where t.id = p_id and (t.queue, t.kind) <> (v_queue, v_kind));
+end $$;
+
+-- functions/read_only.sql
+
+-- A simple view could be written through, past totals and audit. These refuse it, also for the owner; a trigger, because
+-- what would make them read-only by their form (a limit, say) would keep filters from reaching the indexes below.
+create or replace function redrive.refuse_change() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception 'redrive.% is read-only', tg_table_name using errcode = 'object_not_in_prerequisite_state',
+    hint = 'change tasks with the redrive command or its HTTP API, which keep totals and the audit log right';
+end $$;
+
+-- functions/grants.sql
+
+-- Who may do what. Nothing is open to everyone, and no role but the owner writes to tables by hand: workers change tasks
+-- through functions that run with the owner's rights and keep totals, dead letters and audit right. Run as the owner:
+--   select redrive.grant_producer('web'), redrive.grant_worker('worker'), redrive.grant_viewer('analyst');
+
+-- A producer may enqueue, and nothing else.
+create or replace function redrive.grant_producer(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  execute format('grant select on redrive.migration to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(text, jsonb, text, integer, integer, interval, timestamptz, '
+    'interval, text, text, text, text, uuid) to %I', p_role);
+  execute format('grant execute on function redrive.enqueue(uuid[], text[], text[], jsonb[], integer[], integer[], '
+    'double precision[], timestamptz[], integer[], text[], text[], text[], text[], boolean) to %I', p_role);
+end $$;
+
+-- A worker may run tasks and operate: read everything, call the functions, and keep small documents and the audit log.
+create or replace function redrive.grant_worker(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_function regprocedure;
+  v_table regclass;
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  execute format('grant select on all tables in schema redrive to %I', p_role);
+  execute format('grant insert, update, delete on redrive.record to %I', p_role);
+  execute format('grant insert, delete on redrive.audit to %I', p_role);
+  -- Tables of features, which are named after them: written by the features' own statements.
+  for v_table in
+    select c.oid from pg_class c
+    where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p') and exists (
+      select 1 from redrive.migration m where m.feature <> '' and (c.relname = m.feature or starts_with(c.relname, m.feature || '_')))
+  loop
+    execute format('grant insert, update, delete on %s to %I', v_table, p_role);
+  end loop;
+  -- The others are inner parts of these, and would run with the caller's rights.
+  for v_function in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'redrive'::regnamespace and (p.prosecdef or p.provolatile <> 'v')
+  loop
+    execute format('grant execute on function %s to %I', v_function, p_role);
+  end loop;
+end $$;
+
+-- A viewer may look at the views, without what tasks carry and say: payloads, results, messages, stacks and idempotency
+-- keys may hold secrets, and are the workers' and operators'.
+create or replace function redrive.grant_viewer(p_role text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_view record;
+begin
+  execute format('grant usage on schema redrive to %I', p_role);
+  for v_view in
+    select c.oid::regclass as name, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
+    from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'v' and a.attnum > 0
+      and a.attname not in ('payload', 'result', 'progress', 'error_message', 'error_stack', 'before', 'after',
+        'idempotency_key')
+    group by c.oid
+  loop
+    execute format('grant select (%s) on %s to %I', v_view.columns, v_view.name, p_role);
+  end loop;
+end $$;
+
+-- Nothing is open to everyone, not even until the last step.
+revoke all on all functions in schema redrive from public;

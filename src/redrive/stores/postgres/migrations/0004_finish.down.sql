@@ -1,0 +1,1 @@
+drop trigger dead_letter_gone on redrive.dead_letter;
