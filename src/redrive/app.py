@@ -48,7 +48,7 @@ from redrive.ops.retention import retention_of
 from redrive.ops.why import Reason
 from redrive.ops.why import why as explain
 from redrive.settings import Options, Settings, load_settings
-from redrive.stores import is_sqlite, make_store, shown_url
+from redrive.stores import capabilities_of, make_store, shown_url
 from redrive.stores.loops import LoopStores
 from redrive.sync import Portal, SyncApp
 from redrive.worker.options import WorkerOptions, make_options
@@ -409,7 +409,7 @@ class App:
 
     def bound_store(self) -> Store:
         """The same, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
-        if is_sqlite(self.url):
+        if capabilities_of(self.url).any_loop:
             if self._shared is None:
                 self._shared = self._make_store()
             return self._shared

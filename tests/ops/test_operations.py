@@ -175,7 +175,7 @@ class TestCanary:
         ended = await operations.show(harness.store, operation.id)
         assert ended.status is Status.STOPPED
         assert ended.note is not None
-        assert ended.note.startswith("2 of the first 3 failed again with TASK_PRECONDITION_FAILED: redrive show ")
+        assert ended.note.startswith("2 of the first 3 failed again with TASK_PRECONDITION_FAILED: task ")
         await harness.settle(third, TERMINAL)
         assert await harness.store.count_failed(A) == 10
 

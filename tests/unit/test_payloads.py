@@ -100,7 +100,9 @@ def test_a_payload_by_kind_is_taken_the_same_way(data: st.DataObject) -> None:
     spec = PayloadSpec("K", handler({"x": type_}))
     value = data.draw(values)
     text = spec.encode_call(Call((), {"x": value}))
-    assert same(spec.arguments(spec.encode({"x": value})), {"x": value})
+    # One parameter that is a model takes the payload whole.
+    model = isinstance(type_, type) and issubclass(type_, BaseModel)
+    assert same(spec.arguments(spec.encode(value if model else {"x": value})), {"x": value})
     assert spec.arguments(text).keys() == {"x"}
 
 

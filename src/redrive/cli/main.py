@@ -17,9 +17,13 @@ from redrive.cli.commands import (
     enqueue,
     erase,
     failed,
+    flush,
+    forget,
     limits,
     migrate,
     pause,
+    purge,
+    replay,
     retry,
     show,
     smoke,
@@ -29,9 +33,10 @@ from redrive.cli.commands import (
     work,
 )
 from redrive.cli.commands import list as listing
+from redrive.cli.commands.approvals import approvals_cli
 from redrive.cli.commands.audit import audit_cli
 from redrive.cli.commands.groups import groups_cli
-from redrive.cli.commands.operations import approvals_cli, operations_cli
+from redrive.cli.commands.operations import operations_cli
 from redrive.cli.commands.tokens import tokens_cli
 from redrive.cli.support import output
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
@@ -59,8 +64,8 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "Run": {"up": up.up, "work": work.work, "migrate": migrate.migrate},
     "Look": {"list": listing.list_tasks, "show": show.show, "failed": failed.failed, "stats": stats.stats,
              "doctor": doctor.doctor, "smoke": smoke.smoke, "version": version.version},
-    "Act": {"enqueue": enqueue.enqueue, "retry": retry.retry, "replay": retry.replay, "cancel": cancel.cancel,
-            "forget": retry.forget, "flush": retry.flush, "purge": retry.purge, "pause": pause.pause,
+    "Act": {"enqueue": enqueue.enqueue, "retry": retry.retry, "replay": replay.replay, "cancel": cancel.cancel,
+            "forget": forget.forget, "flush": flush.flush, "purge": purge.purge, "pause": pause.pause,
             "resume": pause.resume, "erase": erase.erase, "limits": limits.limits, "drill": drill.drill},
 }  # fmt: skip
 _GROUPS = {"groups": groups_cli, "operations": operations_cli, "approvals": approvals_cli, "audit": audit_cli,

@@ -219,7 +219,7 @@ class PayloadSpec:
     def _expects(self) -> str | None:
         if self._fields is not None:
             return f"{self.kind} takes: {self._fields}"
-        return f"{self.kind} takes: {self._whole_name}" if self._whole_name else None
+        return f"{self.kind} takes the whole payload as {self._whole_name!r}" if self._whole_name else None
 
 
 def _taking_all(kind: str, parameters: Sequence[inspect.Parameter], whole: Any) -> inspect.Parameter | None:

@@ -223,7 +223,7 @@ class Operation:
         if number - len(bad) < needed:
             # Not the message: it may quote a payload, and this is read by those who may not see that.
             worst = next((task for task in bad if task.error_code), None)
-            told = "" if worst is None else f" with {worst.error_code}: redrive show {worst.id}"
+            told = "" if worst is None else f" with {worst.error_code}: task {worst.id}"
             return f"{len(bad)} of the first {number} failed again{told}"
         if good >= needed and good + len(bad) == number:
             return replace(self, canary=replace(self.canary, passed=True))
@@ -233,7 +233,7 @@ class Operation:
         """Why to stop, when one of these failed again by a cause that was redriven."""
         for task in tasks:
             if task.error_fingerprint in self.fingerprints:
-                return f"the same failure is back, {task.error_code}: redrive show {task.id}"
+                return f"the same failure is back, {task.error_code}: task {task.id}"
         return None
 
     def _place(self, task: FailedRef) -> int | str:

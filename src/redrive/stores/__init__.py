@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from functools import lru_cache
 
 from redrive.errors import ConfigError
 from redrive.kernel.feature import Feature
-from redrive.kernel.store import Store
+from redrive.kernel.store import Capabilities, Store
 from redrive.stores.postgres import url as postgres_url
 from redrive.stores.shown import scheme_of, shown_scheme
 from redrive.stores.sqlite import url as sqlite_url
@@ -32,6 +33,12 @@ def make_store(url: str, features: Sequence[Feature] = ()) -> Store:
 
         return PostgresStore(url, features)
     raise _unknown(url)
+
+
+@lru_cache(maxsize=16)
+def capabilities_of(url: str) -> Capabilities:
+    """What the store of a URL can do."""
+    return make_store(url).capabilities
 
 
 def is_sqlite(url: str) -> bool:

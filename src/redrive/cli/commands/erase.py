@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.commands.operations import follow, told
 from redrive.cli.support import output
 from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.follow import follow, told
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import Wait

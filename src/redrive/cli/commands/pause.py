@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.commands.cancel import report
 from redrive.cli.support import output
+from redrive.cli.support.by_id import report
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.ops import inspect

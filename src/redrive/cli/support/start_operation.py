@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.cli.commands.operations import follow, told
 from redrive.cli.support import output
 from redrive.cli.support.confirm import confirm
 from redrive.cli.support.filters import worded
+from redrive.cli.support.follow import follow, told
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary

@@ -48,7 +48,7 @@ class SqliteStore(Reads):
     decided; tests replace it.
     """
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(any_loop=True)
 
     def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:
         self.url = url

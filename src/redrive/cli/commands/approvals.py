@@ -1,0 +1,76 @@
+"""``redrive approvals``: what waits for a second operator, listed, approved, rejected."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.operation_words import Before, approval_document, changing, following, said
+from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.session import operate
+from redrive.kernel.records import Record
+from redrive.ops import approvals
+from redrive.ops.operator import Operator
+from redrive.ops.text import counted
+
+approvals_cli = typer.Typer(
+    help="What waits for a second operator: list, approve, reject.", invoke_without_command=True
+)
+
+
+@approvals_cli.callback()
+def list_approvals(
+    context: typer.Context, pending: Annotated[bool, typer.Option("--pending", help="Only what waits.")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 50,
+    before: Before = None, url: Url = None, app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """What was asked for, and what became of it."""
+    if context.invoked_subcommand is not None:
+        return
+    states = (approvals.PENDING,) if pending else ()
+
+    async def look(own: Operator) -> tuple[list[Record], datetime]:
+        return await own.approvals.list(states=states, limit=limit, before=before), await own.health.now()
+
+    found, now = operate(url, app, look)
+    if json:
+        output.emit_list([approval_document(record) for record in found], following(found, limit))
+        return
+    if not found:
+        output.say("nothing waits for approval" if pending else "nothing was asked for")
+        return
+    output.table(
+        ["id", "state", "action", "#tasks", "asked by", "#ago", "decided by", "because", "reason"],
+        [(r.id, "expired" if approvals.expired(r, now) else r.state, r.body["action"], r.body["total"],
+          r.body["requested_by"], output.ago(r.created_at), r.body["decided_by"] or "", r.body["needed"],
+          "; ".join([*filter(None, [r.body["reason"]]), *said(r.body.get("fixed"), r.body.get("idempotent"))]))
+         for r in found],
+    )  # fmt: skip
+
+
+def _decided(record: Record, json: bool) -> None:
+    if json:
+        output.emit(approval_document(record))
+        return
+    operation = record.body["operation"]
+    if record.state == approvals.APPROVED:
+        output.say(f"approved: {record.body['action']} of {counted(record.body['total'])} begins",
+                   output.suggest(f"watch it with: redrive operations watch {operation}"))  # fmt: skip
+    else:
+        output.say(f"{record.state}: operation {operation} is cancelled; nothing was done")
+
+
+changing(
+    approvals_cli, "approve", lambda own, id, why: own.approvals.approve(id, why), _decided,
+    "Agree, as somebody else than who asked; the operation begins at once.",
+)  # fmt: skip
+changing(
+    approvals_cli,
+    "reject",
+    lambda own, id, why: own.approvals.reject(id, why),
+    _decided,
+    "Refuse; the operation is cancelled.",
+)

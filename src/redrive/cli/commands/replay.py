@@ -1,0 +1,62 @@
+"""``redrive replay``: failed tasks are retried here and now, up to a limit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.confirm import DryRun, Yes, confirm
+from redrive.cli.support.filters import filtered, worded
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.progress import progress
+from redrive.cli.support.session import operate
+from redrive.cli.support.start_operation import (
+    say_approval,
+)
+from redrive.kernel.failed import FailureFilter
+from redrive.ops import failed
+from redrive.ops.text import counted
+
+REPLAYED = 100
+
+
+@filtered
+def replay(
+    which: FailureFilter,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", min=1, max=1_000_000,
+            help=f"At most so many ({REPLAYED}). Who says how many is not asked again.",
+        ),
+    ] = None,
+    dry_run: DryRun = False, yes: Yes = False, reason: Reason = None, by: By = None, url: Url = None,
+    app: AppName = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Retry failed tasks here and now, the ones that failed first, up to a limit."""
+    bound = operate(url, app, lambda own: own.failures.bound(which, limit or REPLAYED), by=by)
+    if dry_run or not bound.number:
+        told = failed.Replayed(bound.number, dry_run=dry_run, needs_approval=bound.approval)
+        _say_batch(told, bound.which, json)
+        return
+    # Who says how many has said yes; and what needs a second operator is refused, whatever the first one answers.
+    if limit is None and bound.approval is None:
+        confirm(f"replay {counted(bound.number, 'failed task')} ({worded(bound.which)})?", yes)
+    with progress("replayed", bound.number) as moved:
+        done = operate(url, app, lambda own: own.failures.replay(bound, reason, moved), by=by)
+    _say_batch(done, bound.which, json)
+
+
+def _say_batch(done: failed.Replayed, which: FailureFilter, json: bool) -> None:
+    if json:
+        output.emit(done)
+    elif done.dry_run:
+        output.say(f"{counted(done.matched)} would be replayed ({worded(which)})")
+        say_approval(done.needs_approval)
+    elif not done.matched:
+        output.say(f"nothing to replay ({worded(which)})")
+    else:
+        skipped = f", {done.skipped} skipped" if done.skipped else ""
+        output.say(f"{counted(done.retried)} replayed{skipped} ({worded(which)})")

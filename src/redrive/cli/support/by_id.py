@@ -1,0 +1,83 @@
+"""Tasks named by their ids, and what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.session import operate
+from redrive.cli.support.start_operation import (
+    Ask,
+    say_approval,
+)
+from redrive.errors import InvalidTransition, RedriveError, TaskNotFound
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.task import State
+from redrive.ops import actions, inspect
+from redrive.ops.operator import Operator
+
+
+def one_way(ids: Sequence[str] | None, which: FailureFilter, everything: bool | None, plan: str | None) -> str:
+    """``everything`` None: there is no such way."""
+    ways = {"ids": bool(ids), "filter": which != FailureFilter(), "all": everything, "plan": plan is not None}
+    chosen = [name for name, used in ways.items() if used]
+    if len(chosen) != 1:
+        last = ", --plan TOKEN, or --all" if everything is not None else ", or --plan TOKEN; redrive flush is for all"
+        raise typer.BadParameter(f"say which tasks, in one way: ids, filters like --kind{last}")
+    return chosen[0]
+
+
+def refuse_pace(given: bool) -> None:
+    if given:
+        raise typer.BadParameter("tasks named by id are dealt with at once: --rate, --canary, --wait are for filters")
+
+
+def by_id(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
+    wanted = [inspect.parse_id(value) for value in dict.fromkeys(ids)]
+    if ask.dry_run:
+        _dry_run(wanted, verb, possible, ask)
+        return
+
+    async def act(own: Operator) -> actions.Result:
+        do = own.failures.retry if verb == "retried" else own.failures.forget
+        return await do(wanted, ask.reason)
+
+    report(operate(ask.url, ask.app, act, by=ask.by), verb, ask.json)
+
+
+def _dry_run(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
+    told = operate(ask.url, ask.app, lambda own: own.failures.foretell(wanted, possible), by=ask.by)
+    if ask.json:
+        skipped = {str(task_id): why for task_id, why in told.skipped.items()}
+        output.emit({"would": told.would_retry, "skipped": skipped, "dry_run": True,
+                     "needs_approval": told.needs_approval})  # fmt: skip
+        return
+    output.say(*(f"{task_id}  would be {verb}" for task_id in told.would_retry))
+    output.say(*(f"{task_id}  would be left alone: {why}" for task_id, why in told.skipped.items()))
+    say_approval(told.needs_approval)
+
+
+def report(result: actions.Result, verb: str, json: bool) -> None:
+    """What was done and what was not; anything left undone makes the command fail."""
+    if json:
+        skipped = {str(task_id): why for task_id, why in result.skipped.items()}
+        notes = {str(task_id): text for task_id, text in result.notes.items()}
+        output.emit({"done": result.done, "requested": result.requested, "skipped": skipped, "notes": notes})
+    else:
+        output.say(*(f"{task_id}  {verb}" for task_id in result.done))
+        told = {task_id: result.notes.get(task_id, "asked to stop") for task_id in result.requested}
+        output.say(*(f"{task_id}  running; {what}" for task_id, what in told.items()))
+    for task_id, why in result.skipped.items():
+        output.report(_refusal(task_id, verb, why), json)
+    if result.skipped:
+        raise typer.Exit(1)
+
+
+def _refusal(task_id: UUID, verb: str, why: str) -> RedriveError:
+    if why == "not found":
+        return TaskNotFound(f"there is no task {task_id}", hint="it may be older than the history that is kept")
+    hint = f"redrive show {task_id} tells what happened to it"
+    return InvalidTransition(f"task {task_id} cannot be {verb}: {why}", hint=hint)

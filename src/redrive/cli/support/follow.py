@@ -1,0 +1,143 @@
+"""An operation that was begun: said, and followed to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.operation_words import (
+    approval_document,
+    operation_document,
+    said,
+)
+from redrive.cli.support.progress import bar
+from redrive.cli.support.session import operate
+from redrive.kernel.operation import FINAL, Operation, Status, facts
+from redrive.kernel.records import Record
+from redrive.ops.operator import Operator
+from redrive.ops.text import counted
+
+LOOK_EVERY = 0.5
+STUCK_AFTER = 3.0
+_NAMED = re.compile(r"\btask ([0-9a-f]{8}-[0-9a-f-]{27})")  # in a note: how to look at it is this face's to say
+
+
+def told(operation: Operation, approval: Record | None, json: bool, name: str) -> None:
+    """What was begun, and what it waits for; ``name`` is what the user calls it."""
+    if json:
+        output.emit(
+            {
+                "operation": operation_document(operation),
+                "approval": None if approval is None else approval_document(approval),
+            }
+        )
+    elif approval is None:
+        output.say(f"operation {operation.id} has begun: {name} of {counted(operation.total)}",
+                   output.suggest(f"watch it with: redrive operations watch {operation.id}"))  # fmt: skip
+    else:
+        output.say(f"operation {operation.id} waits for a second operator, because {approval.body['needed']}",
+                   output.suggest(f"somebody else: redrive approvals approve {approval.id} --by NAME"))  # fmt: skip
+
+
+def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
+    """To its end, with a bar on a terminal; exit code 1 when it did not end well."""
+    try:
+        found, again = operate(url, app, lambda own: _followed(own, operation_id))
+    except KeyboardInterrupt:
+        watching = output.suggest(f"redrive operations watch {operation_id}")
+        typer.echo(f"operation {operation_id} goes on: {watching}", err=True)
+        raise
+    if json:
+        output.emit({**operation_document(found), "failed_again": again})
+    else:
+        note = f": {note_of(found)}" if note_of(found) else ""
+        output.say(f"operation {found.id} is {found.status}: {found.done} of {found.total} done{note}")
+        if again:
+            output.say(output.suggest(f"{again} of them failed again by now: redrive failed"))
+    if found.status is not Status.COMPLETED or (found.total and not found.done):
+        raise typer.Exit(1)
+
+
+async def _followed(own: Operator, operation_id: str) -> tuple[Operation, int]:
+    """The operation at its end, and how many of its tasks are failed again."""
+    found = await own.operations.show(operation_id)
+    held_up = _HeldUp(found)
+    with bar(found.total) as shown:
+        task = shown.add_task(found.action, total=found.total)
+        while found.status not in FINAL:
+            if (why := await held_up.look(own, found)) is not None:
+                shown.console.print(output.clean(output.suggest(why)), markup=False, highlight=False, soft_wrap=True)
+            state = found.status.value if not found.testing else "canaries run"
+            shown.update(task, completed=found.done + found.skipped, description=f"{found.action}: {state}")
+            await asyncio.sleep(LOOK_EVERY)
+            found = await own.operations.show(operation_id)
+    return found, await own.operations.failed_again(operation_id)
+
+
+class _HeldUp:
+    """Nothing happens until somebody does something: whoever watches should know what, once."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._seen = operation
+        self._since = time.monotonic()
+        self.said: str | None = None
+
+    async def look(self, own: Operator, operation: Operation) -> str | None:
+        """What to say now, if it was not said already, in other words or with other numbers."""
+        if operation != self._seen:
+            self._seen, self._since = operation, time.monotonic()
+        code, text = await self._why(own, operation)
+        said, self.said = self.said, code
+        return text if code != said else None
+
+    async def _why(self, own: Operator, operation: Operation) -> tuple[str | None, str | None]:
+        if operation.status is Status.WAITING:
+            return "waiting", f"it waits for a second operator: redrive approvals approve {operation.approval}"
+        if operation.status is Status.PAUSED:
+            return "paused", f"it is paused: redrive operations resume {operation.id}"
+        if time.monotonic() - self._since < STUCK_AFTER:
+            return None, None
+        if operation.testing and operation.canary is not None:
+            for task in (await own.tasks.get_many(operation.canary.ids)).values():
+                for reason in await own.tasks.why(task):
+                    if reason.code != "failed":
+                        fix = f"; {reason.fix}" if reason.fix else ""
+                        return reason.code, f"canary {task.id} does not run: {reason.full}{fix}"
+            return None, None
+        if not await own.operations.has_driver():
+            return "no_worker", "no worker is alive, and workers carry it out: redrive work --app module:app"
+        return None, None
+
+
+def say_operation(operation: Operation, json: bool) -> None:
+    if json:
+        output.emit(operation_document(operation))
+        return
+    output.say(f"{operation.action}  {operation.status}  {operation.id}",
+               f"by {operation.actor}" + (f": {operation.reason}" if operation.reason else ""),
+               f"{operation.done} done, {operation.skipped} skipped of {operation.total}")  # fmt: skip
+    output.say(*said(operation.fixed, operation.idempotent))
+    for name, value in facts(operation.which).items():
+        output.say(f"{name.replace('_', ' ')}: {output.shorten(value, 200)}")
+    if operation.rate is not None:
+        output.say(f"at most {operation.rate:g} a second")
+    if operation.canary is not None:
+        passed = "passed" if operation.canary.passed else "running" if operation.testing else "to come"
+        output.say(
+            f"canary: the first {operation.canary.first}, of which {operation.canary.percent:g} % must succeed: "
+            f"{passed}"
+        )
+    if note_of(operation):
+        output.say(note_of(operation))
+
+
+def note_of(operation: Operation) -> str:
+    """How it ended; also that others were quicker with some."""
+    if operation.note or operation.status is not Status.COMPLETED:
+        return output.suggest(_NAMED.sub(r"redrive show \1", operation.note or ""))
+    skipped = [f"{operation.skipped} skipped"] if operation.skipped else []
+    return ", ".join([*skipped, *([f"{operation.gone} dealt with by others before"] if operation.gone else [])])

@@ -1,0 +1,48 @@
+"""What commands say about operations and approvals, and commands that change one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.session import operate
+from redrive.kernel.operation import Operation
+from redrive.kernel.records import Record
+from redrive.ops.operator import Operator
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")]
+Before = Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from the next of a list.")]
+T = TypeVar("T")
+Change = Callable[[Operator, str, str | None], Awaitable[T]]
+
+
+def changing(cli: typer.Typer, name: str, change: Change[T], say: Callable[[T, bool], None], text: str) -> None:
+    """A command that changes one operation or approval, and says what became of it."""
+
+    def command(
+        id: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
+    ) -> None:
+        say(operate(url, app, lambda own: change(own, id, reason), by=by), json)
+
+    cli.command(name, help=text)(command)
+
+
+def following(found: Sequence[Record], limit: int) -> int | None:
+    return found[-1].seq if len(found) == limit else None
+
+
+def said(fixed: str | None, idempotent: bool | None) -> list[str]:
+    """What its operator answered before it began, in words."""
+    twice = [] if idempotent is None else [f"handlers are {'' if idempotent else 'not '}idempotent"]
+    return [*([] if fixed is None else [f"fixed: {fixed}"]), *twice]
+
+
+def operation_document(operation: Operation) -> dict[str, Any]:
+    return {"id": operation.id, "status": operation.status.value, **operation.body()}
+
+
+def approval_document(record: Record) -> dict[str, Any]:
+    return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body}

@@ -1,0 +1,63 @@
+"""Looking at a store: what is failed now or was given up, and by which causes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
+from redrive.kernel.reads import GroupRow
+from redrive.kernel.task import Task
+
+
+class FailureReads(Protocol):
+    """What is failed now or was given up, and by which causes."""
+
+    async def failed(
+        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
+        newest: bool = False, documents: int | None = None,
+    ) -> list[Task]:  # fmt: skip
+        """Tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of ``failed_seq``."""
+
+    async def failed_ids(
+        self, which: FailureFilter, *, limit: int, after: int = 0, upto: int | None = None
+    ) -> list[FailedRef]:
+        """The same, without what the tasks carry."""
+
+    async def count_failed(self, which: FailureFilter) -> int:
+        """How many those are: by totals, where the filter allows it, else by an index."""
+
+    async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
+        """Totals, the largest first; None: of all causes."""
+
+    async def failed_end(self, which: FailureFilter) -> tuple[int, int]:
+        """Everything that is failed by now has at most this ``failed_seq``, and what fails later has more; and how many
+        of those up to it match."""
+
+    async def failed_sums(self, limit: int) -> dict[str, dict[str, int]]:
+        """Tasks that are failed now, by ``total``, ``kind``, ``queue``, ``group``, ``code``, ``type``, ``reason`` (why
+        they are dead) and ``cause``: the largest of each, whatever the number of causes."""
+
+    async def cancelled(
+        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
+    ) -> list[FailedRef]:
+        """Tasks that were given up and whose last dead letter matches, in the order of these letters; ``failed_seq``,
+        ``after`` and ``upto`` are numbers of letters."""
+
+    async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
+        """The number of the last dead letter by now, and how many of those match."""
+
+    async def groups(
+        self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
+    ) -> list[GroupRow]:
+        """The latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one seen. ``failing``: only
+        those by which tasks are failed now, or (False) none is; what changed this moment may come along."""
+
+    async def group(self, fingerprint: str) -> GroupRow | None: ...
+
+    async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
+        """Those that there are, in any order."""
+
+    async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
+        """Failures per hour of these groups, oldest first; hours without one are left out."""

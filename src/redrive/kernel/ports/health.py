@@ -1,0 +1,33 @@
+"""Looking at a store: the store itself, its totals and its clock."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Protocol
+
+from redrive.kernel.diagnosis import Diagnosis
+from redrive.kernel.reads import Count, Holder, Overview
+
+
+class HealthReads(Protocol):
+    """The store itself, its totals and its clock."""
+
+    async def now(self) -> datetime: ...
+
+    async def diagnose(self) -> Diagnosis:
+        """The store's own health; a handful of statements that look at no more rows than they have to."""
+
+    async def vitals(self) -> dict[str, int]:
+        """Figures whose trend matters: ``size`` in bytes, ``dead:table`` for rows that await removal."""
+
+    async def counts(self) -> list[Count]: ...
+
+    async def balance(self, account: str) -> int: ...
+
+    async def overview(self) -> Overview: ...
+
+    async def holders(self) -> list[Holder]:
+        """Who holds the tasks that run now; costs no more than there are of those."""
+
+    async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]:
+        """What a feature's own named statement finds; it only looks."""

@@ -1,0 +1,45 @@
+"""Looking at a store: tasks, live and finished, with what belongs to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+from uuid import UUID
+
+from redrive.kernel.failed import TaskStatus
+from redrive.kernel.joins import Join
+from redrive.kernel.reads import LetterCount, Query
+from redrive.kernel.task import DeadLetter, Task, Timeline
+
+MOST_ENTRIES = 500  # of a task's timeline: a task may have a million attempts
+
+
+class TaskReads(Protocol):
+    """Tasks, live and finished, with what belongs to them."""
+
+    async def get(self, task_id: UUID) -> Task | None: ...
+
+    async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
+        """Those that there are, in the order asked for; ``documents`` as in ``Query``."""
+
+    async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]:
+        """The same without payloads, for whoever only has to know what became of them."""
+
+    async def find(self, query: Query) -> list[Task]: ...
+
+    async def timeline(self, task_id: UUID, *, documents: int | None = None) -> Timeline | None:
+        """A task and the latest ``MOST_ENTRIES`` of its attempts, dead letters and audit rows."""
+
+    async def dead_letters(self, query: Query) -> list[DeadLetter]: ...
+
+    async def letter_counts(self) -> list[LetterCount]:
+        """How many dead letters there are, per queue and kind: kept, not counted."""
+
+    async def joins(self, join_ids: Collection[UUID]) -> list[Join]:
+        """Those that there are, in any order."""
+
+    async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
+        """What is kept about a scope, or about tasks: how many, by place; tasks that run now apart."""
+
+    async def erasable(self, scope: str, limit: int) -> list[UUID]:
+        """Tasks of a scope that do not run, live, finished, or known by a dead letter only."""
