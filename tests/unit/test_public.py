@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tools import state_machine_diagram as diagram
+
 import redrive
-from redrive.kernel import diagram
 
 
 def test_exported_names() -> None:

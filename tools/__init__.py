@@ -1,0 +1,1 @@
+"""Scripts of this checkout: what is generated from the code."""
