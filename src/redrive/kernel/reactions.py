@@ -89,7 +89,7 @@ class Reactions:
             raise ReactionFailed(
                 f"the feature {landed.feature!r} failed to react to task {landed.task_id}: "
                 f"{type(error).__name__}: {error}",
-                hint="nothing of this settlement was kept; mend the feature, and the task is settled again",
+                hint="nothing of this move was kept; mend the feature, then retry the task",
             ) from error
 
 

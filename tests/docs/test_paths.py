@@ -1,0 +1,41 @@
+"""What the documents say about the code is there: files by their paths, and quoted code word by word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAPS = [ROOT / "docs" / name for name in ("architecture.md", "features.md", "internals.md")]
+FULL = re.compile(r"\b(?:src|tests|docs|bench|storm)/[\w./*-]*[\w*/]")
+# Written from the package on: `kernel/machine.py`, `stores/*/bad_rows.py`.
+SHORT = re.compile(r"`((?:[a-z_*]+/)*[a-z_0-9]+\.(?:py|sql))`")
+QUOTED = re.compile(r"^```(?:python|sql)[^\n]*\n(?:#|--) (src/\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def exists(path: str) -> bool:
+    return any(True for _ in ROOT.glob(path.rstrip("/")))
+
+
+@pytest.mark.parametrize("document", MAPS, ids=lambda d: d.name)
+def test_every_path_exists(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    named = set(FULL.findall(text)) | {_in_full(path) for path in SHORT.findall(text)}
+    assert named and sorted(path for path in named if not exists(path)) == []
+
+
+def _in_full(path: str) -> str:
+    if path.startswith(("src/", "tests/", "bench/", "storm/")):
+        return path
+    # A name alone goes with the folder named before it; "migrations" and "functions" are those of a store.
+    inside = "/" not in path or path.startswith(("migrations/", "functions/"))
+    return f"src/redrive/**/{path}" if inside else f"src/redrive/{path}"
+
+
+def test_quoted_code_is_that_of_the_file() -> None:
+    quotes = [found for document in MAPS for found in QUOTED.findall(document.read_text(encoding="utf-8"))]
+    assert len(quotes) >= 4
+    changed = [path for path, code in quotes if code.rstrip() not in (ROOT / path).read_text(encoding="utf-8")]
+    assert changed == []
