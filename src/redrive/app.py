@@ -341,7 +341,7 @@ class App:
         return Worker(
             self._own_store() if store is None else store, self.registry, self.settings, chosen,
             schedules=[self._planned(s) for s in self.schedules.values()], owner=self.owner,
-            log=log or TaskLog(style=choose_style(self.settings.log_format)), errands=self._duties(),
+            log=log or TaskLog(style=choose_style(self.settings.log_format)), duties=self._duties(),
             retention=retention_of(self.settings), where=self.shown_url,
         )  # fmt: skip
 

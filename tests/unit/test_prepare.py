@@ -10,7 +10,6 @@ from redrive import App, Context
 from redrive.kernel.commit import Commit, Limit
 from redrive.observe.logs import TaskLog
 from redrive.settings import load_settings
-from redrive.worker.prepare import prepare
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +33,7 @@ def make(name: str = "default", *, limited: int | None = None, cron: bool = Fals
 
 
 async def start(app: App, store: Any) -> None:
-    await prepare(app.worker(store, log=TaskLog(style="off")))
+    await app.worker(store, log=TaskLog(style="off")).prepare()
 
 
 async def schedules(store: Any) -> list[str]:

@@ -60,13 +60,13 @@ async def test_the_older_attempt_is_told_to_stop_and_the_newer_one_stays(quick: 
         await until(lambda: _is(begun))
         await expire(url)
         await until(lambda: _is(len(begun) == 2 and begun[0].cancelled))
-        await until(lambda: _is(not worker.attempts.superseded))
+        await until(lambda: _is(not worker.runs.superseded))
         # The end of the older one took nothing of the newer one with it.
-        assert worker.runs[task.id].context is begun[1] and worker.attempts.slots == 4
+        assert worker.runs[task.id].context is begun[1] and worker.runs.slots == 4
         released.set()
         found = await ended(quick, task.id)
         assert (found.state, found.result, found.attempt_count) == (State.COMPLETED, "attempt 2", 2)
-        await until(lambda: _is(worker.attempts.slots == 5))
+        await until(lambda: _is(worker.runs.slots == 5))
 
 
 async def test_an_older_attempt_cannot_commit_as_the_newer_one(quick: App, url: str) -> None:
@@ -113,7 +113,7 @@ async def test_an_older_attempt_that_does_not_stop_gives_its_slot_back(
         await until(lambda: _is(worker.runs))
         await expire(url)
         assert (await ended(quick, task.id)).attempt_count == 2
-        await until(lambda: _is(worker.attempts.slots == 5))
+        await until(lambda: _is(worker.runs.slots == 5))
         release.set()
 
 
@@ -147,9 +147,9 @@ async def test_hints_about_other_queues_are_not_for_this_worker(app: App) -> Non
     worker._look = False
     for wake in (Wake(queue="other"), Wake(queue="other", due_in=0.0)):
         worker.on_wake(wake)
-    assert not worker._look and worker.beats._expected == float("inf")
+    assert not worker._look and worker.ticker._expected == float("inf")
     worker.on_wake(Wake(queue="mine", due_in=1.0))
-    assert worker.beats._expected < float("inf")
+    assert worker.ticker._expected < float("inf")
     for wake in (Wake(queue="mine"), Wake(queue="*"), Wake()):
         worker._look = False
         worker.on_wake(wake)
@@ -183,7 +183,7 @@ async def test_a_call_that_cannot_be_filled_up_goes_out_as_it_is(app: App) -> No
     _fill_up(await app.store(), refuse)
     await app.enqueue_many([("B", None)] * 3)
     worker = await drain(app, concurrency=2)
-    assert sum(sizes) == worker.health.completed == 3 and worker.attempts.slots == 2
+    assert sum(sizes) == worker.health.completed == 3 and worker.runs.slots == 2
 
 
 async def test_a_task_that_was_stopped_while_its_call_was_filled_up_is_not_run(app: App) -> None:
@@ -207,7 +207,7 @@ async def test_a_task_that_was_stopped_while_its_call_was_filled_up_is_not_run(a
             run.ask_to_stop(StopReason.CANCELLED)
         go_on.set()
         assert (await ended(app, task.id)).state is State.CANCELLED
-        await until(lambda: _is(worker.attempts.slots == 5))
+        await until(lambda: _is(worker.runs.slots == 5))
     assert not ran
 
 
@@ -246,7 +246,7 @@ async def test_a_task_that_snoozes_into_the_next_call_keeps_its_run(app: App) ->
     worker = await drain(app, concurrency=6)
     found = [await app.get(task.id) for task in tasks]
     assert {(task.state, task.attempt_count) for task in found if task} == {(State.COMPLETED, 1)}
-    assert worker.health.lost == 0 and worker.attempts.slots == 6 and not worker.runs
+    assert worker.health.lost == 0 and worker.runs.slots == 6 and not worker.runs
 
 
 async def _is(value: Any) -> bool:

@@ -403,7 +403,7 @@ async def test_a_handler_that_hangs_behind_its_transaction_does_not_keep_its_slo
             assert (await ended(app, second.id)).state is State.COMPLETED
             assert worker.health.abandoned == (1 if threaded else 0)
             assert worker.health.late == (0 if threaded else 1)
-            assert not worker.attempts.trailing
+            assert not worker.runs.trailing
     finally:
         release.set()
 

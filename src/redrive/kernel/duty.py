@@ -14,7 +14,8 @@ class Duty:
     whether the worker is stopping."""
 
     name: str
-    every: float
+    # None: the store hands it out when there is something to do, to whoever asks.
+    every: float | None
     run: Callable[[Store, str, Callable[[], bool]], Awaitable[None]]
     # What could bring tasks this moment, as a value that changes when something has moved; false when nothing could.
     # Asked by a worker that would end because there is nothing to do.

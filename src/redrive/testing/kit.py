@@ -25,9 +25,6 @@ from redrive.ops import inspect
 from redrive.settings import Options
 from redrive.sync import Portal
 from redrive.testing.clock import Clock
-from redrive.worker.maintenance.cron import fire_schedules
-from redrive.worker.maintenance.recover import recover
-from redrive.worker.prepare import prepare
 from redrive.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -89,15 +86,13 @@ class TestKit:
     async def _worker(self, jobs: int) -> Worker:
         queues = await inspect.known_queues(self.store, sorted(self.app.registry.queues()))
         options = Options(queues=tuple(sorted(queues)), concurrency=10, sleep=0.01, stop_when_empty=True, max_jobs=jobs)
-        worker = self.app.worker(self.store, options, log=TaskLog(style="off"))
-        worker.id = "kit"  # one after the other, and no time passes: they are one worker
-        return worker
+        return self.app.worker(self.store, options, log=TaskLog(style="off"))
 
     async def _make_due(self, worker: Worker) -> None:
         """What the fleet's beat does over time, at once: schedules, expired leases, delays that are over."""
-        await prepare(worker)
-        await fire_schedules(worker)
-        await recover(worker)
+        await worker.prepare()
+        for name in ("cron", "recover"):
+            await worker.duties[name].run(self.store, worker.id, lambda: False)
         beat = Heartbeat(worker.id, "test", 0, worker.options.queues, worker.options.concurrency, 0, "test", {})
         while (await self.store.tick(beat)).promoted:
             pass
@@ -204,7 +199,8 @@ def using_sync(app: App | None = None) -> Iterator[TestKit]:
 def _rebound(app: App) -> Iterator[None]:
     kept = app.url, app.settings, app._shared
     # A kind that is declared for another application to handle stays queued, to be asserted on.
-    settings = app.settings.model_copy(update={"url": MEMORY, "unknown_kind": "leave", "worker_id": "test"})
+    # Workers come one after the other, and no time passes between: they are one worker.
+    settings = app.settings.model_copy(update={"url": MEMORY, "unknown_kind": "leave", "worker_id": "kit"})
     app.url, app.settings, app._shared, app._recent = MEMORY, settings, None, None
     try:
         yield
@@ -219,7 +215,7 @@ async def _open(app: App) -> TestKit:
     store.clock = clock
     kit = TestKit(app, store, clock)
     # Schedules are known from the start, so that the first `advance` can already make them due.
-    await prepare(app.worker(store, log=TaskLog(style="off")))
+    await app.worker(store, log=TaskLog(style="off")).prepare()
     return kit
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from uuid import UUID
 
 from redrive.errors import RedriveError
 from redrive.kernel.outcome import StopReason
+from redrive.kernel.store import Store
+from redrive.settings import Settings
+from redrive.worker.outage import Outage
 from redrive.worker.run import Run
-
-if TYPE_CHECKING:
-    from redrive.worker.worker import Worker
+from redrive.worker.runs import Runs
 
 PROGRESS_EVERY = 1.0
 STOP_GRACE = 5.0
@@ -21,30 +22,58 @@ LOOK_AT_LEAST_EVERY = 1.0
 LOOK_AT_MOST_EVERY = 0.02
 
 
-class LeaseKeeper:
-    """One coroutine over all runs of a worker: cheaper than a timer for each."""
+class NextLook:
+    """When the lease keeper looks at its runs again. Whoever brings an earlier deadline moves it forward."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._look_at = 0.0
+    def __init__(self) -> None:
+        self._at = 0.0
         self._changed = asyncio.Event()
+
+    def watch(self, run: Run) -> None:
+        """A new run: make sure the next look is not after its deadline."""
+        if run.deadline is not None and run.deadline < self._at:
+            self._at = run.deadline
+            self._changed.set()
+
+    def now(self) -> None:
+        self._at = 0.0
+        self._changed.set()
+
+    async def wait(self, at: float) -> None:
+        """Until this moment, or an earlier one that becomes known meanwhile."""
+        self._at = at
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(at - time.monotonic(), LOOK_AT_MOST_EVERY)):
+                await self._changed.wait()
+
+
+class LeaseKeeper:
+    """One coroutine over all runs of a worker: cheaper than a timer for each. ``on_lost`` hears of a run whose lease
+    somebody else has, ``on_stuck`` of one that was told to stop and did not."""
+
+    def __init__(
+        self, store: Store, settings: Settings, runs: Runs, outage: Outage, next_look: NextLook, *,
+        on_lost: Callable[[Run], None], on_stuck: Callable[[Run], None], on_grace_over: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._settings = settings
+        self._runs = runs
+        self._outage = outage
+        self._next_look = next_look
+        self._on_lost = on_lost
+        self._on_stuck = on_stuck
+        self._on_grace_over = on_grace_over
         self._progress_at = 0.0
         self._grace_ends: float | None = None
         self._grace_said = False
         self._renewing: asyncio.Task[None] | None = None
 
-    def watch(self, run: Run) -> None:
-        """A new run: make sure the next look is not after its deadline."""
-        if run.deadline is not None and run.deadline < self._look_at:
-            self._look_at = run.deadline
-            self._changed.set()
-
     def begin_grace(self) -> None:
         if self._grace_ends is not None:
             return
-        self._grace_ends = time.monotonic() + self._worker.settings.grace_ms / 1000
-        self._look_at = 0.0
-        self._changed.set()
+        self._grace_ends = time.monotonic() + self._settings.grace_ms / 1000
+        self._next_look.now()
 
     async def run(self) -> None:
         try:
@@ -57,11 +86,7 @@ class LeaseKeeper:
                     await asyncio.sleep(0)
                 else:
                     self._stop_unsure(now)
-                self._look_at = self._next_look(time.monotonic())
-                self._changed.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(self._look_at - time.monotonic(), LOOK_AT_MOST_EVERY)):
-                        await self._changed.wait()
+                await self._next_look.wait(self._latest_look(time.monotonic()))
         finally:
             if self._renewing is not None:
                 self._renewing.cancel()
@@ -70,9 +95,8 @@ class LeaseKeeper:
     def _enforce(self, now: float) -> None:
         if self._grace_ends is not None and now >= self._grace_ends and not self._grace_said:
             self._grace_said = True  # before anything is stopped: what was stopped is no longer there to be counted
-            self._worker.announce.grace_over()
-        attempts = self._worker.attempts
-        for run in (*attempts.runs.values(), *attempts.trailing.values(), *attempts.superseded):
+            self._on_grace_over()
+        for run in self._runs.everything():
             if run.settled and not run.trailing:
                 continue
             if run.stop is None:
@@ -81,17 +105,17 @@ class LeaseKeeper:
                 elif self._grace_ends is not None and now >= self._grace_ends:
                     run.ask_to_stop(StopReason.SHUTDOWN)
             elif now - run.stopped_at >= STOP_GRACE:
-                self._worker.attempts.abandon(run)
+                self._on_stuck(run)
 
     async def _renew(self, now: float) -> None:
-        heartbeat = self._worker.settings.heartbeat
-        due = [run for run in self._worker.runs.values() if now - run.renewed_at >= heartbeat and not run.abandoned]
+        heartbeat = self._settings.heartbeat
+        due = [run for run in self._runs.values() if now - run.renewed_at >= heartbeat and not run.abandoned]
         noted: list[Run] = []
         if now - self._progress_at >= PROGRESS_EVERY:
-            noted = [run for run in self._worker.runs.values() if run.progress is not None and not run.settled]
+            noted = [run for run in self._runs.values() if run.progress is not None and not run.settled]
         if not due and not noted:
             # Nothing left to renew: whatever failed before does not matter any more.
-            self._worker.outage.forget("lease")
+            self._outage.forget("lease")
             return
         self._progress_at = now
         runs = {run.task.id: run for run in (*due, *noted)}
@@ -99,22 +123,22 @@ class LeaseKeeper:
         for run in noted:
             run.progress = None
         try:
-            lost = await self._worker.store.renew(
-                [(run.task.id, run.task.token) for run in runs.values()], self._worker.settings.lease, progress
+            lost = await self._store.renew(
+                [(run.task.id, run.task.token) for run in runs.values()], self._settings.lease, progress
             )
         except RedriveError as error:
             self._failed(error, noted, progress)
             return
-        self._worker.outage.over("lease")
+        self._outage.over("lease")
         for task_id, run in runs.items():
             if task_id in lost:
-                self._worker.attempts.lose(run)
+                self._on_lost(run)
             else:
                 run.renewed_at = now
 
     def _failed(self, error: RedriveError, noted: list[Run], progress: dict[UUID, str]) -> None:
         """No answer: keep the progress, and stop what can no longer be sure of its lease."""
-        self._worker.outage.begin(error, "lease")
+        self._outage.begin(error, "lease")
         for run in noted:
             if run.progress is None:
                 run.progress = progress[run.task.id]
@@ -122,13 +146,13 @@ class LeaseKeeper:
 
     def _stop_unsure(self, now: float) -> None:
         """The store does not answer: what has outlived its lease may already run elsewhere."""
-        for run in self._worker.runs.values():
-            if now - run.renewed_at >= self._worker.settings.lease:
+        for run in self._runs.values():
+            if now - run.renewed_at >= self._settings.lease:
                 run.ask_to_stop(StopReason.STORE_UNREACHABLE)
 
-    def _next_look(self, now: float) -> float:
+    def _latest_look(self, now: float) -> float:
         soonest = now + LOOK_AT_LEAST_EVERY
-        for run in (*self._worker.runs.values(), *self._worker.attempts.trailing.values()):
+        for run in (*self._runs.values(), *self._runs.trailing.values()):
             if run.deadline is not None and run.stop is None and run.deadline < soonest:
                 soonest = run.deadline
         if self._grace_ends is not None:

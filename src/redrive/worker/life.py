@@ -1,16 +1,53 @@
-"""A worker's life inside somebody else's program: cancelled with grace, or run beside the rest."""
+"""A worker's life: how far it has come, and how it fits into somebody else's program."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from redrive.worker.worker import Worker
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 logger = logging.getLogger("redrive.worker")
+
+
+class Life:
+    """How far a worker's life has come: what its parts ask before they begin something, or wait on."""
+
+    def __init__(self) -> None:
+        # The store was reached, or is known not to be.
+        self.begun = asyncio.Event()
+        # Claims no more, since this moment of the monotonic clock.
+        self.stopping = False
+        self.stopped_at = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None
+        return self._loop
+
+    @property
+    def started(self) -> bool:
+        return self._loop is not None
+
+    def is_stopping(self) -> bool:
+        return self.stopping
+
+    def is_cut_off(self) -> bool:
+        """Everything is to end at once: its second cancellation, or the end of the event loop."""
+        return self._task is not None and self._task.cancelling() > 0
+
+    async def live(self, work: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
+        """Do the work in a task of its own until it ends; a cancellation calls ``stop``."""
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(work, name="redrive-worker")
+        await see_through(self._task, stop)
+
+    def retire(self) -> None:
+        self.stopped_at = time.monotonic()
+        self.stopping = True
 
 
 async def see_through(life: asyncio.Task[None], stop: Callable[[], None]) -> None:
@@ -35,16 +72,21 @@ async def see_through(life: asyncio.Task[None], stop: Callable[[], None]) -> Non
 class Background:
     """A worker that runs beside the block of an ``async with``."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._task = asyncio.create_task(worker.run(), name="redrive-background")
+    def __init__(
+        self, worker_id: str, run: Coroutine[Any, Any, None], stop: Callable[[str], None],
+        begun: Callable[[], Awaitable[object]],
+    ) -> None:  # fmt: skip
+        self._worker_id = worker_id
+        self._stop = stop
+        self._begun = begun
+        self._task = asyncio.create_task(run, name="redrive-background")
         self._task.add_done_callback(self._ended)
 
     async def begin(self) -> None:
         """Until the first contact with the store: one that cannot be used is said here, where somebody hears it. For
         one that cannot be reached, the worker waits in the background."""
         try:
-            await self._worker.begun.wait()
+            await self._begun()
         except asyncio.CancelledError:
             await self.end()
             raise
@@ -53,7 +95,7 @@ class Background:
 
     async def end(self) -> None:
         """Until everything that ran has ended or was handed back. A worker that had died says of what."""
-        self._worker.stop("the block is left")
+        self._stop("the block is left")
         await self._task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -61,6 +103,6 @@ class Background:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error(
-                "worker %s ended by an error: %s", self._worker.id, error, exc_info=error,
-                extra={"event": "worker.died", "worker_id": self._worker.id},
+                "worker %s ended by an error: %s", self._worker_id, error, exc_info=error,
+                extra={"event": "worker.died", "worker_id": self._worker_id},
             )  # fmt: skip

@@ -3,61 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from redrive.errors import StoreUnavailable
 from redrive.handlers.cron import next_after
 from redrive.handlers.registry import Registry
-from redrive.kernel.commit import Commit, Control, Declare, Limit
+from redrive.kernel.commit import Commit, Control, Declare, Limit, Schedule
+from redrive.kernel.store import Store
 from redrive.settings import Settings
-
-if TYPE_CHECKING:
-    from redrive.worker.worker import Worker
+from redrive.worker.life import Life
+from redrive.worker.outage import Outage
 
 NOBODY = "default"  # the name of every App that was given none
 
 
-async def prepare(worker: Worker) -> None:
-    """Waits for the store if it has to: a worker started before its database is not a mistake."""
-    while not worker.stopping:
+@dataclass(slots=True, frozen=True)
+class Preparation:
+    """What an application declares to the store: its limits, and its schedules under the name of their owner."""
+
+    store: Store
+    registry: Registry
+    settings: Settings
+    schedules: Sequence[Schedule]
+    owner: str
+
+    async def run(self) -> None:
+        """Open the store, and declare everything at once."""
+        await self.store.open()
+        controls: list[Control] = [*await self._limits(), *await self._schedules()]
+        if controls:
+            await self.store.apply(Commit(controls=controls))
+
+    async def _schedules(self) -> list[Declare]:
+        """First runs are planned from the store's clock; a schedule that the store knows keeps the run planned there.
+
+        An application that has none any more takes back its last ones, but only under a name of its own: whatever
+        else shares the name "default" (a worker without an application, a second script) has schedules to lose.
+        """
+        if not self.schedules:
+            return [] if self.owner == NOBODY else [Declare(self.owner, ())]
+        now, _ = await self.store.due_schedules()
+        planned = tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in self.schedules)
+        return [Declare(self.owner, planned)]
+
+    async def _limits(self) -> list[Limit]:
+        """What configuration limits now, and the end of what it limited before. An operator's limit stays."""
+        settings, wanted = self.settings, limits(self.registry, self.settings)
+        ours = {*self.registry.handlers, *settings.kind_concurrency, *settings.kind_rate_limit_ms}
+        free = ours - {limit.kind for limit in wanted}
+        rows = (await self.store.overview()).limits
+        lifted = [row for row in rows if row.kind in free and row.actor is None and (row.concurrency or row.rate_ms)]
+        return [*wanted, *(Limit(row.kind) for row in lifted)]
+
+
+async def prepare(preparation: Preparation, life: Life, outage: Outage, *, wait: bool) -> None:
+    """Prepare the store. ``wait`` for it if need be: a worker started before its database is not a mistake."""
+    while not life.stopping:
         try:
-            await worker.store.open()
-            controls: list[Control] = [*await _limits(worker), *await _schedules(worker)]
-            if controls:
-                await worker.store.apply(Commit(controls=controls))
-            worker.outage.over()
-            worker.begun.set()
+            await preparation.run()
+            outage.over()
+            life.begun.set()
             return
         except StoreUnavailable as error:
-            if worker.options.stop_when_empty:
+            if not wait:
                 raise
-            worker.begun.set()
-            await asyncio.sleep(worker.outage.begin(error))
-
-
-async def _schedules(worker: Worker) -> list[Declare]:
-    """First runs are planned from the store's clock; a schedule that the store knows keeps the run planned there.
-
-    An application that has none any more takes back its last ones, but only under a name of its own: whatever else
-    shares the name "default" (a worker without an application, a second script) has schedules to lose.
-    """
-    if not worker.schedules:
-        return [] if worker.owner == NOBODY else [Declare(worker.owner, ())]
-    now, _ = await worker.store.due_schedules()
-    planned = tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in worker.schedules)
-    return [Declare(worker.owner, planned)]
-
-
-async def _limits(worker: Worker) -> list[Limit]:
-    """What configuration limits now, and the end of what it limited before. An operator's limit stays."""
-    wanted = limits(worker.registry, worker.settings)
-    settings = worker.settings
-    ours = {*worker.registry.handlers, *settings.kind_concurrency, *settings.kind_rate_limit_ms}
-    unlimited = ours - {limit.kind for limit in wanted}
-    rows = (await worker.store.overview()).limits
-    lifted = [row for row in rows if row.kind in unlimited and row.actor is None and (row.concurrency or row.rate_ms)]
-    return [*wanted, *(Limit(row.kind) for row in lifted)]
+            life.begun.set()
+            await asyncio.sleep(outage.begin(error))
 
 
 def limits(registry: Registry, settings: Settings) -> list[Limit]:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Transition
-from redrive.kernel.outcome import Fail
-from redrive.kernel.store import ClaimRequest, Cycle
+from redrive.kernel.outcome import Fail, Outcome
+from redrive.kernel.store import ClaimRequest, Cycle, Store
+from redrive.kernel.task import Claimed
+from redrive.observe.health import Health
+from redrive.worker.life import Life
+from redrive.worker.outage import Outage
+from redrive.worker.report import Report
 from redrive.worker.run import Run
-
-if TYPE_CHECKING:
-    from redrive.worker.worker import Worker
+from redrive.worker.runs import Runs
 
 SETTLE_BATCH = 2000
 LAST_SETTLE_PATIENCE = 15.0
@@ -38,16 +41,32 @@ class Call:
 
 
 class Settling:
-    """The outbox of a worker. An outcome leaves it when the store has answered for it, and not before."""
+    """The outbox of a worker. An outcome leaves it when the store has answered for it, and not before.
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    ``decide`` makes a transition of an outcome, ``due_in`` hears of delays that were stored; ``grace`` is what handlers
+    have to end, in seconds; ``wait_when_idle``: also a worker with nothing in its hands waits for its store."""
+
+    def __init__(
+        self, store: Store, life: Life, runs: Runs, *, outage: Outage, health: Health, report: Report,
+        decide: Callable[[Run, Outcome], Transition], due_in: Callable[[float], None], grace: float,
+        wait_when_idle: bool,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._life = life
+        self._runs = runs
+        self._outage = outage
+        self._health = health
+        self._report = report
+        self._decide = decide
+        self._due_in = due_in
+        self._grace = grace
+        self._wait_when_idle = wait_when_idle
         self.outbox: Settlements = []
         self._under_way: list[Call] = []
 
     @property
     def unfinished(self) -> bool:
-        return bool(self.outbox or self._under_way or self._worker.outage.seconds)
+        return bool(self.outbox or self._under_way or self._outage.seconds)
 
     def add(self, run: Run, transition: Transition) -> None:
         self.outbox.append((run, transition))
@@ -58,10 +77,10 @@ class Settling:
 
     def send(self, batch: Settlements, want: ClaimRequest | None) -> Call:
         """Begin one call of the store: settle the batch, claim what is wanted."""
-        cycle = self._worker.store.cycle(_commit(batch), want, again=_again(batch))
-        call = Call(self._worker.loop.create_task(cycle), batch, want, time.monotonic())
+        cycle = self._store.cycle(_commit(batch), want, again=_again(batch))
+        call = Call(self._life.loop.create_task(cycle), batch, want, time.monotonic())
         self._under_way.append(call)
-        health = self._worker.health
+        health = self._health
         health.unanswered_since = health.unanswered_since or time.time()
         return call
 
@@ -73,7 +92,7 @@ class Settling:
         except Exception:
             self.taken(call)
             raise
-        self._worker.health.unanswered_since = 0.0
+        self._health.unanswered_since = 0.0
         return cycle
 
     def taken(self, call: Call) -> bool:
@@ -85,15 +104,14 @@ class Settling:
 
     def landed(self, batch: Iterable[tuple[Run, Transition]], lost: set[UUID]) -> None:
         """The store has answered."""
-        worker = self._worker
         for run, transition in batch:
-            worker.attempts.drop(run)
+            self._runs.drop(run)
             if run.task.id in lost:
-                worker.report.refused(run, transition)
+                self._report.refused(run, transition)
                 continue
-            worker.report.landed(run, transition)
+            self._report.landed(run, transition)
             if transition.delay:
-                worker.beats.due_in(transition.delay)
+                self._due_in(transition.delay)
 
     def keep(self, batch: Settlements) -> None:
         """The answer is unknown: everything goes out again, and what landed the first time is recognised."""
@@ -103,14 +121,13 @@ class Settling:
 
     async def wait_out_outage(self, error: RedriveError) -> bool:
         """Wait a little longer each time. False when the worker is to stop and the store does not come back."""
-        worker = self._worker
-        delay = worker.outage.begin(error)
+        delay = self._outage.begin(error)
         # From the stop on, however long the store was gone before it.
-        waited = min(worker.outage.seconds, time.monotonic() - worker.stopped_at)
-        if worker.stopping and waited > LAST_SETTLE_PATIENCE + worker.settings.grace_ms / 1000:
-            worker.outage.give_up(len(self.outbox))
+        waited = min(self._outage.seconds, time.monotonic() - self._life.stopped_at)
+        if self._life.stopping and waited > LAST_SETTLE_PATIENCE + self._grace:
+            self._outage.give_up(len(self.outbox))
             return False
-        if worker.options.stop_when_empty and not worker.runs and not self.outbox:
+        if not self._wait_when_idle and not self._runs and not self.outbox:
             raise error
         await asyncio.sleep(delay)
         return True
@@ -118,13 +135,13 @@ class Settling:
     async def settle_one_by_one(self, batch: Settlements, error: RedriveError) -> None:
         """The store refuses the batch for what is in it. One by one; the culprit is failed with what the store said."""
         if not batch:
-            await asyncio.sleep(self._worker.outage.begin(error))
+            await asyncio.sleep(self._outage.begin(error))
             return
         left = batch[::-1]
         while left:
             run, transition = left.pop()
             try:
-                cycle = await self._worker.store.cycle(Commit(transitions=[transition]), None, again=True)
+                cycle = await self._store.cycle(Commit(transitions=[transition]), None, again=True)
             except asyncio.CancelledError:
                 self.keep([(run, transition), *reversed(left)])
                 raise
@@ -145,7 +162,7 @@ class Settling:
                         self.keep([(run, transition), *reversed(left)])
                         return
                     continue
-                self.add(run, self._worker.attempts.decide(run, verdict))
+                self.add(run, self._decide(run, verdict))
             else:
                 self.landed([(run, transition)], cycle.lost)
 
@@ -153,7 +170,7 @@ class Settling:
         """Not the outcome is refused, then, but the row: it is failed by itself, whatever is in it. False when the
         store did not answer."""
         try:
-            applied = await self._worker.store.apply(Commit(transitions=[transition]))
+            applied = await self._store.apply(Commit(transitions=[transition]))
         except (StoreUnavailable, StoreUnusable) as outage:
             await self.wait_out_outage(outage)
             return False
@@ -162,13 +179,14 @@ class Settling:
 
     # -- the worker is being cancelled -----------------------------------------------------------------------------
 
-    async def hand_back(self) -> None:
-        """Everything was stopped: give it back, as far as the store answers."""
+    async def hand_back(self, give_back: Callable[[list[Claimed], float], None]) -> None:
+        """Everything was stopped: give it back, as far as the store answers. ``give_back`` gets what is claimed by a
+        call that was under way, and when it was asked for."""
         # A claim that nobody heard the answer of: the store gives such tasks back when it is asked the next time, and
         # perhaps the time after that, because the server may still be at it.
-        asks = 1 if self._worker.outage.seconds else 0
+        asks = 1 if self._outage.seconds else 0
         for call in tuple(self._under_way):
-            if not await self._seen_to_its_end(call):
+            if not await self._seen_to_its_end(call, give_back):
                 asks = 2
         ends = time.monotonic() + HAND_BACK_PATIENCE
         while self.outbox or asks:
@@ -179,13 +197,13 @@ class Settling:
             if self.outbox or asks:
                 await asyncio.sleep(0.25 if self.outbox else ASK_AGAIN_AFTER)
         if self.outbox:
-            self._worker.outage.give_up(len(self.outbox))
+            self._outage.give_up(len(self.outbox))
 
     async def _offered(self, ends: float) -> bool:
         batch, self.outbox = self.outbox, []
         try:
             async with asyncio.timeout(max(ends - time.monotonic(), 0.1)):
-                cycle = await self._worker.store.cycle(_commit(batch), None, again=_again(batch))
+                cycle = await self._store.cycle(_commit(batch), None, again=_again(batch))
         except (StoreUnavailable, StoreUnusable, TimeoutError):
             self.keep(batch)
         except RedriveError as error:
@@ -195,7 +213,7 @@ class Settling:
             return True
         return False
 
-    async def _seen_to_its_end(self, call: Call) -> bool:
+    async def _seen_to_its_end(self, call: Call, give_back: Callable[[list[Claimed], float], None]) -> bool:
         """A call that was under way may have settled and claimed. False when a claim was left without an answer."""
         await asyncio.wait([call.task], timeout=HAND_BACK_PATIENCE)
         if not call.task.done():
@@ -207,7 +225,7 @@ class Settling:
             return call.want is None
         cycle = call.task.result()
         self.landed(call.batch, cycle.lost)
-        self._worker.attempts.give_back(cycle.claimed, call.asked)
+        give_back(cycle.claimed, call.asked)
         return True
 
 

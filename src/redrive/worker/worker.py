@@ -1,8 +1,9 @@
 """The worker: one process's slots, filled from the store and settled back into it.
 
 ``Worker`` is the hot loop (settle and claim) and the life around it. Beside it run the lease keeper (heartbeats,
-deadlines), the beat (liveness, promotion, duties) and one coroutine per attempt (``attempts``); what they decide
-goes out through ``settling`` and comes back from the store as landed or lost.
+deadlines), the ticker (liveness, promotion, duties) and one coroutine per attempt (``attempts``); what they decide
+goes out through ``settling`` and comes back from the store as landed or lost. They share ``runs`` (what is held) and
+``life`` (whether it ends); only the worker knows all of them.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ from redrive.observe.logs import TaskLog
 from redrive.settings import Options, Settings
 from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
-from redrive.worker.heartbeat import Beater
-from redrive.worker.lease import STOP_GRACE, LeaseKeeper
-from redrive.worker.life import Background, see_through
-from redrive.worker.maintenance import DUTIES
+from redrive.worker.decisions import Decisions
+from redrive.worker.lease import STOP_GRACE, LeaseKeeper, NextLook
+from redrive.worker.life import Background, Life
+from redrive.worker.maintenance.duties import standard_duties
 from redrive.worker.outage import Outage
-from redrive.worker.prepare import prepare
+from redrive.worker.prepare import Preparation, prepare
 from redrive.worker.report import Report
+from redrive.worker.runs import Runs
 from redrive.worker.settling import Call, Settling, end
+from redrive.worker.ticker import Ticker
+from redrive.worker.time_limits import TimeLimits
 
 # From this many slots on, a claim fills half of them: the other half runs while the store is at work.
 CLAIM_BY_HALVES_FROM = 200
@@ -48,7 +52,7 @@ class Worker:
     def __init__(
         self, store: Store, registry: Registry, settings: Settings, options: Options, *,
         log: TaskLog | None = None, schedules: Sequence[Schedule] = (), owner: str = "default",
-        rng: Callable[[], float] = random.random, errands: Iterable[Duty] = (),
+        rng: Callable[[], float] = random.random, duties: Iterable[Duty] = (),
         retention: Retention | None = None, where: str = "its store",
     ) -> None:  # fmt: skip
         self.store = store
@@ -57,50 +61,52 @@ class Worker:
         self.options = options
         self.id = settings.worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.health = Health(worker_id=self.id)
-        self.report = Report(log or TaskLog(style="off"), self.health)
-        self.report.log.name(self.id)
-        self.announce = Announcer(self, where)
-        self.schedules = tuple(schedules)
-        self.owner = owner
-        self.rng = rng
-        self.errands = {duty.name: duty for duty in errands}
-        self.retention = retention or Retention(settings.history_days, settings.key_days)
-        self.duties = DUTIES(settings) | {name: errand.every for name, errand in self.errands.items()}
-        # Whoever has the duty of recovering may not know a feature: somebody who does looks after its tasks.
-        self.duties |= {f"recover:{name}": settings.recovery_interval for name in store.reacting}
-        self.while_records = {d.name: d.while_record for d in self.errands.values() if d.while_record is not None}
-        self.stopping = False
-        self.stopped_at = 0.0
-        # The store was reached, or is known not to be.
-        self.begun = asyncio.Event()
+        self.life = Life()
+        self.runs = Runs(options.concurrency)
         self.outage = Outage(self.id, self.health)
-        self.leases = LeaseKeeper(self)
-        self.beats = Beater(self)
-        self.attempts = Attempts(self)
-        self.settling = Settling(self)
-        self.runs = self.attempts.runs
+        report = self.report = Report(log or TaskLog(style="off"), self.health)
+        report.log.name(self.id)
+        self.announce = Announcer(
+            self.id, report.log, self.runs, self.health, options, grace_ms=settings.grace_ms, where=where
+        )
+        self._preparation = Preparation(store, registry, settings, tuple(schedules), owner)
+        limits = TimeLimits(registry, settings, options)
+        kept = retention or Retention(settings.history_days, settings.key_days)
+        standard = standard_duties(settings, kept, report, limits, store.reacting)
+        self.duties = {duty.name: duty for duty in (*duties, *standard)}
+        self.ticker = Ticker(
+            self.id, store, options, settings.interval, life=self.life, runs=self.runs, health=self.health,
+            outage=self.outage, duties=self.duties, look=self.look,
+        )  # fmt: skip
+        decide = Decisions(self.id, settings.backoff, options.tries, rng).decide
+        self.settling = Settling(
+            store, self.life, self.runs, outage=self.outage, health=self.health, report=report, decide=decide,
+            due_in=self.ticker.due_in, grace=settings.grace_ms / 1000, wait_when_idle=not options.stop_when_empty,
+        )  # fmt: skip
+        next_look = NextLook()
+        self.attempts = Attempts(
+            self.id, store, registry, settings, options, life=self.life, runs=self.runs, limits=limits,
+            settling=self.settling, report=report, decide=decide, watch=next_look.watch, wake=self.wake,
+        )  # fmt: skip
+        self.leases = LeaseKeeper(
+            store, settings, self.runs, self.outage, next_look, on_lost=self.attempts.lose,
+            on_stuck=self.attempts.abandon, on_grace_over=self.announce.grace_over,
+        )  # fmt: skip
         self._at_once = options.concurrency // (2 if options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
         self._look = True
         self._empty = False
         self._gave_up = False
         self._patience = LOOK_AGAIN_FIRST
         self._wake = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._tried: dict[str, object] = {}
         self._deafen: Callable[[], None] = lambda: None
         self._asked = False
-        self._life: asyncio.Task[None] | None = None
         self._background: Background | None = None
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        assert self._loop is not None
-        return self._loop
-
-    @property
-    def cut_off(self) -> bool:
-        """Everything is to end at once: its second cancellation, or the end of the event loop."""
-        return self._life is not None and self._life.cancelling() > 0
+    def stopping(self) -> bool:
+        """It claims no more."""
+        return self.life.stopping
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -109,14 +115,12 @@ class Worker:
 
         A cancellation is a request to stop, with the same grace for what runs as a signal gives. A second one cuts
         that short: handlers are interrupted at once, and what they had is handed back."""
-        if self._loop is not None:
+        if self.life.started:
             raise InvalidTransition("this worker has run already", hint="make another one: app.worker()")
-        self._loop = asyncio.get_running_loop()
-        self._life = self._loop.create_task(self._live(), name="redrive-worker")
-        await see_through(self._life, lambda: self.stop("cancelled"))
+        await self.life.live(self._live(), lambda: self.stop("cancelled"))
 
     async def __aenter__(self) -> Worker:
-        self._background = Background(self)
+        self._background = Background(self.id, self.run(), self.stop, self.life.begun.wait)
         await self._background.begin()
         return self
 
@@ -124,35 +128,39 @@ class Worker:
         assert self._background is not None
         await self._background.end()
 
+    async def prepare(self) -> None:
+        """Open the store and tell it what this application limits and schedules, as ``run`` does at its beginning."""
+        await prepare(self._preparation, self.life, self.outage, wait=not self.options.stop_when_empty)
+
     async def _live(self) -> None:
         self.announce.started()
         self.health.started_at = time.time()
         helpers: list[asyncio.Task[None]] = []
         try:
-            await prepare(self)
+            await self.prepare()
             self._deafen = self.store.listen(self.on_wake, self.options.queues)
             helpers = [
                 asyncio.create_task(self.leases.run(), name="redrive-leases"),
-                asyncio.create_task(self.beats.run(), name="redrive-beat"),
+                asyncio.create_task(self.ticker.run(), name="redrive-ticker"),
             ]
             await self._work()
         except BaseException:
             # Cancelled, or something that nobody expected: whatever is held goes back.
             self._retire()
-            if self.runs or self.settling.unfinished or self.attempts.trailing or self.attempts.superseded:
+            if self.runs.any_left or self.settling.unfinished:
                 await self.attempts.stop_all(STOP_GRACE)
-                await self.settling.hand_back()
+                await self.settling.hand_back(self.attempts.give_back)
             raise
         finally:
             self._deafen()
             await end(helpers)
             self._retire()
             with contextlib.suppress(RedriveError):
-                await self.beats.leave()
+                await self.ticker.leave()
             self.attempts.close()
             self.report.flush()
             self._asked = True  # whoever asks from now on has nothing to wait for
-            self.begun.set()
+            self.life.begun.set()
             self.announce.stopped()
 
     def stop(self, why: str = "asked to stop", *, hint: str = "") -> None:
@@ -167,10 +175,9 @@ class Worker:
     def _retire(self) -> None:
         """Claim no more, and end when everything that runs has ended by itself. Once: the hot loop asks for it again
         and again when its time is over, and would wake itself for ever, and let nothing else run."""
-        if self.stopping:
+        if self.life.stopping:
             return
-        self.stopped_at = time.monotonic()
-        self.stopping = True
+        self.life.retire()
         self.health.stopping = True
         self.wake()
 
@@ -186,11 +193,11 @@ class Worker:
     def on_wake(self, wake: Wake) -> None:
         """A hint from the store. Wrong hints cost a look, missing ones a poll interval."""
         if wake.cancel:
-            self.beats.due_in(0)
+            self.ticker.due_in(0)
         elif wake.queue is not None and wake.queue != "*" and wake.queue not in self.options.queues:
             return
         elif wake.due_in is not None:
-            self.beats.due_in(wake.due_in)
+            self.ticker.due_in(wake.due_in)
         else:
             self.look()
 
@@ -237,7 +244,7 @@ class Worker:
             return None
         self.outage.over()
         if call.want is not None:
-            self.attempts.reserve(len(cycle.claimed))
+            self.runs.reserve(len(cycle.claimed))
             if len(cycle.claimed) >= call.want.count or (cycle.more and cycle.claimed):
                 self._look = True
             elif cycle.more:
@@ -258,26 +265,26 @@ class Worker:
 
     def _look_soon(self) -> None:
         """What is there is locked by others at this moment. Soon, and then less soon: they may take their time."""
-        self.loop.call_later(self._patience, self.look)
+        self.life.loop.call_later(self._patience, self.look)
         self._patience = min(self._patience * 2, LOOK_AGAIN_LAST)
 
     async def _finished(self) -> bool:
-        if self.runs or self.settling.outbox or self.attempts.trailing or self.attempts.superseded:
+        if self.runs.any_left or self.settling.outbox:
             return False
-        if self.options.stop_when_empty and self._empty and not self.stopping:
+        if self.options.stop_when_empty and self._empty and not self.life.stopping:
             # Empty means: also nothing that is due but not yet promoted, recovered, fired or retried in bulk.
-            if self.beats.busy:
+            if self.ticker.busy:
                 return False
             self._empty = False
-            if await self.beats.beat_now():
+            if await self.ticker.tick_now():
                 return False
             # A hint, or a duty, may have come while we asked.
-            return not await self._stirred() and not self._look and not self.beats.busy
-        return self.stopping
+            return not await self._stirred() and not self._look and not self.ticker.busy
+        return self.life.stopping
 
     async def _stirred(self) -> bool:
-        """Errands that can bring tasks now are done now, whoever had the duty last; what moved nothing is left."""
-        asked = {name: errand.has_work for name, errand in self.errands.items() if errand.has_work is not None}
+        """Duties that can bring tasks now are done now, whoever had them last; what moved nothing is left."""
+        asked = {name: duty.has_work for name, duty in self.duties.items() if duty.has_work is not None}
         try:
             found = {name: await has_work(self.store, self.id) for name, has_work in asked.items()}
         except (StoreUnavailable, StoreUnusable):
@@ -286,7 +293,7 @@ class Worker:
         moving = [name for name, what in found.items() if what and what != self._tried.get(name)]
         self._tried = found
         for name in moving:
-            self.beats.begin(name)
+            self.ticker.begin(name)
         return bool(moving)
 
     async def _wait(self, ends: float) -> None:
@@ -295,7 +302,7 @@ class Worker:
             self._wake.clear()
             return
         try:
-            left = ends - time.monotonic() if not self.stopping else self.options.sleep
+            left = ends - time.monotonic() if not self.life.stopping else self.options.sleep
             async with asyncio.timeout(min(self.options.sleep, max(left, 0))):
                 await self._wake.wait()
         except TimeoutError:
@@ -304,15 +311,15 @@ class Worker:
 
     def _busy(self) -> bool:
         """There is something to settle, or room and reason to look."""
-        return bool(self.settling.outbox) or (self._look and self.attempts.slots > 0 and not self.stopping)
+        return bool(self.settling.outbox) or (self._look and self.runs.slots > 0 and not self.life.stopping)
 
     def _want(self) -> ClaimRequest | None:
-        if self.stopping or self.attempts.slots <= 0:
+        if self.life.stopping or self.runs.slots <= 0:
             return None
-        count = min(self.attempts.slots, self._at_once)
+        count = min(self.runs.slots, self._at_once)
         limit = 1 if self.options.once else self.options.max_jobs
         if limit is not None:
-            count = min(count, limit - self.attempts.claimed)
+            count = min(count, limit - self.runs.claimed)
             if count <= 0:
                 self._retire()
                 return None

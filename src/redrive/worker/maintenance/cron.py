@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from redrive.handlers.cron import next_after
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit, Fire
-from redrive.kernel.store import ScheduleRow
+from redrive.kernel.store import ScheduleRow, Store
 from redrive.kernel.task import NewTask
-
-if TYPE_CHECKING:
-    from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.maintenance")
 MAX_CATCH_UP = 1000
 
 
-async def fire_schedules(worker: Worker) -> None:
-    now, due = await worker.store.due_schedules()
+async def fire_schedules(store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
+    """Enqueue what is due by the schedules, and plan their next runs."""
+    now, due = await store.due_schedules()
     for row in due:
         times, following = planned(row, now)
         tasks = tuple(_task(row, at) for at in times)
-        applied = await worker.store.apply(Commit(fires=[Fire(row.name, row.next_at, following, tasks)]))
+        applied = await store.apply(Commit(fires=[Fire(row.name, row.next_at, following, tasks)]))
         if row.name in applied.fired:
             logger.info(
                 "schedule %s fired %d task(s)", row.name, len(tasks),
-                extra={"event": "schedule.fired", "schedule": row.name, "tasks": len(tasks), "worker_id": worker.id},
+                extra={"event": "schedule.fired", "schedule": row.name, "tasks": len(tasks), "worker_id": worker_id},
             )  # fmt: skip
 
 

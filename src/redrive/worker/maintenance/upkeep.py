@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from redrive.worker.worker import Worker
+from redrive.kernel.retention import Retention
+from redrive.kernel.store import Store
 
 logger = logging.getLogger("redrive.maintenance")
 FULL = 5000
 
 
-async def upkeep(worker: Worker, duty: str) -> None:
-    total = 0
-    while (done := await worker.store.upkeep(duty, worker.retention)) > 0:
-        total += done
-        if done < FULL:
-            break
-        await asyncio.sleep(0.05)
-    if total and duty in ("prune", "recount"):
-        # Retention is never silent, and a corrected counter is worth knowing about.
-        level = logging.INFO if duty == "prune" else logging.WARNING
-        logger.log(
-            level,
-            "%s: %d rows",
-            duty,
-            total,
-            extra={"event": f"maintenance.{duty}", "rows": total, "worker_id": worker.id},
-        )
+class Upkeep:
+    """One piece of housekeeping, by the name that stores know. ``level``: how what it did is logged, if it is."""
+
+    def __init__(self, name: str, retention: Retention, level: int | None = None) -> None:
+        self._name = name
+        self._retention = retention
+        self._level = level
+
+    async def run(self, store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
+        total = 0
+        while (done := await store.upkeep(self._name, self._retention)) > 0:
+            total += done
+            if done < FULL:
+                break
+            await asyncio.sleep(0.05)
+        if total and self._level is not None:
+            logger.log(
+                self._level, "%s: %d rows", self._name, total,
+                extra={"event": f"maintenance.{self._name}", "rows": total, "worker_id": worker_id},
+            )  # fmt: skip

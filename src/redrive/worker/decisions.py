@@ -1,0 +1,37 @@
+"""What outcomes mean, by the state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redrive.errors import RedriveError
+from redrive.kernel.backoff import Backoff
+from redrive.kernel.machine import Lease, Policy, Transition, settle
+from redrive.kernel.outcome import Fail, Outcome
+from redrive.worker.run import Run, unforeseen
+
+
+class Decisions:
+    """Turns the outcome of an attempt into the transition of its task, under the terms of one worker."""
+
+    def __init__(self, worker_id: str, backoff: Backoff, tries: int | None, rng: Callable[[], float]) -> None:
+        self._worker_id = worker_id
+        self._backoff = backoff
+        self._tries = tries
+        self._rng = rng
+
+    def decide(self, run: Run, outcome: Outcome) -> Transition:
+        task, tries = run.task, self._tries
+        policy = run.handler.policy if run.handler is not None else Policy(backoff=self._backoff)
+        allowed = task.max_attempts if tries is None else min(task.max_attempts, tries)
+        held = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature)
+        decided: Transition | None
+        try:
+            decided = settle(held, outcome, policy, self._rng())
+        except RedriveError as error:  # a snooze whose state cannot be stored
+            return settle(held, Fail(error.code, error.message), policy, 0.0)
+        except Exception as error:  # and one whose state cannot even be read
+            return settle(held, unforeseen(run, error), policy, 0.0)
+        if decided is None:  # a Verdict that is none of ours
+            return settle(held, unforeseen(run, TypeError()), policy, 0.0)
+        return decided

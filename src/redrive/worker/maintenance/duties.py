@@ -1,0 +1,35 @@
+"""The duties of every worker, whatever its application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from redrive.kernel.duty import Duty
+from redrive.kernel.retention import Retention
+from redrive.settings import Settings
+from redrive.worker.maintenance.cron import fire_schedules
+from redrive.worker.maintenance.recover import Recovery
+from redrive.worker.maintenance.upkeep import Upkeep
+from redrive.worker.report import Report
+from redrive.worker.time_limits import TimeLimits
+
+
+def standard_duties(
+    settings: Settings, retention: Retention, report: Report, limits: TimeLimits, features: Iterable[str]
+) -> list[Duty]:
+    """Recovery, schedules and the store's own housekeeping. ``features``: those whose tasks this worker can end."""
+    recover = Recovery(settings.recovery_batch_size, report, limits).run
+    every = settings.recovery_interval
+    return [
+        Duty("recover", every, recover),
+        # Whoever has the duty of recovering may not know a feature: somebody who does looks after its tasks.
+        *(Duty(f"recover:{name}", every, recover) for name in features),
+        Duty("cron", None, fire_schedules),
+        Duty("fold", 1.0, Upkeep("fold", retention).run),
+        Duty("promote", 10.0, Upkeep("promote", retention).run),
+        # Retention is never silent, and a corrected counter is worth knowing about.
+        Duty("recount", 30.0, Upkeep("recount", retention, logging.WARNING).run),
+        Duty("prune", 60.0, Upkeep("prune", retention, logging.INFO).run),
+        Duty("partitions", 3600.0, Upkeep("partitions", retention).run),
+    ]

@@ -1,0 +1,55 @@
+"""What a worker holds at this moment, and how many slots it has left."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from redrive.kernel.task import Claimed
+from redrive.worker.run import Run
+
+
+class Runs(dict[UUID, Run]):
+    """The leased tasks of one worker by their id and, beside them, handlers whose task is no longer theirs."""
+
+    def __init__(self, slots: int) -> None:
+        super().__init__()
+        # Completed by their own transaction, with a handler that has not ended yet.
+        self.trailing: dict[UUID, Run] = {}
+        # Attempts whose task was claimed again by this same worker, with a handler that has not ended yet.
+        self.superseded: set[Run] = set()
+        self.slots = slots
+        self.claimed = 0
+
+    @property
+    def any_left(self) -> bool:
+        """Whether something is leased, or some handler still runs."""
+        return bool(self or self.trailing or self.superseded)
+
+    def everything(self) -> list[Run]:
+        """Leased, trailing and superseded runs, in a list of their own."""
+        return [*self.values(), *self.trailing.values(), *self.superseded]
+
+    def reserve(self, count: int) -> None:
+        """Take slots for tasks that were claimed and are about to be started."""
+        self.claimed += count
+        self.slots -= count
+
+    def free_slot(self, run: Run) -> None:
+        if run.slot:
+            run.slot = False
+            self.slots += 1
+
+    def of_attempt(self, task: Claimed) -> Run | None:
+        """The run of this very attempt: a later one of the same task has another token."""
+        run = self.get(task.id)
+        return run if run is not None and run.task.token == task.token else None
+
+    def drop(self, run: Run) -> None:
+        """Out of hand: settled, or lost. A later attempt of the same task stays."""
+        if self.get(run.task.id) is run:
+            del self[run.task.id]
+
+    def drop_trailing(self, run: Run) -> None:
+        run.trailing = False
+        if self.trailing.get(run.task.id) is run:
+            del self.trailing[run.task.id]

@@ -1,0 +1,142 @@
+"""Ticks: tell the store that this worker lives, promote what is due, take duties, hear of cancellations."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.kernel.duty import Duty
+from redrive.kernel.outcome import StopReason
+from redrive.kernel.store import Heartbeat, Store, TickResult
+from redrive.observe.health import Health
+from redrive.settings import Options
+from redrive.version import __version__
+from redrive.worker.life import Life
+from redrive.worker.maintenance import perform
+from redrive.worker.memory import Memory
+from redrive.worker.outage import Outage
+from redrive.worker.runs import Runs
+
+logger = logging.getLogger("redrive.worker")
+SOONEST = 0.005
+
+
+class Ticker:
+    """Ticks at the worker's interval, and earlier when something is known to be due. ``look`` hears that there may be
+    something to claim."""
+
+    def __init__(
+        self, worker_id: str, store: Store, options: Options, interval: float, *, life: Life, runs: Runs,
+        health: Health, outage: Outage, duties: Mapping[str, Duty], look: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._worker_id = worker_id
+        self._store = store
+        self._options = options
+        self._interval = interval
+        self._life = life
+        self._runs = runs
+        self._health = health
+        self._outage = outage
+        self._duties = duties
+        self._look = look
+        self._intervals = {duty.name: duty.every for duty in duties.values() if duty.every is not None}
+        self._while_records = {d.name: d.while_record for d in duties.values() if d.while_record is not None}
+        self._due_at = 0.0
+        self._expected = float("inf")
+        self._earlier = asyncio.Event()
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._memory = Memory()
+
+    def due_in(self, seconds: float) -> None:
+        """Something will be due: tick then, if no tick is planned before."""
+        at = time.monotonic() + seconds
+        self._expected = min(self._expected, at)
+        if at < self._due_at:
+            self._due_at = at
+            self._earlier.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._tick()
+            self._memory.tidy()
+            await self._rest()
+
+    async def tick_now(self) -> bool:
+        """Tick, and begin what is due; answers whether something to claim may come of it."""
+        tick = await self._store.tick(self._message(self._intervals))
+        self._take(tick)
+        return tick.promoted > 0 or self.busy
+
+    @property
+    def busy(self) -> bool:
+        """Duties are under way: recovery, schedules and bulk operations bring tasks."""
+        return any(not duty.done() for duty in self._under_way.values())
+
+    async def leave(self) -> None:
+        """The last tick: others see that this worker stopped on purpose."""
+        for duty in self._under_way.values():
+            duty.cancel()
+        await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+        self._health.running = len(self._runs)
+        await self._store.tick(self._message({}))
+
+    async def _rest(self) -> None:
+        """Until the planned time, or an earlier one that becomes known meanwhile."""
+        while (left := self._due_at - time.monotonic()) > 0:
+            self._earlier.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._earlier.wait()
+            except TimeoutError:
+                return
+        # Even if everything is overdue, leave room for the work itself.
+        await asyncio.sleep(SOONEST)
+
+    async def _tick(self) -> None:
+        self._health.running = len(self._runs)
+        self._due_at = time.monotonic() + self._interval
+        try:
+            tick = await self._store.tick(self._message(self._intervals))
+        except (StoreUnavailable, StoreUnusable) as error:
+            self._due_at = time.monotonic() + max(self._outage.begin(error, "beat"), 0.2)
+            return
+        except RedriveError as error:
+            logger.error("the store refused the beat: %s", error, extra={"event": "worker.beat_refused"})
+            self._due_at = time.monotonic() + 5
+            return
+        self._outage.over("beat")
+        self._take(tick)
+
+    def _take(self, tick: TickResult) -> None:
+        # What was expected by now may also be a rate that opened, which promotes nothing.
+        if tick.promoted or time.monotonic() >= self._expected:
+            self._expected = float("inf")
+            self._look()
+        if tick.next_due is not None:
+            self.due_in(max(tick.next_due, SOONEST))
+        for task_id in tick.cancels:
+            run = self._runs.get(task_id)
+            if run is not None:
+                run.ask_to_stop(StopReason.CANCELLED)
+        for name in tick.duties:
+            self.begin(name)
+
+    def begin(self, name: str) -> None:
+        """Begin a duty, unless it is under way."""
+        running = self._under_way.get(name)
+        if running is None or running.done():
+            work = perform(self._duties[name], self._store, self._worker_id, self._life.is_stopping)
+            self._under_way[name] = asyncio.create_task(work, name=f"redrive-{name}")
+            if self._options.stop_when_empty:
+                self._under_way[name].add_done_callback(lambda _: self._look())
+
+    def _message(self, duties: Mapping[str, float]) -> Heartbeat:
+        return Heartbeat(
+            self._worker_id, socket.gethostname(), os.getpid(), self._options.queues, self._options.concurrency,
+            len(self._runs), __version__, duties, self._life.stopping, self._interval, self._while_records,
+        )  # fmt: skip
