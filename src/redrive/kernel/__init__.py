@@ -1,1 +1,1 @@
-"""The pure heart: values and functions without I/O, clock or logging."""
+"""Values and pure functions: no I/O, no clock, no logging."""

@@ -1,4 +1,4 @@
-"""Who did what, and why: the rows that operators' actions leave, and how they are looked for."""
+"""Audit rows: who did what to what, and why; and the filter by which they are found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 
 @dataclass(slots=True, frozen=True)
 class Audit:
-    """An audit row of its own; operator transitions and controls write theirs by themselves."""
+    """An audit row that a Commit adds. Operators' transitions and controls write their own rows without it."""
 
     actor: str
     action: str
@@ -25,8 +25,8 @@ class Audit:
 
 @dataclass(slots=True, frozen=True)
 class BulkAction:
-    """The transitions of a Commit are one operator's action on many tasks: what was skipped and the sum of it are
-    audited with it."""
+    """Marks the transitions of a Commit as one operator's action on many tasks: those that were skipped get rows, and
+    one row sums up."""
 
     id: str
     actor: str
@@ -38,7 +38,8 @@ class BulkAction:
     excluded: Mapping[UUID, str] = field(default_factory=dict)  # tasks that were named, and why they are not meant
 
     def audits(self, moved: int, skipped: Mapping[UUID, str | None]) -> list[Audit]:
-        """``skipped``: the state each of those is in, None for tasks that do not exist."""
+        """Returns the rows for skipped tasks and the summary. ``skipped``: the state each of those is in, None for
+        tasks that do not exist."""
         rows = [
             Audit(
                 self.actor, f"{self.action}_SKIPPED", skip_reason(state, self.means), task_id, self.id, {"state": state}
@@ -73,7 +74,7 @@ def skip_reason(state: str | None, means: str = "failed or cancelled") -> str:
 
 @dataclass(slots=True, frozen=True)
 class AuditFilter:
-    """Which audit rows; None means any. ``kind``, ``scope`` and ``trace_id`` are those of the task acted on."""
+    """Selects audit rows; None means any. ``kind``, ``scope`` and ``trace_id`` are those of the task acted on."""
 
     action: str | None = None
     actor: str | None = None

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""How many seconds to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ class Backoff:
     maximum: float = 60.0
 
     def delay(self, attempt: int, jitter: float) -> float:
-        """``jitter`` is a random number in [0, 1), given by the caller so that this stays a function."""
+        """Returns the seconds to wait. ``jitter`` is a random number in [0, 1), given by the caller so that this stays
+        pure."""
         # The exponent is bounded so that attempt 10,000 does not overflow a float.
         full = min(self.maximum, self.base * 2.0 ** min(max(attempt, 1) - 1, 60))
         return full * (0.5 + 0.5 * jitter)
 
     def at_least(self, wish: float | None, attempt: int, jitter: float) -> float:
-        """The delay, or what a server asked for if that is longer, and a little more: it asked all of a fleet for the
-        same. A server cannot shorten the delay: one that says "now" would have all attempts used up at once."""
+        """Returns the delay, or what a server asked for if that is longer, plus some jitter: the server asked the whole
+        fleet for the same. A server cannot shorten the delay: one that says "now" would have all attempts used up at
+        once."""
         usual = self.delay(attempt, jitter)
         if wish is None:
             return usual

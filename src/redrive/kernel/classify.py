@@ -1,7 +1,8 @@
-"""What kind of failure an exception is: one table of rules, by name, errno, SQLSTATE, status and provider's code.
+"""Classifies exceptions: one table of rules, by name, errno, SQLSTATE, status and provider's code.
 
 Libraries are recognised by the names along the MRO, as ``package.Class``, so that none has to be imported. An
-application puts its own rules before these."""
+application puts its own rules before these.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ CODES: dict[str, Classification] = {
 
 
 def by_status(status: int) -> Classification:
-    """What an HTTP status means. Whoever is refused (401, 403) is so by the provider: the task was not wrong."""
+    """Classifies an HTTP status. Whoever is refused (401, 403) is so by the provider: the task was not wrong."""
     if status == 429:
         return THROTTLED
     if status == 408:
@@ -168,14 +169,14 @@ _WORDS = [
 
 
 def by_words(message: str) -> FailureType:
-    """What a message seems to speak of; its first 4,000 characters."""
+    """Classifies a message by its words, of which the first 4,000 characters are read."""
     text = message[:4_000]
     return next((kind for kind, pattern in _WORDS if pattern.search(text)), _T.UNKNOWN)
 
 
 @dataclass(slots=True, eq=False)
 class FailureRules:
-    """What an application knows about its failures; asked before the table."""
+    """An application's own rules for its failures; applied before the table."""
 
     classify: list[Callable[[BaseException], Classification | None]] = field(default_factory=list)
     named: dict[str, Classification] = field(default_factory=dict)
@@ -190,7 +191,7 @@ NO_RULES = FailureRules()
 def classify(
     error: BaseException, deterministic: tuple[type[BaseException], ...] = (), rules: FailureRules = NO_RULES
 ) -> Classification:
-    """What kind of failure an exception is. Unknown ones are tried again: the fail-safe default."""
+    """Classifies an exception. Unknown ones are retryable: the fail-safe default."""
     if deterministic and isinstance(error, deterministic):
         return DETERMINISTIC
     found = _by_application(error, rules)
@@ -203,7 +204,7 @@ def classify(
 
 
 def _of_tls(error: BaseException) -> bool:
-    """TLS itself, not a connection that was lost under it."""
+    """True for a failure of TLS itself, False for a connection that was lost under it."""
     return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
@@ -229,7 +230,7 @@ def _by_application(error: BaseException, rules: FailureRules) -> Classification
 
 
 def _by_table(error: BaseException, seen: int = 0) -> Classification | None:
-    """The exception itself, then what a library wrapped in it, then what it was raised from."""
+    """Looks up the exception itself, then what a library wrapped in it, then what it was raised from."""
     found = _itself(error)
     if found is not None or seen > 8:
         return found

@@ -1,4 +1,4 @@
-"""Everything that must land together, as one value. A store applies a Commit in one transaction or not at all."""
+"""Commit: everything that lands together, as one value. A store applies it in one transaction or not at all."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Fire:
 
 @dataclass(slots=True, frozen=True)
 class CloseJoin:
-    """No further members: a join that was opened ``open`` ends when those that it has have ended."""
+    """Ends the adding of members: a join that was opened ``open`` ends when the members that it has have ended."""
 
     join_id: UUID
 
@@ -130,12 +130,13 @@ class Commit:
 
     @property
     def only_enqueues(self) -> bool:
-        """Nothing but new tasks that do not depend on each other: they may share a transaction with strangers."""
+        """True if it only adds tasks that do not depend on each other: they may share a transaction with those of other
+        callers."""
         return bool(self.enqueues) and not self.all_or_none and not self.transitions and not self._others
 
     @property
     def only_transitions(self) -> bool:
-        """Nothing but moves of tasks, if anything."""
+        """True if it moves tasks and does nothing else, or does nothing at all."""
         return not self.enqueues and not self._others
 
     @property
@@ -145,7 +146,8 @@ class Commit:
         return any(others)
 
     def check_conflicts(self, answers: Sequence[Enqueued]) -> None:
-        """Called by a store inside its transaction; raising rolls it back."""
+        """Raises IdempotencyConflict if one key of an all-or-none Commit names other work; called inside the store's
+        transaction."""
         if self.all_or_none:
             for task, answer in zip(self.enqueues, answers, strict=True):
                 if answer.conflict:

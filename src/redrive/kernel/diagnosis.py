@@ -16,7 +16,7 @@ class Level(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """``fix`` is what to type or change, exactly."""
+    """Something that doctor found; ``fix`` is exactly what to type or change."""
 
     level: Level
     code: str
@@ -26,8 +26,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """``oldest``: since when the first runnable task of each queue waits. ``expired``: leases that ran out and that
-    nobody has recovered, with the oldest of them (None when there are none)."""
+    """A store's figures about itself. ``oldest``: since when the first runnable task of each queue waits. ``expired``:
+    how many leases ran out without being recovered, with the oldest of them (None when there are none)."""
 
     now: datetime
     oldest: dict[str, datetime] = field(default_factory=dict)

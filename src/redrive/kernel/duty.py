@@ -10,8 +10,8 @@ from redrive.kernel.store import Store
 
 @dataclass(slots=True, frozen=True)
 class Duty:
-    """Done by one worker of the fleet every so many seconds. ``run`` gets the store, the worker's id, and a way to ask
-    whether the worker is stopping."""
+    """Work that one worker of the fleet does every so many seconds. ``run`` gets the store, the worker's id, and a
+    function that says whether the worker is stopping."""
 
     name: str
     # None: the store hands it out when there is something to do, to whoever asks.

@@ -1,4 +1,4 @@
-"""Erasing what is known about a person: which tasks and which rows of the audit log lose what they carry."""
+"""Erase: which tasks and which rows of the audit log lose what they carry about a person."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ ERASED = "erased"  # what stands where a text must stand
 
 @dataclass(slots=True, frozen=True)
 class Erase:
-    """Finished tasks with their attempts, dead letters and keys, and rows of the audit log (by number, with the digest
-    that stays of them; ``telling`` are those that keep what they tell, ``after``). Tasks that are live are left alone.
-    ``tombstone`` takes the place of their scope. With ``scope``, also what causes quote of tasks of
-    that scope, of which nothing else may be left."""
+    """Empties finished tasks with their attempts, dead letters and keys, and rows of the audit log; live tasks are left
+    alone.
+
+    Audit rows are given by number, with the digest that stays of them; those in ``telling`` keep ``after``, which tells
+    of a removal. ``tombstone`` takes the place of the scope. With ``scope``, failure groups also lose what they quote
+    of tasks of that scope, of which nothing else may be left.
+    """
 
     tombstone: str
     task_ids: tuple[UUID, ...] = ()

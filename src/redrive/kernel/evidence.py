@@ -1,6 +1,7 @@
-"""What exceptions of other libraries carry: status, errno, SQLSTATE, code, headers, and what they come from.
+"""Reads what exceptions of other libraries carry: status, errno, SQLSTATE, code, headers, and what they come from.
 
-No library is imported for it. Attributes are somebody else's code: reading one may raise anything."""
+No library is imported for it. Attributes are somebody else's code: reading one may raise anything.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _SQLITE_SAID = re.compile(
 
 
 def look(holder: Any, name: str) -> Any:
-    """An attribute, or None."""
+    """Returns an attribute, or None if there is none or reading it raises."""
     try:
         return getattr(holder, name, None)
     except Exception:
@@ -32,7 +33,7 @@ def look(holder: Any, name: str) -> Any:
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """The exception, then what it came from: what it wraps, its cause or context, and the members of groups."""
+    """Yields the exception, then what it came from: what it wraps, its cause or context, and the members of groups."""
     found: list[BaseException] = []
     waiting = [error]
     while waiting and len(found) < MAX_CHAIN:
@@ -47,7 +48,8 @@ def chain(error: BaseException) -> list[BaseException]:
 
 
 def wrapped(error: BaseException) -> Iterator[BaseException]:
-    """What an exception carries inside: SQLAlchemy's ``orig``, urllib's ``reason``, aiohttp's ``os_error``, groups."""
+    """Returns the exceptions that one carries inside: SQLAlchemy's ``orig``, urllib's ``reason``, aiohttp's
+    ``os_error``, groups."""
     if isinstance(error, BaseExceptionGroup):
         yield from error.exceptions[:MAX_CHAIN]
     for name in ("orig", "reason", "os_error"):
@@ -60,7 +62,7 @@ def wrapped(error: BaseException) -> Iterator[BaseException]:
 
 
 def status(error: BaseException) -> int | None:
-    """The HTTP status carried by the exceptions of httpx, requests, aiohttp, urllib, botocore and others."""
+    """Returns the HTTP status that the exceptions of httpx, requests, aiohttp, urllib, botocore and others carry."""
     response = look(error, "response")
     holders = [(response, "status_code"), (response, "status"), (error, "status_code"), (error, "status")]
     if isinstance(response, Mapping):
@@ -91,7 +93,7 @@ def _meta(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def header(error: BaseException, name: str) -> str | None:
-    """A header of the answer that an exception carries."""
+    """Returns a header of the response that an exception carries."""
     response = look(error, "response")
     places = [look(response, "headers"), look(error, "headers"), look(error, "hdrs")]
     if isinstance(response, Mapping):
@@ -120,7 +122,7 @@ def sqlstate(error: BaseException) -> str | None:
 
 
 def errno(error: BaseException) -> int | None:
-    """Of an OSError; TLS has numbers of its own, which say less than its reasons."""
+    """Returns the errno of an OSError; TLS has numbers of its own, which say less than its reasons."""
     if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
         return None
     value = look(error, "errno")
@@ -128,7 +130,7 @@ def errno(error: BaseException) -> int | None:
 
 
 def provider_code(error: BaseException) -> str | None:
-    """The name that a provider gives to what went wrong: botocore, OpenAI-style clients, gRPC, SQLite, Redis."""
+    """Returns a provider's own name for what went wrong: botocore, OpenAI-style clients, gRPC, SQLite, Redis."""
     response = look(error, "response")
     if isinstance(response, Mapping):
         try:

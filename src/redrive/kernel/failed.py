@@ -1,4 +1,4 @@
-"""Tasks that are failed now: which of them, and what they have in common."""
+"""Filters and counts of the tasks that are failed now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLUMNS = {"fingerprint": "error_fingerprint", "batch": "last_replayed_batch"}
 
 @dataclass(slots=True, frozen=True)
 class FailureFilter:
-    """Which of the tasks that are failed now; None means any."""
+    """Selects tasks that are failed now; None means any."""
 
     kind: str | None = None
     queue: str | None = None
@@ -29,7 +29,7 @@ class FailureFilter:
     ids: tuple[UUID, ...] | None = None
 
     def unlike(self, task: Task) -> str | None:
-        """Why a task is not meant, whatever its state; None when it is."""
+        """Returns why a task does not match, whatever its state; None when it matches."""
         for name, wanted in asdict(self).items():
             found = getattr(task, _COLUMNS.get(name, name), None)
             if name != "ids" and wanted is not None and found != wanted:
@@ -39,7 +39,7 @@ class FailureFilter:
 
 @dataclass(slots=True, frozen=True)
 class FailedRef:
-    """A task of a set of failures, and the failure by which it is part of it. It may be gone by now."""
+    """A failed task and which of its failures is meant. The task may be gone by now."""
 
     id: UUID
     failed_seq: int | None
@@ -49,7 +49,7 @@ class FailedRef:
 
 @dataclass(slots=True, frozen=True)
 class TaskStatus:
-    """What has become of a task, without what it carries."""
+    """A task's state, without what it carries."""
 
     id: UUID
     state: State
@@ -66,7 +66,7 @@ class TaskStatus:
 
 @dataclass(slots=True, frozen=True)
 class FailedCount:
-    """Tasks that are failed now and have all of this in common."""
+    """How many tasks are failed now and have all of these values in common."""
 
     kind: str
     queue: str

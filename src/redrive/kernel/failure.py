@@ -63,7 +63,7 @@ NOWHERE = Origin()
 
 
 def failure_of(error: BaseException, origin: Origin = NOWHERE) -> Failure:
-    """Classify an exception raised by a handler. Unknown causes are retried: the fail-safe default."""
+    """Makes a failure of an exception that a handler raised. Unknown causes are retryable: the fail-safe default."""
     found = classify(error, origin.deterministic, origin.rules)
     message = _message(error)
     return _made(
@@ -76,7 +76,8 @@ def said(
     code: str, reason: str, message: str, origin: Origin = NOWHERE, *, verdict: BaseException | None = None,
     type: FailureType | None = None, cause: str | None = None,
 ) -> Failure:  # fmt: skip
-    """A failure that a handler declared: with its stack and place if it was raised, else with the handler's."""
+    """Makes a failure of a verdict that a handler declared: with its stack and place if it was raised, else with the
+    handler's."""
     message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
     raised = verdict if verdict is not None and verdict.__traceback__ is not None else None
     if cause is None and raised is not None:
@@ -89,10 +90,11 @@ def failure(
     stack: str | None = None, retryable: bool | None = None, public: bool = False, payload: Payload = NO_PAYLOAD,
     what: str | None = None,
 ) -> Failure:  # fmt: skip
-    """A failure without an exception: an expired lease, an unsupported kind, what somebody else reports.
+    """Makes a failure without an exception: an expired lease, an unsupported kind, what an executor reports.
 
-    ``public``: the message is ours and quotes nothing, everybody may read it as it is. ``what``: what the message says
-    without the data in it, where that is known."""
+    ``public``: the message is ours and quotes nothing, so everybody may read it as it is. ``what``: what the message
+    says without the data in it, where that is known.
+    """
     message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
     said = marks.marks_in(message)
     before = template(what or message)
@@ -142,7 +144,7 @@ def _made(
 
 
 def _written(errors: list[BaseException], origin: Origin) -> frames.Texts:
-    """What was written in the functions that it came through, or in the handler."""
+    """Returns the texts written in the functions that it came through, or in the handler."""
     return frames.texts(frames.codes(errors) if errors else [one for one in (origin.code,) if one is not None])
 
 
@@ -151,7 +153,8 @@ def _type(found: Classification, message: str) -> FailureType:
 
 
 def _places(errors: list[BaseException], alone: bool, origin: Origin) -> list[str]:
-    """``alone``: by its own frames. Where a time-out caught the code is chance; what a verdict came of is past."""
+    """Returns the places that count for the fingerprint. ``alone``: only its own frames. Where a time-out caught the
+    code is chance, and what led to a verdict is past."""
     found = frames.places(errors[:1] if alone else errors, frames.package_of(origin.module))
     return found or ([origin.place] if origin.place else [])
 
@@ -166,15 +169,15 @@ def _message_counts(error: BaseException, origin: Origin) -> bool:
 
 
 def _literals_at(error: BaseException | None, origin: Origin) -> Collection[str]:
-    """What was written where it was raised, or in the handler that gave it back."""
+    """Returns the texts written where it was raised, or in the handler that returned it."""
     last = None if error is None else frames.raised_at(error)
     code = origin.code if last is None else last.f_code
     return () if code is None else frames.texts([code]).literals
 
 
 def _constant(message: str, error: BaseException | None, origin: Origin) -> str:
-    """What is the same in this message each time: as it was written in the statements that it came through, else in
-    their functions, or in the handler that gave it back."""
+    """Returns the part of the message that is the same each time: as it was written in the statements that it came
+    through, else in their functions, or in the handler that returned it."""
     near: list[Written] = []
     around: list[Written] = []
     if error is not None:
@@ -185,7 +188,7 @@ def _constant(message: str, error: BaseException | None, origin: Origin) -> str:
 
 
 def _declared(error: BaseException, origin: Origin) -> str | None:
-    """What the application calls the cause, if it says so."""
+    """Returns the application's own name for the cause, if it gives one."""
     for function in origin.rules.fingerprint:
         try:
             found: object = function(error)
@@ -199,7 +202,7 @@ def _declared(error: BaseException, origin: Origin) -> str | None:
 
 
 def clean(text: str) -> str:
-    """Text that every store can hold: no NUL, no lone surrogates."""
+    """Returns text that every store can hold: no NUL, no lone surrogates."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
@@ -223,7 +226,7 @@ def _stack(error: BaseException) -> str:
 
 
 def _formatted(error: BaseException) -> Iterator[str]:
-    """Each text cut before it is formatted: that of an exception may be of any size."""
+    """Formats a traceback. Each text is cut before: that of an exception may be of any size."""
     waiting = [whole := traceback.TracebackException.from_exception(error)]
     while waiting:
         one = waiting.pop()

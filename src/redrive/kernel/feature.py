@@ -19,7 +19,8 @@ from redrive.kernel.task import check_name
 
 @dataclass(slots=True, frozen=True)
 class Feature:
-    """What a feature brings. ``routes`` and ``commands`` are named, not given: only who serves them imports them."""
+    """What a feature brings. ``routes`` and ``commands`` are given by name: only the process that serves them imports
+    them."""
 
     name: str
     package: str

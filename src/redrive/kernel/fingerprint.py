@@ -1,10 +1,11 @@
-"""Which failures have one cause: a pure function of one failure.
+"""Fingerprints: which failures have one cause. A pure function of one failure.
 
 The exceptions' types and the application's own frames (module and function) say what happened where; status, errno,
 SQLSTATE and a provider's code always count. The message counts, without its variable parts, where it was written for
 this: in a verdict, in a bare exception that the application raised itself, and where there is no frame. When a
 connection or a time-out fails, the cause is who did not answer, whoever called: one dead database is one cause in
-thirty kinds. An application may say it all itself."""
+thirty kinds. An application may decide it all itself.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _SERVERS = frozenset({"psycopg", "psycopg_pool", "psycopg2", "asyncpg", "sqlalch
 
 @dataclass(slots=True, frozen=True)
 class Facts:
-    """All that a fingerprint may depend on."""
+    """Everything that a fingerprint may depend on."""
 
     code: str
     reason: str = ""
@@ -39,12 +40,13 @@ class Facts:
 
 
 def fingerprint(facts: Facts) -> str:
-    """The group that a failure belongs to."""
+    """Returns the name of the failure group that a failure belongs to."""
     return ALGORITHMS[-1](facts)
 
 
 def former(facts: Facts) -> tuple[str, ...]:
-    """What earlier versions called it, the latest first: a group of that name is gone on with."""
+    """Returns the names by earlier versions of the algorithm, the latest first: an existing group of that name is used
+    further."""
     return tuple(algorithm(facts) for algorithm in reversed(ALGORITHMS[:-1]))
 
 
@@ -53,7 +55,7 @@ def _first(facts: Facts) -> str:
 
 
 def _second(facts: Facts) -> str:
-    """The same facts; what is constant in a message is known better."""
+    """Version 2: as version 1, with a better notion of what is constant in a message."""
     return _digest(2, _parts(facts))
 
 

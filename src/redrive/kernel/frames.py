@@ -1,4 +1,4 @@
-"""What a traceback says about the code: the application's own frames, and the words that its authors wrote."""
+"""Reads tracebacks: the application's own frames, and the words that its authors wrote."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def type_name(error: BaseException) -> str:
-    """``httpx.ConnectError``; built-in exceptions without their module, ours by the name they are exported under.
+    """Returns ``httpx.ConnectError``; built-in exceptions without their module, ours by the name they are exported
+    under.
 
-    A class that was made at run time goes by the name of the written one it comes from."""
+    A class that was made at run time goes by the name of the written one it comes from.
+    """
     kind = next(filter(is_code, type(error).__mro__))
     if kind.__module__ == "builtins":
         return kind.__qualname__
@@ -43,7 +45,7 @@ def type_name(error: BaseException) -> str:
 
 
 def is_code(kind: type) -> bool:
-    """Whether a class was written, and stands where it says: ``type(name, …)`` may be called with anybody's data."""
+    """True if a class was written and stands where it says: ``type(name, …)`` may be called with anybody's data."""
     return _written.get(kind, _stands)
 
 
@@ -61,7 +63,8 @@ def _stands(kind: type) -> bool:
 
 
 def _inner(code: CodeType, name: str) -> CodeType | None:
-    """A class or function that is written in another one; those with type parameters have one more around them."""
+    """Finds a class or function by its name inside another one; those with type parameters have one more around
+    them."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if constant.co_name == name:
@@ -72,7 +75,7 @@ def _inner(code: CodeType, name: str) -> CodeType | None:
 
 
 def walk(trace: TracebackType | None) -> Iterator[FrameType]:
-    """The frames of a traceback, outermost first."""
+    """Yields the frames of a traceback, outermost first."""
     for _ in range(MAX_FRAMES):
         if trace is None:
             return
@@ -81,10 +84,11 @@ def walk(trace: TracebackType | None) -> Iterator[FrameType]:
 
 
 def own(frame: FrameType, package: str | None = None) -> bool:
-    """Whether a frame is the application's: not of the standard library, of an installed package, nor of redrive.
+    """True if a frame is the application's: not of the standard library, of an installed package, nor of redrive.
 
     ``package`` is the one that the handler belongs to. It is the application's wherever it is installed: in production
-    applications are packages among others."""
+    applications are packages among others.
+    """
     module = str(frame.f_globals.get("__name__", ""))
     filename = frame.f_code.co_filename
     if filename.startswith("<"):
@@ -105,14 +109,14 @@ def own(frame: FrameType, package: str | None = None) -> bool:
 
 
 def package_of(module: str | None) -> str | None:
-    """The top-level package of a handler's module; a script of its own has none."""
+    """Returns the top-level package of a handler's module; None for a script of its own."""
     name = (module or "").partition(".")[0]
     return None if name in ("", "__main__", "__mp_main__", "redrive") or name in sys.stdlib_module_names else name
 
 
 def places(errors: Iterable[BaseException], package: str | None = None) -> list[str]:
-    """Module and function of the application's own frames, outermost first, each once: never a line, so that an edit
-    above it changes nothing, and recursion of any depth is the same."""
+    """Returns module and function of the application's own frames, outermost first, each once: never a line, so that an
+    edit above it changes nothing, and recursion of any depth is the same."""
     found: dict[str, None] = {}
     for error in errors:
         for frame in walk(error.__traceback__):
@@ -125,13 +129,13 @@ def places(errors: Iterable[BaseException], package: str | None = None) -> list[
 
 
 def raised_at(error: BaseException) -> FrameType | None:
-    """The innermost frame: where it was raised."""
+    """Returns the innermost frame: where it was raised."""
     last = _innermost(error)
     return None if last is None else last.tb_frame
 
 
 def raised_by_statement(error: BaseException) -> bool:
-    """Whether a ``raise`` made it, not something that was called there and is no Python: ``int("x")``."""
+    """True if a ``raise`` statement made it, and not a C function that was called there: ``int("x")``."""
     last = _innermost(error)
     return last is not None and last.tb_frame.f_code.co_code[last.tb_lasti] in _RAISES
 
@@ -146,13 +150,15 @@ def _innermost(error: BaseException) -> TracebackType | None:
 
 
 def place(frame: FrameType) -> str:
-    """``app.mail:send``. A script is ``__main__`` here and ``__mp_main__`` in a child process: the same place."""
+    """Returns ``app.mail:send``. A script is ``__main__`` here and ``__mp_main__`` in a child process: the same
+    place."""
     module = str(frame.f_globals.get("__name__", "?"))
     return f"{'__main__' if module == '__mp_main__' else module}:{frame.f_code.co_qualname}"
 
 
 class Texts(NamedTuple):
-    """What was written into a function, and the words of its phrases. A single name is none: it may be anything."""
+    """The texts written into a function, and the words of its phrases. A single name is no phrase: it may be
+    anything."""
 
     literals: frozenset[str]
     words: frozenset[str]
@@ -160,7 +166,8 @@ class Texts(NamedTuple):
 
 
 def texts(codes: Iterable[CodeType]) -> Texts:
-    """The texts that were written into these functions: parts of f-strings, formats, messages. No docstrings."""
+    """Returns the texts that were written into these functions: parts of f-strings, formats, messages. No
+    docstrings."""
     literals: set[str] = set()
     words: set[str] = set()
     size = 0
@@ -192,7 +199,7 @@ _written = Remembered[bool](1_000)
 
 
 def codes(errors: Iterable[BaseException]) -> Iterator[CodeType]:
-    """The functions that exceptions came through."""
+    """Returns the functions that exceptions came through."""
     for error in errors:
         for frame in walk(error.__traceback__):
             yield frame.f_code

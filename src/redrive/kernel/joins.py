@@ -50,7 +50,7 @@ class Join:
 
 
 def as_document(task: NewTask | None) -> dict[str, Any] | None:
-    """A task to be enqueued later, as JSON values; what does not apply is left out."""
+    """Returns a task to be enqueued later as JSON values, without fields that are None."""
     if task is None:
         return None
     if task.run_at is not None:
@@ -60,7 +60,7 @@ def as_document(task: NewTask | None) -> dict[str, Any] | None:
 
 
 def from_document(document: dict[str, Any]) -> NewTask:
-    """The same task again."""
+    """Makes the task again from ``as_document``."""
     values: dict[str, Any] = {"payload": None, **document}
     for name in ("id", "join"):
         if name in values:

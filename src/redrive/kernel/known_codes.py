@@ -1,4 +1,4 @@
-"""Codes that well-known servers answer with: names of what went wrong, never anybody's data."""
+"""Codes of well-known servers: names of what went wrong, never anybody's data."""
 
 from __future__ import annotations
 

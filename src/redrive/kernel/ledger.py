@@ -1,4 +1,4 @@
-"""Money: movements between accounts that add up to zero."""
+"""Postings: movements of money between accounts that add up to zero."""
 
 from __future__ import annotations
 

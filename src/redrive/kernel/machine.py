@@ -30,7 +30,7 @@ from redrive.kernel.task import State, check_seconds
 
 
 class Event(StrEnum):
-    """What can happen to a task that exists."""
+    """What can move a task that exists."""
 
     DUE = "due"
     CLAIM = "claim"
@@ -157,7 +157,7 @@ class Transition:
 
 @dataclass(slots=True)
 class Lease:
-    """The part of a leased task that settling depends on."""
+    """What settling needs to know about a leased task."""
 
     id: UUID
     token: UUID
@@ -170,7 +170,7 @@ class Lease:
 
 @dataclass(slots=True)
 class ExpiredLease(Lease):
-    """A lease that ran out, and what its end is reported with."""
+    """A lease that ran out, with what the log line about it says."""
 
     kind: str = ""
     queue: str = ""
@@ -181,13 +181,14 @@ class ExpiredLease(Lease):
 
 
 def reject(task_id: UUID, why: str) -> Transition:
-    """The end of a task whose row cannot be worked with; ``why`` is what the store says about it."""
+    """Returns the transition that fails a task whose row cannot be worked with; ``why`` is what the store says about
+    it."""
     cause = failure(ErrorCode.ROW_INVALID, "invalid_row", f"the row of this task cannot be worked with: {why}")
     return Transition(task_id, Event.REJECT, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
 
 
 def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Transition:
-    """What follows from an outcome. Pure: the same inputs give the same transition."""
+    """Returns the transition that follows from an outcome. Pure: the same inputs give the same transition."""
     match outcome:
         case Completed(result=result):
             # By position and without detours: this is made once for every task.
@@ -216,7 +217,7 @@ def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tran
 
 
 def declared(verdict: Retry | Fail, origin: Origin = NOWHERE) -> Failed:
-    """A verdict as the failure that it declares; one that was raised keeps its stack and place."""
+    """Returns the failure that a verdict declares; one that was raised keeps its stack and place."""
     if isinstance(verdict, Retry):
         cause = said(ErrorCode.EXECUTION_FAILED, "retry_requested", verdict.message, origin, verdict=verdict)
         return Failed(cause, verdict.after)

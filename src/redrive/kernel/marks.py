@@ -39,7 +39,7 @@ _SQLITE_CODE = re.compile(r"(SQLITE_[A-Z_]{2,60})(?:\.[a-z_]{4,40})?")
 
 
 def marks(errors: list[BaseException]) -> Marks:
-    """All that tells one cause from another, each from the first of the chain that says it."""
+    """Returns status, errno, SQLSTATE, code and the like, each from the first exception of the chain that has it."""
     found: Marks = {}
     for error in errors:
         said: dict[str, str | int | None] = {
@@ -60,7 +60,7 @@ def marks(errors: list[BaseException]) -> Marks:
 
 
 def marks_in(text: str) -> Marks:
-    """The same from a message, where there is nothing else to go by."""
+    """Reads the same from a message, where there is nothing else."""
     found: Marks = {}
     for name, pattern in _IN_TEXT:
         if name not in found and (said := pattern.search(text)):
@@ -69,7 +69,8 @@ def marks_in(text: str) -> Marks:
 
 
 def telling(found: Marks, written: Collection[str] = ()) -> Marks:
-    """Those that name a cause: a code that is neither known nor made of an error's words is a value, as it seems."""
+    """Returns those marks that name a cause: a code that is neither known nor made of words of errors is taken for a
+    value."""
     return {name: value for name, value in found.items() if name != "code" or _names_a_cause(str(value), written)}
 
 
@@ -80,7 +81,7 @@ def _names_a_cause(code: str, written: Collection[str]) -> bool:
 
 
 def public(found: Marks, written: Collection[str], payload: Payload) -> Marks:
-    """Those that everybody may see. ``written``: texts of the source, and codes that classes declare."""
+    """Returns those marks that everybody may see. ``written``: texts of the source, and codes that classes declare."""
     return {name: value for name, value in found.items() if _harmless(name, value, written, payload)}
 
 
@@ -115,7 +116,8 @@ def _known_code(code: str) -> bool:
 
 
 def declared_codes(errors: Iterable[BaseException]) -> set[str]:
-    """Codes that are code: a class says them, or they are members of an enumeration. No attribute is asked for."""
+    """Returns codes that are code: constants of the exception's class, or members of an enumeration. No attribute is
+    read."""
     found: set[str] = set()
     for error in errors:
         given = [kind.__dict__.get("code") for kind in type(error).__mro__ if frames.is_code(kind)]

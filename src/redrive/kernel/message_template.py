@@ -1,4 +1,4 @@
-"""The constant part of a message: what differs from one failure to the next of the same cause becomes ``<*>``."""
+"""Finds the constant part of a message: what differs between failures of one cause becomes ``<*>``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _LISTED = re.compile(r"[\[{(](?:[\s,;:/|=]|<\*>|\w{1,40}[:=]\s?(?=<\*>)){0,400}[
 
 
 def template(text: str, limit: int = MAX_LOOKED_AT) -> str:
-    """The message with its variable parts replaced."""
+    """Returns the message with its variable parts replaced."""
     text = text[:limit]
     for pattern in _PATTERNS:
         text = pattern.sub(HOLE, text)
@@ -77,7 +77,7 @@ def template(text: str, limit: int = MAX_LOOKED_AT) -> str:
 
 
 def _folded(text: str) -> str:
-    """The words, with what is said several times in a row said once: one line for each of the rows of a list."""
+    """Returns the words with immediate repetitions left out: a message may have one line for each row of a list."""
     words = text.split()
     for size in range(1, MAX_FOLDED + 1):
         kept: list[str] = []
@@ -94,7 +94,8 @@ def _folded(text: str) -> str:
 
 
 def _jumbled(found: re.Match[str]) -> str:
-    """CamelCase made of words stays: every part has at least three letters, but for one."""
+    """Replaces jumbled capitals. CamelCase made of words stays: all but one of its parts have at least three
+    letters."""
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", found[0])
     short = sum(len(part) < 3 for part in parts)
     return HOLE if short > max(1, len(parts) // 3) else found[0]
@@ -105,8 +106,8 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def shape(text: str, literals: Iterable[str]) -> str:
-    """The same, knowing what was written in the source: what stands there is constant, whatever it looks like, and what
-    was put in between is not, even if it is a plain word. Without a format that fits, as ``template`` has it."""
+    """Returns the same, by the texts of the source: what stands there is constant, whatever it looks like, and what was
+    put in between is not, even if it is a plain word. Where no format fits, returns ``template``."""
     text = text[:MAX_LOOKED_AT]
     spans = _written(text, literals)
     if sum(len(_WORD.findall(text[begin:end])) for begin, end in spans) < 2:
@@ -120,7 +121,7 @@ def shape(text: str, literals: Iterable[str]) -> str:
 
 
 def _written(text: str, literals: Iterable[str]) -> list[tuple[int, int]]:
-    """Where parts of the source's texts stand in this one, longest first, none within a word."""
+    """Returns where parts of the source's texts stand in this one, longest first, none within a word."""
     taken = bytearray(len(text))
     spans: list[tuple[int, int]] = []
     for fragment in sorted(_fragments(text, literals), key=lambda part: (-len(part), part))[:MAX_FRAGMENTS]:
@@ -135,20 +136,21 @@ def _written(text: str, literals: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def _fragments(text: str, literals: Iterable[str]) -> set[str]:
-    """The parts of the source's texts between their fields. A single name is none, unless it is all there is."""
+    """Returns the parts of the source's texts between their fields. A single name is left out, unless it is all there
+    is."""
     return {part for literal in literals if literal == text or not literal.isidentifier()
             for part in _FIELD.split(literal[:MAX_LOOKED_AT]) if _WORD.search(part)}  # fmt: skip
 
 
 def _whole(text: str, begin: int, end: int) -> bool:
-    """Neither end is in the middle of a word."""
+    """True if neither end is in the middle of a word."""
     before = begin > 0 and text[begin - 1].isalpha() and text[begin].isalpha()
     after = end < len(text) and text[end - 1].isalpha() and text[end].isalpha()
     return not before and not after
 
 
 def _between(text: str) -> str:
-    """What was put in: a value, or prose of somebody who said what went wrong."""
+    """Returns what to keep of a text that was put in: nothing of a value, the words of prose."""
     if not any(char.isalnum() for char in text):
         return text if not text.strip() or len(text) < 4 else HOLE
     words = {word.lower() for word in _WORD.findall(text)}
@@ -166,8 +168,8 @@ _ENDS = " \t\n:;,.-([{|"
 
 
 def constant(text: str, sources: Sequence[Written] = (), elsewhere: Iterable[str] = ()) -> str:
-    """The words of a message that are the same each time, as the first source that fits it has them. A list of none, of
-    one and of many leave the same words. ``elsewhere``: what else is written near, and may have been put in."""
+    """Returns the words of a message that are the same each time, by the first source that fits it. Lists of none, of
+    one and of many give the same words. ``elsewhere``: texts written near, which may have been put in."""
     text = text[:MAX_LOOKED_AT]
     for source in sources:
         spans = _written(text, source.texts)
@@ -189,9 +191,9 @@ def _said(text: str, spans: list[tuple[int, int]], source: Written, elsewhere: l
 
 
 def _put_in(text: str, begin: int, end: int, elsewhere: list[str]) -> str:
-    """What was put in between: nothing, unless it is a phrase that is written near, or prose of somebody who said what
-    went wrong; of that, its usual words. Prose stands at the end, after a colon or alone: whatever else is put into a
-    sentence is a value."""
+    """Returns what to keep of a text that was put in: a phrase that is written near as it is, of prose its usual words,
+    of anything else nothing. Prose stands at the end, after a colon or alone; whatever else is put into a sentence is a
+    value."""
     value = text[begin:end]
     phrases = [value[first:last] for first, last in _written(value, elsewhere)] if len(value) > 4 else []
     phrases = [phrase for phrase in phrases if len(_WORD.findall(phrase)) > 1]
@@ -204,7 +206,7 @@ def _put_in(text: str, begin: int, end: int, elsewhere: list[str]) -> str:
 
 
 def _prose(text: str) -> list[str]:
-    """The usual words of a piece of prose, each once; none of what does not read like it."""
+    """Returns the usual words of a piece of prose, each once; nothing for what does not read like prose."""
     words = [word for word in dict.fromkeys(map(str.lower, _WORD.findall(text))) if word not in _LINKS]
     known = [word for word in words if word in ERROR_WORDS]
     return known if len(known) >= 2 and len(known) * 3 >= len(words) else []

@@ -1,4 +1,4 @@
-"""Which names of a place in somebody's data are code: the fields that a Pydantic model declares. Keys are data."""
+"""Tells declared field names of Pydantic models, which are code, from keys of somebody's data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _names = Remembered[frozenset[str]](256)
 
 
 def declared_names(schema: Any) -> frozenset[str]:
-    """The names and aliases of all fields in a core schema."""
+    """Returns the names and aliases of all fields in a core schema."""
     return _names.get(schema, _read)
 
 
@@ -44,20 +44,20 @@ def _read(schema: Any) -> frozenset[str]:
 
 
 def _aliases(given: Any) -> set[str]:
-    """An alias is a name, a path of them, or several paths."""
+    """Returns the names in an alias, which is a name, a path of them, or several paths."""
     if isinstance(given, str):
         return {given}
     return {name for one in given for name in _aliases(one)} if isinstance(given, list | tuple) else set()
 
 
 def place(loc: Any, names: frozenset[str]) -> str:
-    """``lines.*.count``: what is no declared name is data, or the number of an item. A key that is called like a field
-    somewhere in the model says no more than the field does."""
+    """Returns ``lines.*.count``: what is no declared name is data, or the number of an item. A key that is called like
+    a field somewhere in the model says no more than the field does."""
     return ".".join(part if isinstance(part, str) and part in names else ANY for part in loc)[:200]
 
 
 def refused(error: BaseException) -> str | None:
-    """What a Pydantic model refused first: the model, the field and why."""
+    """Returns what a Pydantic model refused first: the model, the field and why."""
     if type(error).__name__ != "ValidationError" or not type(error).__module__.startswith("pydantic"):
         return None
     try:
@@ -69,13 +69,13 @@ def refused(error: BaseException) -> str | None:
 
 
 def _why(kind: str) -> str:
-    """Pydantic's word for it; validators may make up their own."""
+    """Returns Pydantic's own word for it; validators may make up others, which are left out."""
     schemas = sys.modules.get("pydantic_core.core_schema")
     return kind if kind in get_args(look(schemas, "ErrorType")) else ANY
 
 
 def _validated_by(error: BaseException) -> tuple[str, frozenset[str]]:
-    """The model's name, and the names it declares, from the frames of Pydantic's own methods."""
+    """Returns the model's name, and the names it declares, from the frames of Pydantic's own methods."""
     for frame in walk(error.__traceback__):
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "pydantic":
             continue

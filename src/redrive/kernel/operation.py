@@ -41,7 +41,7 @@ class Action(StrEnum):
 
     @property
     def means(self) -> str:
-        """The states it is for."""
+        """The states of the tasks that it is for."""
         return {"retry": "failed or cancelled", "forget": "failed", "purge": "waiting", "erase": "not running"}[
             self.value
         ]
@@ -61,7 +61,7 @@ FINAL = (Status.COMPLETED, Status.STOPPED, Status.CANCELLED)
 
 @dataclass(slots=True, frozen=True)
 class Canary:
-    """The first tasks go ahead; the others follow if enough of them succeed."""
+    """The first tasks of an operation; the others follow if enough of these succeed."""
 
     first: int
     percent: float = 100.0
@@ -72,8 +72,8 @@ class Canary:
 
 @dataclass(slots=True, frozen=True)
 class Operation:
-    """``upto``: the last ``failed_seq`` that is meant, for a purge the moment until which tasks were made. ``cursor``:
-    how far it has come, a ``failed_seq`` or for a purge the id of the last task."""
+    """A bulk operation with its progress. ``upto``: the last ``failed_seq`` that is meant, for a purge the time until
+    which tasks were made. ``cursor``: how far it has come, a ``failed_seq``, or for a purge the id of the last task."""
 
     id: str
     action: Action
@@ -134,12 +134,12 @@ class Operation:
 
     @property
     def filling(self) -> bool:
-        """The next tasks are canaries."""
+        """True while the next tasks are canaries."""
         return self.canary is not None and not self.canary.full
 
     @property
     def testing(self) -> bool:
-        """The canaries are out, and the rest waits for what becomes of them."""
+        """True while the canaries are out and the others wait for what becomes of them."""
         return self.canary is not None and self.canary.full and not self.canary.passed
 
     @property
@@ -150,16 +150,17 @@ class Operation:
 
     @property
     def pause_after_piece(self) -> float:
-        """Seconds until the next piece, from the last one on."""
+        """Seconds from the last piece to the next one."""
         return 0.0 if self.rate is None else self.last_piece / self.rate
 
     def means(self, task: Task) -> bool:
-        """For a purge: it waited when the operator decided. What ran or was retried since has come back later."""
+        """True if a purge is about this task: it waited when the operator decided. What ran or was retried since came
+        back later."""
         since = [task.created_at, task.last_attempt_at, task.last_replayed_at]
         return all(moment(when) <= self.upto for when in since if when is not None)
 
     def carry_out(self, tasks: Sequence[FailedRef], driver: str) -> Commit:
-        """One piece: these tasks, and how far the operation has come with them, in one transaction."""
+        """Returns the Commit of one piece: these tasks, and how far the operation has come with them."""
         after = replace(
             self, cursor=self._place(tasks[-1]), last_piece=len(tasks), fingerprints=self._seen(tasks), driver=driver
         )
@@ -177,7 +178,7 @@ class Operation:
         return Commit(transitions=[self._move(task) for task in tasks], bulk=batch, puts=[put])
 
     def ended(self, status: Status, note: str | None = None) -> Commit:
-        """The last word, with the sum of it."""
+        """Returns the Commit that ends it, with the row that sums it up."""
         after = {"matched": self.total, "done": self.done, "skipped": self.skipped,
                  "gone": self.gone if status is Status.COMPLETED else 0,
                  "filter": self.told, "status": status.value, "note": note}  # fmt: skip
@@ -189,29 +190,30 @@ class Operation:
 
     @property
     def told(self) -> dict[str, Any]:
-        """Its filter as the audit log has it: an erasure does not repeat there what it removes."""
+        """Its filter for the audit log: an erasure does not repeat there what it removes."""
         if self.action is not Action.ERASE:
             return facts(self.which)
         return {"scope": "erased"} if self.which.scope is not None else facts(self.which)
 
     @property
     def said(self) -> dict[str, Any]:
-        """What its operator answered before it was begun, as far as he was asked."""
+        """What its operator answered before it was begun, as far as there were questions."""
         answers = {"fixed": self.fixed, "idempotent": self.idempotent}
         return {name: value for name, value in answers.items() if value is not None}
 
     @property
     def gone(self) -> int:
-        """Those that were meant and that others have dealt with before their turn came; known when it is over."""
+        """How many tasks were dealt with by others before their turn came; known when it is over."""
         return max(self.total - self.done - self.skipped, 0)
 
     def no_more_canaries(self) -> Commit:
-        """There are fewer tasks than canaries were wanted."""
+        """Returns the Commit by which no more canaries follow: there are fewer tasks than were wanted."""
         assert self.canary is not None
         return Commit(puts=[replace(self, canary=replace(self.canary, full=True)).put()])
 
     def judged(self, canaries: Iterable[TaskStatus]) -> Operation | str | None:
-        """What the canaries say: go on (the operation, with its canary passed), stop (why), or None: not yet."""
+        """Returns what follows from the canaries: the operation with its canary passed, or why to stop, or None: not
+        known yet."""
         assert self.canary is not None
         found = list(canaries)
         good = sum(task.state is State.COMPLETED for task in found)
@@ -230,7 +232,7 @@ class Operation:
         return None
 
     def returned(self, tasks: Iterable[TaskStatus | Task]) -> str | None:
-        """Why to stop, when one of these failed again by a cause that was redriven."""
+        """Returns why to stop, when one of these tasks failed again by a cause that was redriven."""
         for task in tasks:
             if task.error_fingerprint in self.fingerprints:
                 return f"the same failure is back, {task.error_code}: task {task.id}"
@@ -255,7 +257,7 @@ class Operation:
         )  # fmt: skip
 
     def _given_up(self, task: FailedRef) -> bool:
-        """It is meant as a cancelled task: those have their places behind all that are failed."""
+        """True if the task is meant as a cancelled one: those have their places behind all that are failed."""
         return self.action is Action.RETRY and bool(self.letters) and (task.failed_seq or 0) > self.upto
 
     def _with_canaries(self, moved: Sequence[UUID]) -> Canary | None:
@@ -266,12 +268,12 @@ class Operation:
 
 
 def moment(when: datetime) -> int:
-    """A point in time as the ``upto`` of a purge: microseconds since 1970."""
+    """Returns a time as the ``upto`` of a purge: microseconds since 1970."""
     return round(when.timestamp() * 1_000_000)
 
 
 def facts(which: FailureFilter) -> dict[str, Any]:
-    """A filter as it is written down: only what was asked for."""
+    """Returns a filter as it is stored: only the fields that were asked for."""
     given = {name: value for name, value in asdict(which).items() if value is not None}
     if which.ids is not None:
         given["ids"] = [str(task_id) for task_id in which.ids]

@@ -1,7 +1,7 @@
-"""What happened to an attempt, as a value.
+"""Outcomes: what came of an attempt, as values.
 
-Those that a handler may give back are exceptions too, so that they can be returned from the handler or
-raised from deep inside it; both mean the same. The others are made by the worker.
+Those that a handler may return are exceptions too, so that they can be returned from the handler or raised from deep
+inside it; both mean the same. The others are made by the worker.
 """
 
 from __future__ import annotations

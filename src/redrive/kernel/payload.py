@@ -1,4 +1,4 @@
-"""JSON at the border: strict on the way in, exact on the way out."""
+"""JSON of payloads and results: strict on the way in, exact on the way out."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(","
 
 
 class JsonText(str):
-    """A document as the store keeps it: JSON text that nobody has taken apart. Pages pass it on as it is."""
+    """A document as the store keeps it: JSON text that was not parsed. Pages pass it on as it is."""
 
     __slots__ = ()
 
 
 class Cut:
-    """A document that there is, and that was left out because it is long."""
+    """Stands for a document that was left out because it is long."""
 
     def __repr__(self) -> str:
         return "CUT"
@@ -67,7 +67,7 @@ _own = _Encoder()
 
 
 def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> str:
-    """JSON text that every store keeps unchanged, or a clear refusal."""
+    """Returns JSON text that every store keeps unchanged, or raises with what is wrong."""
     try:
         text = _own.encode(value)
         if not text.isascii():
@@ -79,7 +79,7 @@ def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) ->
 
 
 def check(text: str, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> None:
-    """Refuse JSON text that is too large, too deep, or holds what PostgreSQL cannot keep."""
+    """Refuses JSON text that is too large, too deep, or holds what PostgreSQL cannot keep."""
     size = size_of(text, limit)
     if size > limit:
         raise PayloadInvalid(
@@ -99,8 +99,8 @@ def check(text: str, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> N
 
 
 def size_of(text: str, limit: int = MAX_PAYLOAD_BYTES) -> int:
-    """Bytes of JSON text, as PostgreSQL writes it: with a space after each comma and colon. Counted exactly only where
-    that could make the difference."""
+    """Returns the bytes of JSON text as PostgreSQL writes it: with a space after each comma and colon. Counted exactly
+    only where that could make the difference."""
     size = len(text) if text.isascii() else len(text.encode())
     if not limit / 2 < size <= limit:
         return size
@@ -109,7 +109,7 @@ def size_of(text: str, limit: int = MAX_PAYLOAD_BYTES) -> int:
 
 
 def depth_of(text: str) -> int:
-    """How many lists and objects there are inside each other in a JSON text, the innermost one included."""
+    """Returns how many lists and objects are inside each other in a JSON text."""
     brackets = _NOT_BRACKETS.sub("", _STRING.sub('""', text))
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
@@ -119,7 +119,7 @@ def decode(text: str | bytes | None) -> Any:
 
 
 def decode_shallow(text: str | bytes | None) -> Any:
-    """The same, or a ValueError for what is nested deeper than a payload may be."""
+    """Parses JSON text; ValueError for what is nested deeper than a payload may be."""
     value = decode(text)
     whole = text.decode() if isinstance(text, bytes) else text or ""
     if whole.count("[") + whole.count("{") > MAX_PAYLOAD_DEPTH and depth_of(whole) > MAX_PAYLOAD_DEPTH:
@@ -128,16 +128,16 @@ def decode_shallow(text: str | bytes | None) -> Any:
 
 
 def page_text(text: str) -> JsonText:
-    """For pages, which pass documents on as they are: one with a number that most clients refuse to read would make the
-    whole page unreadable for them, and is said to be so instead."""
+    """Returns a document for a page, as text. One with a number that most clients refuse to read would make the whole
+    page unreadable for them: a note takes its place."""
     if len(text) > MAX_DIGITS and _LONG_NUMBER.search(text) and _LONG_NUMBER.search(_STRING.sub('""', text)):
         return JsonText(_own.encode({"unreadable": f"it has a number of more than {MAX_DIGITS} digits"}))
     return JsonText(text)
 
 
 def readable(text: str | bytes | None) -> Any:
-    """For looking at what is stored: a value that cannot be read (too deeply nested, say, and put there by other means)
-    is said to be so, instead of making everything around it unreadable."""
+    """Parses a stored value for display. One that cannot be read (nested too deeply, say, and put there by other means)
+    is replaced by a note, so that the rest can be shown."""
     try:
         return decode(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Who was called when a connection failed: host and port, from what the exceptions of the chain carry or say."""
+"""Finds host and port of a connection that failed, in what the exceptions of the chain carry or say."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _SPOKEN = [
 
 
 def peer_of(errors: Iterable[BaseException]) -> str | None:
-    """``host:port`` of the first exception that knows; the name that was asked for rather than its address."""
+    """Returns ``host:port`` from the first exception that knows; the name that was asked for rather than its
+    address."""
     errors = list(errors)
     found = (_tried(find, error) for find in (_carried, _spoken, _called) for error in errors)
     return next((peer for peer in found if peer is not None), None)
@@ -63,7 +64,7 @@ def _spoken(error: BaseException) -> str | None:
 
 
 def _called(error: BaseException) -> str | None:
-    """What the standard library was asked to connect to or to look up, from its own frames."""
+    """Returns what the standard library was asked to connect to or to look up, from its own frames."""
     for frame in walk(error.__traceback__):
         if frame.f_globals.get("__name__") in _CALLERS and frame.f_code.co_name in ("create_connection", "getaddrinfo"):
             values = frame.f_locals

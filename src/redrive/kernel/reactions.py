@@ -1,7 +1,7 @@
 """Reactions: what a feature adds to a move of one of its tasks, in the transaction that makes the move.
 
-Which feature reacts stands in the task's row, so it does not matter who moves the task: a worker, recovery, an
-operator, a bulk operation. A process that does not know the feature leaves the row to one that does.
+The task's row names the feature that reacts, so it does not matter who moves the task: a worker, recovery, an operator,
+a bulk operation. A process that does not know the feature leaves the row to one that does.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Reactions:
         return feature in self._known
 
     def effects_of(self, moves: Iterable[tuple[Transition, Landed]]) -> Effects:
-        """The effects of all these moves, rows of one statement gathered into one."""
+        """Returns the effects of all these moves as one; rows for the same statement are gathered."""
         found = [self._effects(transition, landed) for transition, landed in moves]
         return merged(effects for effects in found if effects is not None)
 
@@ -94,7 +94,7 @@ class Reactions:
 
 
 def merged(many: Iterable[Effects]) -> Effects:
-    """All of them as one."""
+    """Returns many effects as one; rows for the same statement are gathered."""
     tasks: list[NewTask] = []
     postings: list[Posting] = []
     audits: list[Audit] = []

@@ -1,4 +1,4 @@
-"""What looking at a store asks for and returns: filters and rows, without the store."""
+"""Filters and rows of the store's reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redrive.kernel.task import State
 
 @dataclass(slots=True, frozen=True)
 class Query:
-    """Filters over tasks; None means any. Newest first; ``before`` continues after the last id of a page."""
+    """Filters tasks; None means any. Newest first; ``before`` continues after the last id of a page."""
 
     states: tuple[State, ...] = ()
     kind: str | None = None
@@ -42,7 +42,7 @@ class Count:
 
 @dataclass(slots=True, frozen=True)
 class LetterCount:
-    """Dead letters: records of terminal failures, also of tasks that were retried since."""
+    """How many dead letters a kind has in a queue, also of tasks that were retried since."""
 
     queue: str
     kind: str
@@ -85,8 +85,8 @@ class WorkerRow:
 
 @dataclass(slots=True, frozen=True)
 class Holder:
-    """A worker, or whoever else claims, and the leases it holds: when the first and the last of them end. ``earlier``:
-    those claimed well before a worker of this name was started, whose process is gone."""
+    """A worker or executor and the leases it holds: when the first and the last of them end. ``earlier``: leases that
+    were claimed well before a worker of this name was started, whose process is gone."""
 
     worker_id: str
     queue: str
@@ -114,7 +114,7 @@ class ScheduleRow:
 
 @dataclass(slots=True, frozen=True)
 class GroupRow:
-    """Failures with one cause. Message, summary and kind are those of the sample task's failure."""
+    """A failure group. Message, summary and kind are those of the sample task's failure."""
 
     fingerprint: str
     count: int
@@ -131,7 +131,7 @@ class GroupRow:
 
 @dataclass(slots=True)
 class Overview:
-    """The small tables, whole."""
+    """The small tables as a whole: workers, schedules, limits, pauses."""
 
     now: datetime
     holds: list[HoldRow]

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class Put:
-    """Write a document, if it is still the one that was seen: ``version`` is that of the row read, 0 for a new one."""
+    """Writes a document if nobody changed it since it was read: ``version`` is that of the row read, 0 for a new
+    one."""
 
     collection: str
     id: str
@@ -28,7 +29,7 @@ class Put:
     keep: float | None = None  # seconds from now until it may be removed; None: for good
 
     def written(self, applied: Applied) -> Mapping[str, Any] | None:
-        """What it says, or None: after what became of the rest there is nothing to write."""
+        """Returns what to write, or None when nothing is to be written after what became of the rest."""
         return self.body(applied) if callable(self.body) else self.body
 
 

@@ -1,4 +1,4 @@
-"""What was worked out about an object that does not change, for as many objects as there is room for."""
+"""A bounded cache of what was computed about objects that do not change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 
 class Remembered(Generic[T]):
-    """Answers by identity. The objects are held, so that no other one gets the number of one that is gone."""
+    """Looks results up by the object's identity. Objects are kept alive, so that no other one gets the id of one that
+    is gone."""
 
     def __init__(self, room: int) -> None:
         self._room = room

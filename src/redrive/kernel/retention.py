@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True, frozen=True)
 class RecordRule:
-    """Small documents of one collection go so many days after they last changed. ``states``: only those that are over;
+    """Removes documents of one collection so many days after they last changed. ``states``: only those that are over;
     None: all. ``keep_last``: the newest one stays, because that there ever was one matters."""
 
     days: float
@@ -19,7 +19,7 @@ class RecordRule:
 
 @dataclass(slots=True, frozen=True)
 class Retention:
-    """Days. What belongs to a task stays at least as long as the task."""
+    """How many days things are kept. What belongs to a task stays at least as long as the task."""
 
     history_days: float = 30.0  # completed and cancelled tasks, from their end
     key_days: float = 30.0  # idempotency keys, from their enqueue, unless their task is live
@@ -32,7 +32,7 @@ class Retention:
     records: Mapping[str, RecordRule] | None = None
 
     def values(self) -> dict[str, Any]:
-        """As JSON."""
+        """Returns it as JSON values."""
         rules = {} if self.records is None else self.records
         values = asdict(self)
         values["records"] = [{"collection": name, **asdict(rule)} for name, rule in rules.items()]

@@ -1,4 +1,4 @@
-"""How long a server asks to be left alone."""
+"""Reads how long a server asks to be left alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ MAX_RETRY_AFTER = 86_400.0
 
 
 def retry_after(error: BaseException, now: datetime | None = None) -> float | None:
-    """Seconds that the answer in an exception asks for; None if it asks for nothing that can be waited for."""
+    """Returns the seconds that the response in an exception asks for; None if it asks for nothing that can be waited
+    for."""
     for one in chain(error):
         wish = header(one, "Retry-After-Ms")
         if wish is not None and (seconds := _seconds(wish)) is not None:
@@ -24,7 +25,7 @@ def retry_after(error: BaseException, now: datetime | None = None) -> float | No
 
 
 def parse_retry_after(value: str, now: datetime | None) -> float | None:
-    """Seconds, or an HTTP date seen from ``now``. Nonsense, zero and what is past ask for nothing."""
+    """Returns seconds, from a number or an HTTP date seen from ``now``; None for nonsense, zero and what is past."""
     seconds = _seconds(value)
     if seconds is None:
         when = _moment(value)
@@ -47,7 +48,7 @@ def _seconds(value: str) -> float | None:
 
 
 def _moment(value: str | None) -> datetime | None:
-    """An HTTP date; without a zone it is in UTC."""
+    """Parses an HTTP date; without a zone it is in UTC."""
     try:
         found = parsedate_to_datetime(value or "")
     except (ValueError, TypeError, OverflowError):

@@ -1,7 +1,9 @@
-"""What was written where a message was made: in the statement that a frame is at, and in the constants that it names.
+"""Finds the texts from which a message was made: in the statement that a frame is at, and in the constants that it
+names.
 
-The statement that raised says best which part of its message is constant, and knows the parts that this time were left
-out. A message may be made by a caller (``fail(f"no key for {name}")``), or of a format that is kept elsewhere."""
+The statement that raised says best which part of its message is constant, and also has the parts that were left out
+this time. A message may be made by a caller (``fail(f"no key for {name}")``), or from a format that is kept elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,9 @@ class _Code(NamedTuple):
 
 
 def written_along(trace: TracebackType | None, package: str | None) -> tuple[list[Written], list[Written]]:
-    """What is written in the statements of a traceback, the innermost first: the application's own, and the last one.
-    Then all that is written in their functions: first without what is added to a message under a condition
-    (``message += …``, ``… if why else ""``), which is not there each time."""
+    """Returns the texts of the statements of a traceback, the innermost first: the application's own, and the last one.
+    Then all texts of their functions: first without what is added to a message under a condition (``message += …``, ``…
+    if why else ""``), which is not there each time."""
     steps = _steps(trace, package)
     near = [_statement(step.tb_frame, step.tb_lasti) for step in steps]
     functions = list({id(step.tb_frame.f_code): step.tb_frame for step in steps}.values())
@@ -56,7 +58,8 @@ def written_along(trace: TracebackType | None, package: str | None) -> tuple[lis
 
 
 def written_by(code: CodeType, scope: Mapping[str, Any]) -> Iterator[Written]:
-    """What is written in one function, that gave its message back; again first without what is added."""
+    """Returns the texts of one function that returned its message; also first without what is added under a
+    condition."""
     for whole in (False, True):
         yield Written(tuple(_function(code, scope, None, whole=whole)))
 
@@ -68,7 +71,8 @@ def _function(code: CodeType, scope: Mapping[str, Any], holder: Any, *, whole: b
 
 
 def _steps(trace: TracebackType | None, package: str | None) -> list[TracebackType]:
-    """The application's own, and the last one, from the inside; each statement once, however deep a recursion is."""
+    """Yields the application's own frames, and the last one, from the inside; each statement once, however deep a
+    recursion is."""
     every: list[TracebackType] = []
     while trace is not None and len(every) < MAX_FRAMES:
         every.append(trace)
@@ -84,7 +88,7 @@ def _steps(trace: TracebackType | None, package: str | None) -> list[TracebackTy
 
 
 def _holder(frame: FrameType) -> Any:
-    """The object that a method belongs to: its class has constants, too."""
+    """Returns the object that a method belongs to: its class has constants, too."""
     code = frame.f_code
     name = code.co_varnames[0] if code.co_argcount else None
     return frame.f_locals.get(name) if name in ("self", "cls") else None
@@ -143,7 +147,7 @@ _codes = Remembered[_Code](1_000)
 
 
 def _named(names: list[str], scope: Mapping[str, Any], holder: Any) -> Iterator[str]:
-    """The texts that these names stand for: constants of the module, of another one, or of the class."""
+    """Returns the texts that these names stand for: constants of the module, of another one, or of the class."""
     wanted = dict.fromkeys(names[:MAX_NAMED])
     for name in wanted:
         found = scope.get(name)
@@ -164,7 +168,7 @@ def _attributes(holder: Any, wanted: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts_of(name: str, value: Any) -> Iterator[str]:
-    """The texts of a constant, by its name; of a function that is called to make one, by what is written there."""
+    """Returns the texts of a constant; of a function that is called to make one, those that are written there."""
     if isinstance(value, FunctionType):
         if not _foreign(value):
             yield from texts([value.__code__]).literals
@@ -180,6 +184,6 @@ def _texts_of(name: str, value: Any) -> Iterator[str]:
 
 
 def _foreign(holder: Any) -> bool:
-    """Of the standard library: what is written there says nothing about a message of the application's."""
+    """True for the standard library: its texts say nothing about a message of the application's."""
     module = str(getattr(holder, "__module__", None) or getattr(holder, "__name__", ""))
     return module.partition(".")[0] in sys.stdlib_module_names

@@ -59,7 +59,7 @@ __all__ = [
 
 @dataclass(slots=True, frozen=True)
 class Capabilities:
-    """What a store cannot do is said here, not discovered in production."""
+    """What a store can do; whatever it cannot is False here, and known before it is used."""
 
     any_loop: bool = False  # one store serves every event loop of the process
     sql: bool = True
@@ -85,7 +85,7 @@ class ClaimRequest:
 
 @dataclass(slots=True)
 class Cycle:
-    """The answer to a settle-and-claim: what was claimed, and which settlements lost their lease.
+    """What a settle-and-claim returns: what was claimed, and which settlements lost their lease.
 
     ``more``: the claim came back short although there may be more; it is worth looking again at once.
     """
@@ -115,7 +115,7 @@ class Heartbeat:
 
 @dataclass(slots=True)
 class TickResult:
-    """The answer to a beat: duties this worker now has, its tasks to cancel, seconds until something is due."""
+    """What a heartbeat returns: duties this worker now has, its tasks to cancel, seconds until something is due."""
 
     duties: list[str] = field(default_factory=list)
     cancels: list[UUID] = field(default_factory=list)
@@ -170,25 +170,27 @@ class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, Proto
         """The features whose reactions this process knows; it leaves tasks of others alone."""
 
     async def open(self) -> None:
-        """Check that the store is reachable and its schema is one that this code understands."""
+        """Checks that the store is reachable and its schema is one that this code understands."""
 
     async def close(self) -> None: ...
 
     def abandon(self, *, inherited: bool = False) -> None:
-        """Let go of everything without an event loop: the one that it was opened on is gone. ``inherited``: what is
+        """Lets go of everything without an event loop: the one that it was opened on is gone. ``inherited``: what is
         open is another process's, which goes on using it."""
 
     async def apply(self, commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
-        """Apply everything of a Commit, and what features add to its moves, in one transaction.
+        """Applies everything of a Commit, and what features add to its moves, in one transaction.
 
         ``again``: the answer to an earlier try was lost; what landed then counts as landed now. ``in_parts``: its
-        enqueues, which have no keys, are made while they are looked at, and may be sent in parts of the transaction."""
+        enqueues, which have no keys, are made while they are iterated, and may be sent in parts of the transaction.
+        """
 
     async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
-        """Apply a Commit, usually of settlements, and claim, in one transaction: the hot loop. ``again`` as above."""
+        """Applies a Commit, usually of settlements, and claims, in one transaction: the hot loop. ``again`` as in
+        ``apply``."""
 
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
-        """Extend leases and store progress, fenced by token; answers the ids that are no longer held."""
+        """Extends leases and stores progress, fenced by token; returns the ids that are no longer held."""
 
     async def tick(self, beat: Heartbeat) -> TickResult: ...
 
@@ -197,15 +199,15 @@ class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, Proto
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]: ...
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
-        """One bounded piece of a store's own housekeeping; answers how many rows it touched."""
+        """Does one bounded piece of a store's own housekeeping; returns how many rows it touched."""
 
     async def scrub(self) -> bool:
-        """Have what was erased leave the files, too, as far as a store can do that: False while others are in the way,
-        and the next pruning will do it."""
+        """Removes what was erased from the files, too, as far as a store can do that. False while others are in the
+        way; the next pruning does it then."""
 
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction of the store's own database that applies ``settlement()`` as its last statement."""
+        """Opens a transaction of the store's own database that applies ``settlement()`` as its last statement."""
 
     def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
-        """Start sending hints about these queues to the callback, from now until the answer is called, or ``close``.
-        Others may come along."""
+        """Starts sending hints about these queues to the callback, until the returned function or ``close`` is called.
+        Hints about other queues may come along."""

@@ -1,7 +1,8 @@
-"""What of a failure may be shown to everybody, by construction: words of code, never words of data.
+"""Summaries: what of a failure may be shown to everybody, by construction: words of code, never words of data.
 
-It is made once, where the outcome is made and the payload is at hand, and stored. Nothing in it is found by looking for
-secrets: what is not known to be harmless is left out."""
+A summary is made once, where the outcome is made and the payload is at hand, and stored. Nothing in it is found by
+looking for secrets: what is not known to be harmless is left out.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +26,11 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class Payload:
-    """What the task was given, asked word by word whether it holds that word.
+    """Tells of a word whether the task's payload holds it.
 
     ``declared``: the names of the handler's parameters. Other keys are data like any value. Of what is larger than
-    ``MAX_PAYLOAD`` nothing is known: it may hold every word."""
+    ``MAX_PAYLOAD`` nothing is known: it may hold every word.
+    """
 
     def __init__(self, *texts: str | None, declared: Collection[str] = ()) -> None:
         given = [text for text in texts if text]
@@ -39,7 +41,7 @@ class Payload:
         self._asked: dict[str, bool] = {}
 
     def holds(self, word: str) -> bool:
-        """Whether it holds this word, as a part of another one too unless it is very short."""
+        """True if it holds this word, also as a part of another one unless it is very short."""
         if not self._text:
             return self._text is None
         word = word.lower()
@@ -85,7 +87,7 @@ NO_PAYLOAD = Payload()
 
 
 def safe_message(text: str, written: Collection[str] = (), payload: Payload = NO_PAYLOAD) -> str:
-    """The words of a message that are known not to be data; everything else is left out."""
+    """Returns the words of a message that are known not to be data; everything else is left out."""
     said: list[str] = []
     words = 0
     for piece in _PIECE.findall(template(text)):
@@ -112,7 +114,7 @@ def summary_of(
     message: str, *, exception: str | None = None, chain: Iterable[str] = (), frames: Iterable[str] = (),
     marks: Mapping[str, str | int] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """A summary as it is stored. ``message`` is a safe one, and so are the ``marks``: see kernel/marks.py."""
+    """Returns a summary as it is stored. ``message`` is a safe one, and so are the ``marks``: see kernel/marks.py."""
     found: dict[str, Any] = {"message": message}
     if exception:
         found["exception"] = exception[:200]

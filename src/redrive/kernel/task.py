@@ -31,7 +31,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 class State(StrEnum):
-    """Where a task is. Completed and cancelled tasks live in history, all others in the live table."""
+    """The states of a task. Completed and cancelled tasks are in history, all others in the live table."""
 
     QUEUED = "queued"
     DELAYED = "delayed"
@@ -147,7 +147,7 @@ class NewTask:
 
 @dataclass(slots=True)
 class Enqueued:
-    """The answer to one enqueue: the task's id, and whether this call made it."""
+    """What an enqueue returns: the task's id, and whether this call made it."""
 
     id: UUID
     created: bool = True
@@ -156,7 +156,7 @@ class Enqueued:
 
 @dataclass(slots=True)
 class Claimed:
-    """One leased task in a worker's hands: just what running it needs, payload still as JSON text."""
+    """A leased task as a worker gets it: what running it needs, with the payload still as JSON text."""
 
     id: UUID
     token: UUID
@@ -253,7 +253,7 @@ class AuditRow:
 
 
 def check_name(value: object, what: str) -> str:
-    """A kind, queue or schedule name; the characters are those that survive URLs, logs and shells."""
+    """Refuses a kind, queue or schedule name with characters that do not survive URLs, logs and shells."""
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise InvalidInput(
@@ -263,7 +263,7 @@ def check_name(value: object, what: str) -> str:
 
 
 def check_text(value: object, what: str) -> str | None:
-    """A free label (group, scope, trace id, key): any text a database can hold."""
+    """Refuses a label (group, scope, trace id, key) that a database cannot hold."""
     if value is None:
         return None
     if not isinstance(value, str) or not value or len(value) > MAX_TEXT:
@@ -286,7 +286,7 @@ def _bytes(value: str, what: str) -> int:
 
 
 def check_key(value: object) -> str | None:
-    """An idempotency key as callers may give it."""
+    """Refuses an idempotency key that callers may not use."""
     key = check_text(value, "idempotency_key")
     refuse_reserved(key)
     return key
@@ -301,7 +301,7 @@ def refuse_reserved(key: str | None) -> None:
 
 
 def check_labels(task: NewTask) -> None:
-    """The free labels of a new task, as a store checks what it is given."""
+    """Checks the labels of a new task, as a store does with what it is given."""
     for value, what in ((task.group, "group"), (task.scope, "scope"), (task.trace_id, "trace_id"),
                         (task.idempotency_key, "idempotency_key")):  # fmt: skip
         if value is not None:
@@ -309,7 +309,7 @@ def check_labels(task: NewTask) -> None:
 
 
 def check_feature(task: NewTask) -> None:
-    """The feature that reacts to a new task, and what it wants to know then."""
+    """Checks the feature that reacts to a new task, and the facts that it wants to know then."""
     check_name(task.feature, "feature")
     if task.facts is not None and len(task.facts.encode()) > MAX_FACTS_BYTES:
         raise InvalidInput(f"the facts of a task are longer than {MAX_FACTS_BYTES} bytes", hint="keep them in a table")
@@ -320,7 +320,7 @@ def check_timeout(value: object) -> float:
 
 
 def check_moment(value: object, what: str, now: datetime) -> datetime:
-    """A time that somebody asks for: far from the ends of the calendar, where arithmetic stops working."""
+    """Checks a time that somebody asks for: far from the ends of the calendar, where arithmetic stops working."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidInput(
             f"{what} must be a datetime with a time zone", hint="for example datetime.now(UTC) + timedelta(hours=1)"

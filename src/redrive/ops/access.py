@@ -1,4 +1,4 @@
-"""Who may do what: tokens with roles, kept as hashes. What each role sees is in ``redrive.ops.views``."""
+"""Roles and access tokens, which are kept as hashes. What each role sees is in ``redrive.ops.views``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESERVED = frozenset(
 
 
 class Role(IntEnum):
-    """Each may do what the one before may."""
+    """Viewer, operator, admin: each may do what the one before may."""
 
     VIEWER = 1  # look, at what is safe to show
     OPERATOR = 2  # act on tasks, see what they carry, agree to what others ask for
@@ -41,7 +41,8 @@ class Role(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Caller:
-    """Who asks. Without tokens, on this machine only, everybody is an administrator and says who he is."""
+    """Who asks, and in which role. Without tokens, on this machine only, everybody is an administrator and gives their
+    own name."""
 
     name: str
     role: Role
@@ -50,14 +51,14 @@ class Caller:
 
 @dataclass(slots=True, frozen=True)
 class NewToken:
-    """``secret`` is shown once, and never again."""
+    """A token that was just made; ``secret`` is shown once, and never again."""
 
     record: Record
     secret: str
 
 
 def refuse_reserved(name: str) -> str:
-    """Names under which redrive, an application or nobody in particular is in the audit log: no person has them."""
+    """Refuses names that redrive, an application or nobody in particular has in the audit log: no person has them."""
     if person(name) in RESERVED or person(name).startswith("redrive:"):
         raise InvalidInput(f"{name!r} is a name that redrive itself uses in the audit log", hint="use a person's name")
     return name
@@ -71,7 +72,7 @@ def parse_role(text: str) -> Role:
 
 
 async def create(store: Store, name: str, role: Role, *, actor: str, days: float | None = None) -> NewToken:
-    """``name`` is who acts, in the audit log."""
+    """Makes a token; ``name`` is who acts, in the audit log."""
     who = check_actor(actor)
     refuse_reserved(check_name(name, "token name"))
     if days is not None and not 0 < days <= 36_500:
@@ -109,12 +110,12 @@ async def list_tokens(store: Store) -> list[Record]:
 
 
 async def any_token(store: Store) -> bool:
-    """Was there ever one? Revoking the last one must not open the door."""
+    """True if there ever was a token: revoking the last one must not let everybody in."""
     return bool(await store.records(COLLECTION, limit=1))
 
 
 async def check(store: Store, secret: str) -> Caller | None:
-    """Whose secret this is; None when nobody's. As quick for a wrong one as for the right one."""
+    """Returns whose secret this is, or None. As quick for a wrong one as for the right one."""
     parts = secret.split("_", 2)
     known = len(parts) == 3 and parts[0] == PREFIX and re.fullmatch(r"[0-9a-f]{12}", parts[1]) is not None
     record = await store.record(COLLECTION, parts[1]) if known else None

@@ -1,4 +1,4 @@
-"""What an operator can do. Every action and its audit row are one transaction."""
+"""Operators' actions on tasks, queues and kinds. Every action and its audit row are one transaction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TARGETS = {
 async def retry(
     store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
 ) -> Result:
-    """Failed and cancelled tasks run again with fresh attempts; nothing else is touched. ``puts`` land with it."""
+    """Makes failed and cancelled tasks run again with fresh attempts; others are skipped. ``puts`` land with it."""
     result = await _move(store, ids, Event.REDRIVE, actor, reason, puts)
     await log_retried(store, result.done, actor=actor, reason=reason)
     return result
@@ -56,7 +56,7 @@ async def resume_tasks(store: Store, ids: Sequence[UUID], *, actor: str, reason:
 async def cancel(
     store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
 ) -> Result:
-    """Waiting and failed tasks are cancelled now; running ones are asked to stop, and end as cancelled when they do.
+    """Cancels waiting and failed tasks now, and asks running ones to stop; those end as cancelled when they do.
     ``puts`` land with all of them."""
     who, why = check_actor(actor), check_text(reason, "reason")
     result, left = Result(), list(dict.fromkeys(ids))
@@ -71,7 +71,7 @@ async def cancel(
 async def _cancel_as_found(
     store: Store, ids: Sequence[UUID], who: str, why: str | None, puts: Sequence[Put], result: Result
 ) -> list[UUID]:
-    """In one transaction, by the states that they are in now; returns those that it did not reach."""
+    """Cancels in one transaction, by the states that the tasks are in now; returns those that it did not reach."""
     found = await store.statuses(ids)
     running = {task_id for task_id in ids if task_id in found and found[task_id].state is State.RUNNING}
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why)
@@ -86,7 +86,7 @@ async def _cancel_as_found(
 async def forget(
     store: Store, ids: Sequence[UUID], *, actor: str, reason: str | None = None, puts: Sequence[Put] = ()
 ) -> Result:
-    """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
+    """Gives failed tasks up: they go to history, from where they can be retried as long as it is kept."""
     who, why = check_actor(actor), check_text(reason, "reason")
     unique = list(dict.fromkeys(ids))
     if not unique:
@@ -107,7 +107,7 @@ async def forget(
 
 
 async def hold(store: Store, target: str, name: str, *, actor: str, reason: str | None = None, on: bool = True) -> bool:
-    """Pause or resume a queue, kind or group; False when it already was."""
+    """Pauses or resumes a queue, kind or group; False when it already was."""
     try:
         where = Target(target)
     except ValueError:
@@ -122,7 +122,7 @@ async def hold(store: Store, target: str, name: str, *, actor: str, reason: str 
 
 
 async def set_limit(store: Store, kind: str, *, concurrency: int | None, rate_ms: int | None, actor: str) -> None:
-    """Change what the fleet may do with a kind, from the next claim on."""
+    """Changes what the fleet may do with a kind, from the next claim on."""
     for what, value in (("concurrency", concurrency), ("rate_ms", rate_ms)):
         if value is not None and value < 1:
             raise InvalidInput(f"{what} must be at least 1, not {value}", hint="leave it out for no limit")
@@ -137,7 +137,7 @@ async def require(store: Store, task_id: UUID, documents: int | None = None) -> 
 
 
 def insist(result: Result, verb: str) -> None:
-    """For callers with one task: turn a skip into an error that says why."""
+    """Raises with the reason if the one task of a Result was skipped."""
     for task_id, why in result.skipped.items():
         if why == "not found":
             raise TaskNotFound(f"there is no task {task_id}")

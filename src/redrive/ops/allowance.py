@@ -1,9 +1,9 @@
-"""What one operator may do alone: so many tasks within a while, in one request or in many.
+"""Decides what one operator may do alone: so many tasks within a while, in one request or in many.
 
 Whatever moves tasks for an operator is a ``Deed``, and ``judge`` is the only place that decides whether a second
 operator has to agree to one. What somebody retried or gave up alone is a small document per person. It changes in the
 same transaction as the tasks, so two requests at once, by whatever way and with whatever token, cannot both count from
-the same sum: one of them is refused, looks again, and is judged by the new one.
+the same sum: one of them is refused, reads it again, and is judged by the new one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Verdict:
 
 
 async def judge(store: Store, rule: Rule, actor: str, deed: Deed) -> Verdict:
-    """Does a second operator have to agree, with what the same person did lately?"""
+    """Decides whether a second operator has to agree, given what the same person did lately."""
     if rule.above is None:
         return Verdict(None)
     if deed.always is not None:
@@ -79,9 +79,9 @@ async def judge(store: Store, rule: Rule, actor: str, deed: Deed) -> Verdict:
 
 
 async def alone(store: Store, rule: Rule, actor: str, deed: Deed, act: Act[T]) -> T:
-    """Let somebody do this alone, and count it: ``act`` writes what it is given together with its tasks. What needs a
-    second operator is refused (ApprovalNeeded), also a single task: a thousand requests for one are a request for a
-    thousand."""
+    """Runs ``act`` for somebody who acts alone, and counts it: ``act`` writes the documents it is given together with
+    its tasks. What needs a second operator is refused (ApprovalNeeded), also a single task: a thousand requests for one
+    are a request for a thousand."""
     ends = time.monotonic() + PATIENCE_S
     while True:
         verdict = await judge(store, rule, actor, deed)
@@ -98,7 +98,7 @@ async def alone(store: Store, rule: Rule, actor: str, deed: Deed, act: Act[T]) -
 
 @dataclass(slots=True, frozen=True)
 class _Recent:
-    """What somebody did alone within the window, by the minute; minutes are those of the document's life."""
+    """What somebody did alone within the window, by the minute since the document was made."""
 
     actor: str
     rule: Rule
@@ -111,7 +111,7 @@ class _Recent:
         return sum(self.done.values())
 
     def why_not(self, number: int) -> str | None:
-        """Why a second operator has to agree to so many more; None when nobody has to."""
+        """Returns why a second operator has to agree to so many more; None when nobody has to."""
         above = self.rule.above
         if above is None or number + self.total <= above:
             return None
@@ -121,7 +121,7 @@ class _Recent:
         return f"{counted(number)} and the {self.total} of {self.actor} within {span} are more than {above}"
 
     def put(self, number: int) -> Put:
-        """So many more, less those that turn out not to move."""
+        """Returns the document with so many more, less those that turn out not to move."""
 
         def body(applied: Applied) -> dict[str, Any]:
             moved = max(number - len(applied.lost), 0)

@@ -1,4 +1,4 @@
-"""A second person for what cannot be taken back easily: asked for, approved or rejected, then carried out."""
+"""Approvals: a second person agrees to what cannot be taken back easily, or rejects it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATES = (PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
 
 
 def deed(operation: Operation) -> Deed:
-    """What an operation is, for whoever judges it."""
+    """Returns an operation as the deed that is judged."""
     return Deed(operation.action, operation.total, _always(operation))
 
 
@@ -48,7 +48,7 @@ def _always(operation: Operation) -> str | None:
 
 
 async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, Record | None]:
-    """The operation exists from now on, and waits."""
+    """Writes the operation down and the request for its approval; it waits until somebody decides."""
     approval_id = str(new_id())
     waiting = replace(operation, status=Status.WAITING, approval=approval_id)
     body = {
@@ -67,7 +67,8 @@ async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, 
 
 
 def _needed(operation: Operation, why: str) -> str:
-    """Whoever agrees to an erasure has to see of whose data; it is erased from here, too, and no part of the audit."""
+    """Returns what an approver needs to see of an erasure: whose data it is about. It is erased from here, too, and is
+    no part of the audit log."""
     if operation.action is not Action.ERASE:
         return why
     return f"{why}: " + ", ".join(f"{name} {value}" for name, value in facts(operation.which).items())
@@ -89,7 +90,7 @@ async def show(store: Store, approval_id: str) -> Record:
 
 
 async def approve(store: Store, approval_id: str, *, actor: str, reason: str | None = None) -> Record:
-    """By somebody else than who asked. The operation begins with it."""
+    """Approves, by somebody else than who asked; the operation begins with it."""
     return await _decide(store, approval_id, actor, reason, APPROVED, Status.RUNNING)
 
 
@@ -98,7 +99,7 @@ async def reject(store: Store, approval_id: str, *, actor: str, reason: str | No
 
 
 async def expire(store: Store) -> int:
-    """Requests that nobody decided in time are closed, with their operations."""
+    """Closes requests that nobody decided in time, with their operations."""
     now, closed, before = await store.now(), 0, None
     # All of them: the latest come first, and only the first ones are late.
     while page := await store.records(COLLECTION, states=(PENDING,), limit=PIECE, before=before):
@@ -119,7 +120,7 @@ def expired(record: Record, now: datetime) -> bool:
 
 
 async def withdrawn(store: Store, operation: Operation) -> list[Put]:
-    """What to write when an operation that waits is cancelled."""
+    """Returns what to write when an operation that waits is cancelled."""
     if operation.approval is None or operation.status is not Status.WAITING:
         return []
     record = await show(store, operation.approval)

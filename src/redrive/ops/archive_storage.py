@@ -1,4 +1,4 @@
-"""Where an archive keeps its pieces: a folder, or a bucket of S3-compatible object storage."""
+"""Storage of an archive's pieces: a folder, or a bucket of S3-compatible object storage."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _CODE = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 
 
 class Shelf(Protocol):
-    """Named bytes. What was put is there as a whole, and stays there, or it is not there."""
+    """Stores bytes by name: what was put is there as a whole, and stays, or it is not there."""
 
     def empty(self) -> bool:
-        """Nothing was ever put there, as far as that is known without asking far."""
+        """True if nothing was ever put there, as far as that is known by one look."""
 
     def names(self) -> list[str]: ...
 
@@ -35,11 +35,12 @@ class Shelf(Protocol):
     def put(self, name: str, data: bytes) -> None: ...
 
     def remove(self, name: str) -> None:
-        """Also one that is gone already."""
+        """Removes a piece; no error if it is gone already."""
 
 
 def shelf_at(address: str) -> Shelf:
-    """A folder or a bucket. What is neither is not quoted: people write their keys where they do not belong."""
+    """Returns the folder or bucket at a place. A place that is neither is not quoted in the error: people write keys
+    where they do not belong."""
     scheme, found, rest = address.partition("://")
     if not found and not address.startswith("s3:"):
         return Folder(Path(address))
@@ -109,8 +110,8 @@ class Folder:
 
 
 class Bucket:
-    """Keys, region and endpoint are said as everywhere: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
-    ``AWS_REGION``, ``AWS_ENDPOINT_URL``, or by the role of the machine."""
+    """Object storage. Keys, region and endpoint come from ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
+    ``AWS_REGION``, ``AWS_ENDPOINT_URL``, or from the role of the machine."""
 
     def __init__(self, bucket: str, prefix: str) -> None:
         try:
@@ -168,14 +169,14 @@ def _what(found: os.stat_result) -> str:
 
 
 def _told(error: Exception) -> str:
-    """What the server said, without the client's own debugging."""
+    """Returns what the server said, without the client's own debugging output."""
     text = str(error).partition("\n\nDebug source")[0]
     said = _CODE.search(text)
     return ": ".join(said.groups()) if said else text.strip()
 
 
 def _sync(folder: Path) -> None:
-    """So that the name survives a power cut as well; where folders cannot be synced, it does by itself."""
+    """Makes a file's name survive a power cut; where folders cannot be synced, it does by itself."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

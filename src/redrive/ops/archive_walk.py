@@ -1,4 +1,4 @@
-"""The archive, walked along with the chain of the audit log: it may be larger than memory."""
+"""Reads the archive in step with the chain of the audit log: it may be larger than memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from redrive.ops.audit_rows import SUMMARIES, row_hash
 
 
 class ArchiveWalk:
-    """``heard`` and ``erased``: what the rows of the last stretch told of removals, and which of them are emptied."""
+    """A position in the archive. ``heard`` and ``erased``: what the rows of the last stretch told of removals, and
+    which of them are emptied."""
 
     def __init__(self, archive: Archive | None, problem: Callable[[str], None]) -> None:
         rows = () if archive is None else archive.read(on_damage=lambda error: problem(error.message))
@@ -25,8 +26,8 @@ class ArchiveWalk:
         self.erased: list[int] = []
 
     def upto(self, last: int | None) -> dict[int, set[str]]:
-        """Hashes of what it has up to this row, from where the last call ended; of a number in more than one version
-        all of them."""
+        """Returns hashes of the rows up to this one, from where the last call ended; of a number in more than one
+        version all of them."""
         found: dict[int, set[str]] = {}
         self.heard, self.erased = [], []
         if not self._begun:

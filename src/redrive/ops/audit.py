@@ -1,4 +1,4 @@
-"""The audit log: looked through, exported, pruned."""
+"""The audit log: query, export, prune."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ async def query(
     store: Store, which: AuditFilter = ANY, *, page: int = 1, page_size: int = 50, before: int | None = None,
     paged: bool = False,
 ) -> Page:  # fmt: skip
-    """Newest first: by page, or from ``before`` on, which stays stable while rows are added. ``paged``: with documents
-    as text, as far as the budget of a page goes."""
+    """Returns rows newest first: by page, or from ``before`` on, which stays stable while rows are added. ``paged``:
+    with documents as text, as far as the budget of a page goes."""
     check_int(page, "page", 1, 1_000_000)
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     offset = 0 if before is not None else (page - 1) * page_size
@@ -86,7 +86,8 @@ async def _paged(store: Store, which: AuditFilter, limit: int, offset: int, befo
 
 
 def _slim(row: AuditRow) -> AuditRow:
-    """The hashes in a prune's summary are for the seals; nobody reads them in a list."""
+    """Returns a row without the hashes in a prune's summary: they are for the seals, and nobody reads them in a
+    list."""
     if row.action not in SUMMARIES:
         return row
     after = readable(row.after) if isinstance(row.after, JsonText) else row.after
@@ -96,8 +97,8 @@ def _slim(row: AuditRow) -> AuditRow:
 
 
 async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> AsyncIterator[str]:
-    """Everything that matches, oldest first, a piece at a time: memory does not grow with the log, and others have
-    their turn in between. Rows that are added while it runs are part of it or not."""
+    """Yields everything that matches, oldest first, a piece at a time: memory does not grow with the log, and others
+    have their turn in between. Rows that are added while it runs are part of it or not."""
     gathered, length = list[str](), 0
     async for line in _lines(store, which, form):
         gathered.append(line)
@@ -151,8 +152,8 @@ async def prune(
     piece: int = PRUNE_PIECE, archive: Keeper | None = None, stopping: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Pruned:  # fmt: skip
-    """Remove rows older than so many days: archived first, if there is an archive, then removed together with a row
-    that says so, piece by piece. The summary keeps the hashes of what went, so that the seals can still be checked,
+    """Removes rows older than so many days, piece by piece: archived first, if there is an archive, then removed
+    together with a row that says so. The summary keeps the hashes of what went, so that the seals can still be checked,
     and is sealed with the removal."""
     who = check_actor(actor)
     if not 0 <= older_than_days <= 36_500:
@@ -199,7 +200,8 @@ async def _again(store: Store, rows: list[AuditRow]) -> list[AuditRow]:
 def _removal(
     rows: list[AuditRow], who: str, batch_id: str, facts: dict[str, Any], everything: bool, written: Written | None
 ) -> Commit:
-    """These rows go, and the summary tells of those that this one removed: another may have been quicker with some."""
+    """Returns the Commit that removes these rows; its summary counts those that this one removed, since another may
+    have been quicker with some."""
 
     def told(applied: Applied) -> list[Audit]:
         gone = [row for row in rows if row.id in applied.pruned]
@@ -218,7 +220,7 @@ def _removal(
 async def retain(
     store: Store, days: float, piece: int, stopping: Callable[[], bool], archive: Keeper | None = None
 ) -> None:
-    """Remove what is past its keep, a full piece at a time; fewer rows wait up to an hour for company."""
+    """Removes what is past its keep, a full piece at a time; fewer rows wait up to an hour for more."""
     now = await store.now()
     old = await store.audit(AuditFilter(older_than=now - timedelta(days=days)), limit=piece, after=0)
     if old and not stopping() and (len(old) >= piece or old[0].at < now - timedelta(days=days) - COMPANY):
@@ -226,7 +228,7 @@ async def retain(
 
 
 def _cell(value: Any) -> str:
-    """Text that no spreadsheet takes for a formula."""
+    """Returns text that no spreadsheet takes for a formula."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, dict | list) else str(value)

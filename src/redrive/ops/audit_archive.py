@@ -1,6 +1,6 @@
-"""Audit rows that were pruned, kept as compressed JSON lines, and found there again.
+"""The archive of pruned audit rows: compressed JSON lines.
 
-An archive is written by us and read with suspicion: whoever can put files there must not be able to take a reader down.
+It is written by us and read with suspicion: whoever can put files there must not be able to take a reader down.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class Archive:
         return Piece(name, sha256)
 
     def names(self) -> list[str]:
-        """Of its pieces, in the order of their first rows."""
+        """Returns the names of its pieces, in the order of their first rows."""
         return [piece.name for piece in self._pieces()]
 
     def sha256(self, name: str) -> str:
         return hashlib.sha256(self._shelf.get(name)).hexdigest()
 
     def rows(self, name: str) -> list[AuditRow]:
-        """Of one piece; StoreError when it is damaged."""
+        """Returns the rows of one piece; StoreError when it is damaged."""
         [piece] = self._pieces([name])
         return list(self._rows(piece))
 
@@ -82,10 +82,10 @@ class Archive:
     def read(
         self, which: AuditFilter | None = None, on_damage: Callable[[StoreError], None] | None = None
     ) -> Iterator[AuditRow]:
-        """Oldest first, each row once, also if several pieces have it. Prunes by filter leave pieces whose stretches
-        overlap, so they are merged; no more of them are in memory than overlap. Two different rows with one number are
-        both returned: they are of two stores, or one was forged. ``on_damage``: told of a piece that cannot be read,
-        which is then left out; without it, it is raised."""
+        """Yields rows oldest first, each once, also if several pieces have it. Prunes by filter leave pieces whose
+        stretches overlap, so they are merged; no more of them are in memory than overlap. Two different rows with one
+        number are both returned: they are of two stores, or one was forged. ``on_damage``: told of a piece that cannot
+        be read, which is then left out; without it, the error is raised."""
         ahead = deque(self._pieces())
         heads: list[tuple[int, str, AuditRow, Iterator[AuditRow]]] = []
         same: list[AuditRow] = []
@@ -133,12 +133,13 @@ class Archive:
 
 
 def archive_at(address: str | None) -> Archive | None:
-    """The archive of the settings, if they name one."""
+    """Returns the archive of the settings, or None if they name none."""
     return None if address is None else Archive(address)
 
 
 def _checked(piece: _Listed, rows: Iterator[AuditRow]) -> Iterator[AuditRow]:
-    """As they were written: in order, within what the name says, and not more than a prune removes at once."""
+    """Yields rows, and raises if they are not as they were written: in order, within what the name says, and not more
+    than a prune removes at once."""
     last = 0
     for count, row in enumerate(rows, 1):
         if not max(last + 1, piece.first) <= row.id <= piece.last or count > MOST:
@@ -152,7 +153,7 @@ def _checked(piece: _Listed, rows: Iterator[AuditRow]) -> Iterator[AuditRow]:
 
 
 def _lines(data: bytes) -> Iterator[str]:
-    """Unpacked bit by bit: what a few bytes unpack to must not fill the memory."""
+    """Unpacks bit by bit: what a few bytes unpack to must not fill the memory."""
     unpacker, rest, total, source = zlib.decompressobj(wbits=31), b"", 0, data
     while True:
         text = unpacker.decompress(source, _CHUNK)

@@ -1,10 +1,10 @@
-"""The audit log sealed into a chain of hashes.
+"""Seals the audit log into a chain of hashes.
 
-Rows are sealed within five minutes after they were written, by maintenance: acting costs nothing more for it. Each
-seal covers a stretch of rows and the seal before it. What a removal (a prune, an erasure) says about itself is sealed
-in the transaction of the removal, ahead of the rows around it: so a removal that is not sealed is none.
-``audit_verify`` searches for what was tampered with. Who can rewrite the whole database can rewrite the whole chain:
-write the head down elsewhere, and compare.
+Rows are sealed within five minutes after they were written, by maintenance: acting costs nothing more for it. Each seal
+covers a stretch of rows and the seal before it. What a removal (a prune, an erasure) says about itself is sealed in the
+transaction of the removal, ahead of the rows around it: so a removal that is not sealed is none. ``audit_verify``
+searches for what was tampered with. Who can rewrite the whole database can rewrite the whole chain: write the head down
+elsewhere, and compare.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Seal:
 
     @classmethod
     def of(cls, record: Record) -> Seal:
-        """ValueError when it was rewritten into something that is no seal."""
+        """Makes a seal of its document; ValueError when that was rewritten into something else."""
         body = record.body
         if not isinstance(body, dict) or any(name not in body for name in (*_FIELDS, "hash")):
             raise ValueError("no seal")
@@ -72,7 +72,7 @@ class Seal:
 async def seal(
     store: Store, stopping: Callable[[], bool] = lambda: False, lag: timedelta = LAG, patience: timedelta = PATIENCE
 ) -> int:
-    """Seal what is old enough; returns how many rows. Fewer than a stretch wait for a while for more. Two who do so at
+    """Seals what is old enough; returns how many rows. Fewer than a stretch wait for a while for more. Two who do so at
     once cannot both succeed with the same seal."""
     sealed = 0
     while not stopping():
@@ -95,7 +95,7 @@ async def seal(
 
 
 async def apply_sealed(store: Store, commit: Commit) -> Applied:
-    """Apply it, and seal the rows of its conclusion in the same transaction."""
+    """Applies a Commit, and seals the rows of its conclusion in the same transaction."""
     for _ in range(TRIES):
         previous = await last_seal(store)
 
@@ -111,7 +111,7 @@ async def apply_sealed(store: Store, commit: Commit) -> Applied:
 
 
 async def last_seal(store: Store) -> Seal | None:
-    """The end of the chain. Also where somebody has moved seals: a higher number wins over a later place."""
+    """Returns the end of the chain, also where somebody has moved seals: a higher number wins over a later place."""
     newest = await store.records(COLLECTION, limit=1)
     if not newest:
         return None
@@ -128,7 +128,7 @@ async def last_seal(store: Store) -> Seal | None:
 
 
 async def seals(store: Store, after: int = 0) -> AsyncIterator[Record]:
-    """In order, until one is missing."""
+    """Yields seals in order, until one is missing."""
     while True:
         page = {record.id: record for record in await store.records(COLLECTION, ids=_names(after + 1), limit=PAGE)}
         for name in _names(after + 1):
@@ -139,7 +139,7 @@ async def seals(store: Store, after: int = 0) -> AsyncIterator[Record]:
 
 
 async def beyond(store: Store, number: int) -> int | None:
-    """The number of a seal that comes after a gap, if there is one among the latest."""
+    """Returns the number of a seal that comes after a gap, if there is one among the latest."""
     later = [_number(record) for record in await store.records(COLLECTION, limit=1000)]
     return min((found for found in later if found > number), default=None)
 
@@ -164,7 +164,7 @@ def _names(first: int) -> list[str]:
 
 
 def _number(record: Record) -> int:
-    """0 for a name that no seal has."""
+    """Returns the number in a seal's name; 0 for a name that no seal has."""
     return int(record.id) if len(record.id) == 12 and record.id.isascii() and record.id.isdigit() else 0
 
 

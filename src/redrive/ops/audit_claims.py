@@ -1,4 +1,4 @@
-"""What sealed rows say about removals: prunes and erasures, believed only as far as their seals prove them."""
+"""Reads what sealed rows say about removals (prunes and erasures), believed only as far as their seals prove them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 @dataclass(slots=True)
 class Claim:
-    """``hashes``: of the rows that were pruned, by their numbers; empty for an erasure, which has ``ids`` only."""
+    """What a row says about a removal. ``hashes``: of the rows that were pruned, by their numbers; empty for an
+    erasure, which has ``ids`` only."""
 
     row: int
     action: str
@@ -47,7 +48,7 @@ class Claim:
 
     @classmethod
     def of(cls, row: AuditRow) -> Claim:
-        """ValueError and the like for words that no removal writes."""
+        """Makes a claim of a row; ValueError and the like for words that no removal writes."""
         told = row.after
         if not isinstance(told, dict):
             raise ValueError("it says nothing")
@@ -84,7 +85,8 @@ class Removal:
 
 
 class Claims:
-    """Removals that are proven, in little memory: of each its place; what it says is read again when it is needed."""
+    """The removals that are proven, in little memory: of each its place; what it says is read again when it is
+    needed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -102,7 +104,7 @@ class Claims:
         return row in self._spans or row in self.malformed
 
     def learn(self, row: AuditRow, seal: Seal) -> None:
-        """From a row that was sealed by itself; a row that is not what was sealed teaches nothing."""
+        """Takes in a row that was sealed by itself; a row that is not what was sealed is ignored."""
         if row.action not in SUMMARIES or digest_of([row_hash(row)]) != seal.digest:
             return
         try:
@@ -125,12 +127,12 @@ class Claims:
         self.replaced |= claim.replaced
 
     async def about(self, first: int, last: int) -> list[Claim]:
-        """Claims that tell of rows in this stretch."""
+        """Returns claims that tell of rows in this stretch."""
         return [claim for row in self._overlapping(first, last) if (claim := await self._claim(row)) is not None]
 
     def _overlapping(self, first: int, last: int) -> list[int]:
-        """Rows whose spans meet this one, without looking at all: from the last that begins in time, back to where none
-        before it reaches so far."""
+        """Returns rows whose spans meet this one, without looking at all: from the last that begins in time, back to
+        where none before it reaches so far."""
         if self._order is None:
             self._order = sorted((low, high, row) for row, (low, high, _) in self._spans.items())
             self._reach = list(accumulate((high for _, high, _ in self._order), max))
@@ -144,7 +146,7 @@ class Claims:
         return sorted(found)
 
     def raise_youngest(self, claim: Claim, at: datetime) -> None:
-        """The seals prove that it took a row of this age."""
+        """Notes that the seals prove a removal to have taken a row of this age."""
         removal = self.removals[claim.action, claim.actor, claim.batch_id]
         removal.youngest = max(at, removal.youngest or at)
 
@@ -165,7 +167,7 @@ class Claims:
 
 
 async def unproven(store: Store, claims: Claims) -> list[int]:
-    """Rows that tell of a removal and were not sealed with it: no removal has written them."""
+    """Returns rows that tell of a removal and were not sealed with it: no removal has written them."""
     found: list[int] = []
     for action in SUMMARIES:
         after = 0
@@ -176,7 +178,7 @@ async def unproven(store: Store, claims: Claims) -> list[int]:
 
 
 def told(numbers: list[int], most: int = 40) -> str:
-    """Numbers as ranges, cut where nobody would read on."""
+    """Returns numbers as ranges, cut where nobody would read on."""
     text = ranges(numbers[:1000])
     parts = text.split(",")
     cut = len(parts) > most or len(numbers) > 1000

@@ -1,4 +1,4 @@
-"""Audit rows as they are exported, archived and hashed.
+"""Converts audit rows for export, archive and hash.
 
 What may have to be erased one day (reason, target, scope, trace id, before, after) enters a row's hash as one salted
 digest. Erasing removes values and salt and leaves the digest: the hash stays what it was, and nobody can guess the
@@ -34,17 +34,17 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def values_of(row: AuditRow) -> dict[str, Any]:
-    """A row as it is exported."""
+    """Returns a row as it is exported."""
     return {name: plain(getattr(row, name)) for name in COLUMNS}
 
 
 def archived_values(row: AuditRow) -> dict[str, Any]:
-    """A row as it is archived: with what its hash needs."""
+    """Returns a row as it is archived: with what its hash needs."""
     return {name: plain(getattr(row, name)) for name in ARCHIVED}
 
 
 def row_of(values: Mapping[str, Any]) -> AuditRow:
-    """An archived row back from its values; ValueError or KeyError when they are none."""
+    """Makes a row again of archived values; ValueError or KeyError when they are none."""
     kept = {name: values[name] for name in ARCHIVED}
     for name in ("reason", "batch_id", "target", "kind", "scope", "trace_id", "salt", "erased"):
         if not isinstance(kept[name], str | None):
@@ -60,12 +60,12 @@ def row_of(values: Mapping[str, Any]) -> AuditRow:
 
 
 def erasable(row: AuditRow) -> tuple[str, ...]:
-    """What an erasure removes from it."""
+    """Returns what an erasure removes from a row."""
     return tuple(name for name in ERASABLE if name != "after") if row.action in SUMMARIES else ERASABLE
 
 
 def content_digest(row: AuditRow) -> str:
-    """What is left of the erasable part of a row when it is erased."""
+    """Returns the digest that is left of the erasable part of a row when it is erased."""
     names = erasable(row)
     emptied = row.salt is None and all(getattr(row, name) is None for name in names)
     if row.erased is not None and emptied:
@@ -74,7 +74,7 @@ def content_digest(row: AuditRow) -> str:
 
 
 def row_hash(row: AuditRow) -> str:
-    """What a row is to the seals: everything in it, in one order."""
+    """Returns the hash of a row for the seals: of everything in it, in one order."""
     names = erasable(row)
     kept = {name: plain(getattr(row, name)) for name in COLUMNS if name not in names}
     return _sha256(canonical([kept, content_digest(row)]))
@@ -93,7 +93,7 @@ def canonical(value: Any) -> str:
 
 
 def ranges(ids: Iterable[int]) -> str:
-    """Numbers in order, as ``1-40,45``."""
+    """Returns numbers, which are in order, as ``1-40,45``."""
     parts: list[list[int]] = []
     for number in ids:
         if parts and number == parts[-1][1] + 1:
@@ -104,7 +104,8 @@ def ranges(ids: Iterable[int]) -> str:
 
 
 def parse_ranges(text: object, most: int = MOST) -> list[int]:
-    """The numbers again, ascending; ValueError for what ``ranges`` would not write, or for more than ``most``."""
+    """Returns the numbers again, ascending; ValueError for what ``ranges`` would not write, or for more than
+    ``most``."""
     if not isinstance(text, str) or len(text) > 42 * most or _RANGES.fullmatch(text) is None:
         raise ValueError("no ranges of numbers")
     numbers: list[int] = []

@@ -1,4 +1,5 @@
-"""What only later rows of the audit log explain: emptied rows, archived rows that were pruned unsealed, lost pieces."""
+"""Keeps what only later rows of the audit log explain: emptied rows, archived rows that were pruned unsealed, lost
+pieces."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ class Unexplained:
             self._problem(FORGED.format(number))
 
     def hear(self, walk: ArchiveWalk, claims: Claims) -> None:
-        """Removals that archived rows tell of explain earlier rows. If such a row was forged, that is a problem of its
-        own: it is held against the seals like all others."""
+        """Takes in removals that archived rows tell of; they explain earlier rows. If such a row was forged, that is a
+        problem of its own: it is compared with the seals like all others."""
         for number in walk.erased:
             self.emptied(number)
         for claim in walk.heard:
@@ -49,7 +50,7 @@ class Unexplained:
                     del self._extras[number]
 
     async def resolve(self, claims: Claims) -> None:
-        """With everything heard: what is left was tampered with."""
+        """Reports what is left when everything was heard: it was tampered with."""
         for low, high in _blocks(self._erased):
             for claim in await claims.about(low, high):
                 if claim.action == ERASE_SUMMARY:
@@ -65,7 +66,7 @@ class Unexplained:
 
 
 def check_pieces(archive: Archive, claims: Claims, problem: Callable[[str], None]) -> None:
-    """Each piece that a prune has written down is there, or an erasure has replaced it."""
+    """Checks that each piece that a prune has written down is there, or was replaced by an erasure."""
     names = set(archive.names())
     for old in claims.replaced.keys() & names:
         if claims.replaced[old] != old:
@@ -77,7 +78,7 @@ def check_pieces(archive: Archive, claims: Claims, problem: Callable[[str], None
 
 
 def _replacement(name: str, replaced: dict[str, str | None]) -> str | None:
-    """What stands for a piece now, after any number of erasures; None: nothing."""
+    """Returns the piece that stands for this one now, after any number of erasures; None: nothing."""
     seen: set[str] = set()
     found: str | None = name
     while found in replaced and found not in seen:

@@ -1,4 +1,4 @@
-"""The search for tampering in the audit log: rows, seals, prunes, erasures and the archive held against each other.
+"""Searches for tampering in the audit log: compares rows, seals, prunes, erasures and the archive with each other.
 
 Only what is sealed is believed. Memory does not grow with the log: seals are walked twice, first for what was removed
 on purpose and says so in a sealed row, then for the rows themselves, along with the archive.
@@ -54,7 +54,7 @@ async def verify(
     store: Store, archive: Archive | None = None, head: str | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Verdict:  # fmt: skip
-    """Walk the whole chain. ``archive`` proves pruned stretches, and is held against the hashes that prunes left;
+    """Walks the whole chain. ``archive`` proves pruned stretches, and is compared with the hashes that prunes left;
     ``head``: a hash that was written down earlier, and must still be part of the chain."""
     if head is not None and re.fullmatch(r"[0-9a-f]{64}", head) is None:
         raise InvalidInput(f"{head[:80]!r} is no head", hint="64 hexadecimal digits, as verify prints them")
@@ -311,7 +311,7 @@ class _Verifier:
 
 
 def younger_than(removal: Removal, days: float) -> bool:
-    """Whether retention took rows before their time, by the days that are set now."""
+    """Returns whether retention took rows before their time, by the days that are set now."""
     return (
         removal.actor == KEEPER
         and removal.youngest is not None

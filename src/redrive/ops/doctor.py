@@ -1,4 +1,4 @@
-"""The stuck-work investigation as one call: what is wrong, how bad it is, and what to do."""
+"""Doctor: what is wrong with tasks that do not move, how bad it is, and what to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
 async def examine(store: Store, queue: str | None = None, queues: Sequence[str] = ()) -> list[Finding]:
-    """The worst first. ``queue`` leaves out what is about others; ``queues`` are those that the application names."""
+    """Returns findings, the worst first. ``queue`` leaves out what is about others; ``queues`` are those that the
+    application names."""
     status = await store.migrations.status()
     if status.pending:
         return [Finding(
@@ -47,7 +48,7 @@ async def examine(store: Store, queue: str | None = None, queues: Sequence[str] 
 
 
 def _waiting(row: dict[str, int]) -> int:
-    """What could run now. Delayed tasks may be due in months."""
+    """Returns how many tasks could run now; delayed ones may be due in months."""
     return row[State.QUEUED.value]
 
 
@@ -75,7 +76,7 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
 
 
 def _lost(found: Sequence[Lost], now: datetime, queue: str | None) -> list[Finding]:
-    """Tasks that run only on paper."""
+    """Returns findings about tasks whose worker is not heard of any more."""
     meant = [one for one in found if queue in (None, one.queue)]
     return [
         Finding(
@@ -103,7 +104,7 @@ def _ends(one: Lost, now: datetime) -> str:
 
 
 def _silent(worker: WorkerRow, now: datetime) -> Finding:
-    """An alarm at first; then a note for a while."""
+    """Returns a finding about a silent worker: an error at first, then a note for a while."""
     return Finding(
         Level.WARNING if now - worker.seen_at < NEWS else Level.NOTE, "silent_worker",
         f"worker {worker.id} was last seen {_ago(now, worker.seen_at)} ago, and did not say goodbye",

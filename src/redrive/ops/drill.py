@@ -66,8 +66,8 @@ async def run(
     store: Store, enqueue: Callable[[str, str], Awaitable[Task]], *, actor: str, patience: float = 30.0,
     looks: Mapping[str, Look] = MappingProxyType({}),
 ) -> Drill:  # fmt: skip
-    """``enqueue(drill id, scope)`` makes the test task; ``looks`` find it, by id and scope, through the faces that an
-    operator uses."""
+    """Runs a drill and returns how it went. ``enqueue(drill id, scope)`` makes the test task; ``looks`` find it, by id
+    and scope, through the faces that an operator uses."""
     drill = Drill(str(new_id()), check_actor(actor))
     scope = f"drill:{drill.id}"
 

@@ -1,4 +1,4 @@
-"""What operators leave to the workers: each is a duty of the fleet."""
+"""The duties that operating needs of the fleet: operations, approvals, seals, retention, figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Stopping = Callable[[], bool]
 
 
 def duties_of(settings: Settings) -> list[Duty]:
-    """Those that the settings ask for."""
+    """Returns the duties that the settings ask for."""
     found = [
         Duty(
             "operations", operations.EVERY, operations.drive, operations.has_work,

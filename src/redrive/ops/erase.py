@@ -1,4 +1,4 @@
-"""Erasing what is known about a person, or about one task: foreseen, asked for, and carried out piece by piece.
+"""Erases what is known about a person, or about one task: previewed, asked for, and carried out piece by piece.
 
 It is an operation like others: written down, approved by a second person, carried out by the workers, resumed where it
 was after a crash. Its phases are the trace ids by which somebody asked for its tasks, the tasks (with attempts, dead
@@ -47,7 +47,7 @@ NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
 
 
 async def foresee(store: Store, scope: str | None, task_id: UUID | None, archive: str | None = None) -> dict[str, int]:
-    """How many, by place. ``running`` ones are in the way."""
+    """Returns how much would be erased, by place. ``running`` tasks are in the way."""
     subject = _subject(scope, task_id)
     found = Counter(await store.personal(scope, [] if task_id is None else [task_id]))
     found["holds"] = await count_holds(store, subject)
@@ -68,7 +68,7 @@ async def begin(
     store: Store, scope: str | None, task_id: UUID | None, *, actor: str, rule: Rule, reason: str | None = None,
     archive: str | None = None,
 ) -> tuple[Operation, Record | None]:  # fmt: skip
-    """Begin it, or ask for it. Refused while a task of it runs, or another operation is about it."""
+    """Begins an erasure, or asks for it. Refused while a task of it runs, or another operation is about it."""
     who, why = check_actor(actor), check_text(reason, "reason")
     subject = _subject(scope, task_id)
     if why is not None and subject.quoted_in(why):
@@ -95,7 +95,7 @@ async def _refuse_others(store: Store, subject: Subject) -> None:
 
 
 async def step(store: Store, operation: Operation, driver: str) -> float | None:
-    """Do the next piece. Returns after how many seconds there is more to do; None when it has ended."""
+    """Does the next piece. Returns after how many seconds there is more to do; None when it has ended."""
     phase, _, place = str(operation.cursor).partition(" ")
     subject = Subject.of(operation)
     operation = replace(operation, driver=driver)
@@ -124,12 +124,12 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
 
 
 def _quoted(found: Mapping[str, int]) -> bool:
-    """Whether something that is no task says something about a scope."""
+    """Returns whether something that is no task says something about a scope."""
     return bool(found.get("causes") or found.get("joins"))
 
 
 async def _find_traces(store: Store, operation: Operation, subject: Subject, after: int) -> None:
-    """Before the tasks go: later nobody can tell whose they were."""
+    """Collects trace ids before the tasks go: later nobody can tell whose they were."""
     if subject.scope is None:
         await store.apply(Commit(puts=[replace(operation, cursor="tasks").put()]))
         return
@@ -147,7 +147,8 @@ async def _find_traces(store: Store, operation: Operation, subject: Subject, aft
 
 
 async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> None:
-    """Tasks that wait or are failed are given up with it: without what they carry they cannot run."""
+    """Erases tasks; those that wait or are failed are given up with it, since without what they carry they cannot
+    run."""
     if subject.scope is not None:
         ids = await store.erasable(subject.scope, PIECE)
     else:
@@ -163,7 +164,7 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
 
 
 async def _erase_rest(store: Store, operation: Operation, subject: Subject) -> None:
-    """What is found by the scope itself, also when of its tasks nothing is left."""
+    """Erases what is found by the scope itself, also when of its tasks nothing is left."""
     if subject.scope is None:
         await store.apply(Commit(puts=[operation.put()]))
         return
@@ -196,7 +197,8 @@ async def _erase_audit(store: Store, operation: Operation, subject: Subject, aft
 
 
 async def _clean_documents(store: Store, operation: Operation, subject: Subject) -> None:
-    """Plans, operations, approvals, notes and drills that quote it. Its own operation comes last, with the end."""
+    """Cleans plans, operations, approvals, notes and drills that quote it. Its own operation comes last, with the
+    end."""
     puts: list[Put] = []
     if subject.scope is not None:
         async for record in _documents(store):
@@ -211,8 +213,9 @@ async def _clean_documents(store: Store, operation: Operation, subject: Subject)
 
 
 async def _erase_archive(store: Store, operation: Operation, subject: Subject, done: str) -> float:
-    """One piece of the archive after the other: the new one is written and told of in a sealed row; in a step of its
-    own the old one is removed. Whoever goes on after a crash writes the same piece again, or removes it again."""
+    """Rewrites one piece of the archive after the other: the new one is written and told of in a sealed row; the old
+    one is removed in a step of its own. Whoever goes on after a crash writes the same piece again, or removes it
+    again."""
     archive = archive_at(operation.archive)
     if archive is None or not archive.begun:
         await store.apply(Commit(puts=[replace(operation, cursor="end").put()]))
@@ -254,7 +257,7 @@ async def _remove_piece(store: Store, operation: Operation, name: str) -> None:
 
 
 def _matching(archive: Archive, name: str, subject: Subject) -> list[AuditRow] | None:
-    """The rows of a piece; None when it cannot be read."""
+    """Returns the rows of a piece that are meant; None when it cannot be read."""
     try:
         return archive.rows(name)
     except StoreError:
@@ -262,7 +265,7 @@ def _matching(archive: Archive, name: str, subject: Subject) -> list[AuditRow] |
 
 
 async def _sum_up(store: Store, operation: Operation, subject: Subject) -> None:
-    """What came or ran meanwhile. From here on nothing names whom it was about, this operation neither."""
+    """Counts what came or ran meanwhile. From here on nothing names whom it was about, not even this operation."""
     left = await store.personal(subject.scope, [] if subject.task_id is None else [subject.task_id])
     told = [f"{n} {place.replace('_', ' ')}" for place, n in left.items() if n]
     if pauses := await count_holds(store, subject):
@@ -275,7 +278,7 @@ async def _sum_up(store: Store, operation: Operation, subject: Subject) -> None:
 
 
 async def _end(store: Store, operation: Operation) -> None:
-    """The last word, when also the files are clean."""
+    """Ends the operation, when the files are clean, too."""
     note = operation.note if await store.scrub() else f"{operation.note}; {IN_THE_LOG}"
     await store.apply(operation.ended(Status.COMPLETED, note))
 
@@ -287,7 +290,7 @@ async def _apply(
     store: Store, commit: Commit, operation: Operation, more: Any = lambda _: {}, ids: str = "",
     replaced: dict[str, str] | None = None,
 ) -> Applied:  # fmt: skip
-    """One piece, with how far the operation has come, and a row that counts it, sealed."""
+    """Applies one piece, with how far the operation has come, and a sealed row that counts it."""
 
     def counted(applied: Applied) -> dict[str, int]:
         return {place: n for place, n in {**applied.erased, **more(applied)}.items() if n}

@@ -1,4 +1,4 @@
-"""Pauses that name whose data is erased."""
+"""Finds pauses that name whose data is erased."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redrive.ops.erase_subject import Subject
 
 
 async def holds_of(store: Store, subject: Subject) -> tuple[list[str], list[tuple[str, str]]]:
-    """Paused groups that are named after it, and other pauses whose reason quotes it."""
+    """Returns paused groups that are named after it, and other pauses whose reason quotes it."""
     if subject.scope is None:
         return [], []
     found = (await store.overview()).holds
@@ -22,7 +22,8 @@ async def holds_of(store: Store, subject: Subject) -> tuple[list[str], list[tupl
 
 
 async def keeps_others(store: Store, name: str) -> bool:
-    """Are there tasks that its pause keeps from running? It is not lifted then: an erasure starts nothing."""
+    """Returns whether the pause of this group keeps tasks from running. It is not lifted then: an erasure starts
+    nothing."""
     return bool(await store.find(Query(states=tuple(LIVE), group=name, limit=1, brief=True)))
 
 

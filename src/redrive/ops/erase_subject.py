@@ -1,4 +1,4 @@
-"""Whose data is erased, and how that is found in rows and documents."""
+"""Whose data is erased, and how it is found in rows and documents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Subject:
                    operation.traces)  # fmt: skip
 
     def meant_by(self, row: AuditRow) -> bool:
-        """A row of the audit log that is about it, or quotes it, and is not emptied yet."""
+        """Returns whether a row of the audit log is about it, or quotes it, and is not emptied yet."""
         if row.erased is not None:
             return False
         if row.action in SUMMARIES:
@@ -50,7 +50,8 @@ class Subject:
         return bool(self.cleaned(value) != value)
 
     def cleaned(self, value: Any, depth: int = 0) -> Any:
-        """A document without it: values that are the scope, and texts that quote it as a word of its own."""
+        """Returns a document without it: without values that are the scope, and texts that quote it as a word of its
+        own."""
         if self.scope is None or depth > DEEPEST:
             return value
         if isinstance(value, str):
@@ -75,6 +76,6 @@ class Subject:
 
 
 def emptied(row: AuditRow) -> AuditRow:
-    """What stays of a row: who did what and when, and a digest of the rest, by which its seal stays valid."""
+    """Returns what stays of a row: who did what and when, and a digest of the rest, by which its seal stays valid."""
     nothing: dict[str, Any] = dict.fromkeys(erasable(row))
     return replace(row, **nothing, salt=None, erased=content_digest(row))

@@ -1,4 +1,4 @@
-"""Trace ids of somebody's tasks, where others have asked for something by them."""
+"""Finds trace ids of somebody's tasks in what others asked for by them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redrive.kernel.store import Store
 
 
 def quoted_traces(value: Any) -> set[str]:
-    """Those that a document names: filters of plans, operations and prunes."""
+    """Returns trace ids that a document names: filters of plans, operations and prunes."""
     found: set[str] = set()
     left = [value]
     while left:
@@ -26,7 +26,7 @@ def quoted_traces(value: Any) -> set[str]:
 
 
 async def traces_of(store: Store, scope: str, quoted: Iterable[str]) -> tuple[str, ...]:
-    """Which of these are of tasks of this scope, as far as tasks or the audit log still know."""
+    """Returns which of these belong to tasks of this scope, as far as tasks or the audit log still know."""
     found: list[str] = []
     for trace in sorted(quoted):
         known = await store.find(Query(scope=scope, trace_id=trace, limit=1, brief=True))

@@ -1,4 +1,4 @@
-"""Tasks that are run elsewhere: claimed, kept alive and reported by somebody who is no worker of ours."""
+"""Executors: programs that are no workers of ours claim tasks, keep them alive and report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ async def claim(
 
 
 async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
-    """Without the tasks whose payload cannot be handed out; those are failed, as a worker of ours would."""
+    """Returns the claimed tasks without those whose payload cannot be handed out; those are failed, as a worker
+    would."""
     good: list[Claimed] = []
     for task in claimed:
         try:
@@ -52,15 +53,15 @@ async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
 
 
 async def _show(store: Store, worker_id: str, queues: tuple[str, ...], count: int) -> None:
-    """Whoever asks for work serves these queues: operators see him among the workers, one row for each set of queues.
-    What he has claimed is his, also if this cannot be written down."""
+    """Lists whoever asks for work among the workers, one row for each set of queues. What was claimed stays claimed,
+    also if this cannot be written down."""
     name = f"{worker_id} ({', '.join(queues)})"[:MAX_TEXT]
     with contextlib.suppress(RedriveError):
         await store.tick(Heartbeat(name, OUTSIDE, 0, queues, count, 0, __version__, {}, False))
 
 
 async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, progress: str | None) -> list[UUID]:
-    """Keep the lease; returns the task if somebody wants it cancelled."""
+    """Renews the lease; returns the task if somebody wants it cancelled."""
     lost = await store.renew([(task_id, token)], lease, {} if progress is None else {task_id: progress})
     if lost:
         raise LeaseLost(f"the lease of task {task_id} is lost", hint="stop working on it: somebody else may be at it")
@@ -69,7 +70,7 @@ async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, prog
 
 
 def stored(value: Any, what: str, limit: int = MAX_PAYLOAD_BYTES) -> str:
-    """As JSON text that can also be read again."""
+    """Returns a value as JSON text that can also be read again."""
     text = encode(value, what, limit)
     try:
         decode(text)
@@ -82,7 +83,7 @@ def outcome(
     name: str, result: Any = None, code: str | None = None, message: str | None = None, after: float | None = None, *,
     reason: str | None = None, type: FailureType | None = None, stack: str | None = None,
 ) -> Outcome:  # fmt: skip
-    """What an executor reports, as the state machine knows it."""
+    """Returns what an executor reports as an outcome of the state machine."""
     match name:
         case "completed":
             return Completed(None if result is None else stored(result, "result"))
@@ -100,8 +101,8 @@ def outcome(
 def _failure(
     code: str, message: str | None, reason: str | None, type: FailureType | None, stack: str | None
 ) -> Failure:
-    """As our own workers would have written it down. A reason is a name, and everybody may see it; anything else that
-    is said there is part of the message, which not everybody may."""
+    """Makes a failure as our own workers would. A reason is a name, and everybody may see it; anything else that is
+    said there is part of the message, which not everybody may see."""
     kept = None if stack is None else clean(stack[:MAX_STACK])[:MAX_STACK]
     given = check_text(reason, "errorReason")
     if given is not None and not _REASON.match(given):
@@ -113,7 +114,7 @@ def _failure(
 
 
 def _of_task(told: Failure, kind: str, payload: Payload) -> Failure:
-    """Told apart by kind, and what may be shown of it by what the task was given."""
+    """Returns the failure as one of this kind; what may be shown of it depends on the task's payload."""
     return failure(told.code, told.reason, told.message, type=told.type, where=kind, stack=told.stack, payload=payload)
 
 
@@ -121,7 +122,7 @@ async def report(
     store: Store, task: Task, token: UUID, said: Outcome, *, policy: Policy | None, backoff: Backoff,
     ms: float | None = None,
 ) -> None:  # fmt: skip
-    """Fenced by the token, like everything that ends an attempt. Reporting the same twice is fine."""
+    """Settles an attempt, fenced by the token. Reporting the same twice is fine."""
     held = Lease(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature)
     given = Payload(task.payload if isinstance(task.payload, JsonText) else None)
     if isinstance(said, Fail | Retry):

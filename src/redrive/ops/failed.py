@@ -1,4 +1,4 @@
-"""Failed tasks: which there are, how many and why; retry some of them, or all that match."""
+"""Failed tasks: list, count, preview, and retry some of them or all that match."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RETRIED = (State.FAILED, State.CANCELLED)
 
 @dataclass(slots=True)
 class Page:
-    """One page of what matches, the first failures first; ``total`` is exact."""
+    """One page of a preview, the first failures first; ``total`` is exact."""
 
     tasks: list[Task]
     total: int
@@ -47,7 +47,7 @@ class Page:
 
     @property
     def ids(self) -> list[UUID]:
-        """Of a plan also those that have been dealt with since."""
+        """The ids of its tasks; of a plan also those that have been dealt with since."""
         return [task.id for task in self.tasks] if self.planned is None else self.planned
 
     @property
@@ -57,7 +57,7 @@ class Page:
 
 @dataclass(slots=True)
 class BulkResult:
-    """What a retry of many did, or with ``dry_run`` would do; that has no batch, and retried none."""
+    """What a retry of many did, or with ``dry_run`` would do; a dry run has no batch id and retried none."""
 
     batch_id: str | None
     matched: int
@@ -70,9 +70,9 @@ class BulkResult:
 
 @dataclass(slots=True)
 class Selection:
-    """The tasks that are meant, each with the failure that is (its ``failed_seq``; None: any), and those that were
-    named but are not what the other filters ask for. ``cancelled``: those of them that are meant as given up.
-    ``matched``: how many the request is about, whatever its limit; ``everything``: it is about all there is."""
+    """The tasks that a request is about, each with the failure that is meant (its ``failed_seq``; None: any), and those
+    that were named but do not match the other filters. ``cancelled``: those of them that are meant as given up.
+    ``matched``: how many match, whatever the limit; ``everything``: it is about all there is."""
 
     meant: Mapping[UUID, int | None]
     cancelled: frozenset[UUID] = frozenset()
@@ -83,7 +83,8 @@ class Selection:
 
 @dataclass(slots=True)
 class FailureStats:
-    """Tasks that are failed now, by what they have in common: the largest 1,000 of each, of causes the largest 100."""
+    """How many tasks are failed now, by what they have in common: the largest 1,000 of each, of causes the largest
+    100."""
 
     total: int
     by_kind: dict[str, int]
@@ -103,8 +104,8 @@ async def list_failed(
     before: int | None = None,
     paged: bool = False,
 ) -> list[Task]:
-    """Newest first; ``before`` is the ``failed_seq`` of the last one seen, and stays stable while more fail. ``paged``:
-    with documents as text, as far as the budget of a page goes."""
+    """Returns failed tasks newest first; ``before`` is the ``failed_seq`` of the last one seen, and stays stable while
+    more fail. ``paged``: with documents as text, as far as the budget of a page goes."""
     check_int(limit, "limit", 1, 1000)
     check_int(offset, "offset", 0, 10_000_000)
     # Where totals say that there are none, no index has to be walked to find out.
@@ -134,8 +135,8 @@ async def preview(
     store: Store, which: FailureFilter, *, page: int = 1, page_size: int = USUAL_LIMIT, limit: int | None = None,
     plan: str | None = None, bind: str | None = None, paged: bool = False,
 ) -> Page:  # fmt: skip
-    """What a retry with the same filter, and the same ``limit`` if there is one, would reach; changes nothing. ``bind``
-    (who asks) makes a plan of it; with ``plan`` the pages are those of that plan, whatever failed since."""
+    """Returns what a retry with the same filter, and the same ``limit`` if there is one, would reach; changes nothing.
+    ``bind`` (who asks) makes a plan of it; with ``plan`` the pages are those of that plan, whatever failed since."""
     check_int(page, "page", 1, 1_000_000)
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     if limit is not None:
@@ -162,7 +163,7 @@ async def preview(
 async def _given_up(
     store: Store, which: FailureFilter, limit: int, offset: int, letters: int, paged: bool
 ) -> list[Task]:  # fmt: skip
-    """Cancelled tasks whose last dead letter matches; they come behind all that are failed."""
+    """Returns cancelled tasks whose last dead letter matches; they come behind all that are failed."""
     if not letters or limit <= 0:
         return []
     ids = [one.id for one in await store.cancelled(which, limit=limit, offset=offset, upto=letters)]
@@ -196,8 +197,8 @@ async def retry_matching(
     store: Store, which: FailureFilter = EVERYTHING, *, actor: str, rule: Rule, reason: str | None = None,
     limit: int | None = None, plan: str | None = None, dry_run: bool = False,
 ) -> BulkResult:  # fmt: skip
-    """Retry up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
-    named, by id or by the plan, and in no state to be retried are answered, and audited, as skipped. What a second
+    """Retries up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
+    named, by id or by the plan, and in no state to be retried are returned, and audited, as skipped. What a second
     operator has to agree to is refused: it is judged by what matches, not by the limit."""
     who, why = check_actor(actor), check_text(reason, "reason")
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
@@ -217,7 +218,7 @@ async def retry_matching(
 async def retry_tasks(
     store: Store, chosen: Selection, *, actor: str, reason: str | None, facts: Any = None, puts: Sequence[Put] = ()
 ) -> BulkResult:
-    """These tasks, each only if it is still failed by the failure that is meant. ``puts`` land with them."""
+    """Retries these tasks, each only if it is still failed by the failure that is meant. ``puts`` land with them."""
     batch_id, name = str(new_id()), Action.RETRY.audited
     result = BulkResult(batch_id, len(chosen.meant), skipped=dict(chosen.excluded))
     if not chosen.meant and not chosen.excluded:
@@ -251,8 +252,8 @@ async def replay(
     store: Store, which: FailureFilter, *, actor: str, reason: str | None, limit: int, upto: int,
     progress: Callable[[int], None] = lambda _: None, puts: Sequence[Put] = (),
 ) -> Replayed:  # fmt: skip
-    """Retry here and now, piece by piece, the ones that failed first; nothing that failed after ``upto``. ``puts`` land
-    with the first piece."""
+    """Retries here and now, piece by piece, the ones that failed first; nothing that failed after ``upto``. ``puts``
+    land with the first piece."""
     sums, after = Replayed(), 0
     while sums.matched < limit:
         piece = min(MOST_AT_ONCE, limit - sums.matched)
@@ -297,8 +298,8 @@ async def _chosen(store: Store, which: FailureFilter, limit: int | None) -> Sele
 
 
 async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selection:
-    """Tasks are taken as they are named: what cannot be retried is answered as skipped. If there are other filters as
-    well, they narrow the list, and what they leave out is answered as skipped, too."""
+    """Selects tasks by their ids: what cannot be retried is returned as skipped. Other filters narrow the list, and
+    what they leave out is returned as skipped, too."""
     if which == FailureFilter(ids=which.ids):
         return Selection(dict.fromkeys(ids), matched=len(ids))
     found = await store.get_many(ids)
@@ -345,7 +346,7 @@ def _limited(which: FailureFilter, limit: int | None) -> int:
 
 
 async def foretell(store: Store, chosen: Selection, possible: tuple[State, ...] = RETRIED) -> BulkResult:
-    """What would become of each, as of now."""
+    """Returns what would become of each task, as of now."""
     result = BulkResult(None, len(chosen.meant), skipped=dict(chosen.excluded), dry_run=True)
     found = await store.statuses(chosen.meant)
     for task_id, seen in chosen.meant.items():
@@ -360,7 +361,8 @@ async def foretell(store: Store, chosen: Selection, possible: tuple[State, ...] 
 
 
 def failures(**texts: str | None) -> FailureFilter:
-    """A filter as people give it, checked. Codes are the applications' own; types and dead reasons are known."""
+    """Makes a filter of what people give, checked. Codes are the applications' own; types and dead reasons are
+    known."""
     known: dict[str, type[StrEnum]] = {"failure_type": FailureType, "dead_reason": DeadReason}
     for name, values in known.items():
         given = texts.get(name)

@@ -22,26 +22,27 @@ class FailedTasks:
         self._store = store
 
     async def list(self, *, limit: int = 50, offset: int = 0, **which: str) -> list[Task]:
-        """The latest first."""
+        """Returns failed tasks, the latest first."""
         return await failed.list_failed(await self._store(), failed.failures(**which), limit=limit, offset=offset)
 
     async def count(self, **which: str) -> int:
         return await (await self._store()).count_failed(failed.failures(**which))
 
     async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
-        """One task; an error says why, if it is neither failed nor cancelled."""
+        """Retries one task; an error says why, if it is neither failed nor cancelled."""
         result = await actions.retry(await self._store(), [parse_id(str(task_id))], actor=actor, reason=reason)
         actions.insist(result, "retried")
 
     async def retry_many(
         self, task_ids: Sequence[UUID | str], *, actor: str = "app", reason: str | None = None
     ) -> BulkResult:
-        """Up to 500; the answer says which were retried, and of each of the others why not."""
+        """Retries up to 500 tasks; returns which were retried, and of each of the others why not."""
         ids = tuple(parse_id(str(task_id)) for task_id in task_ids)
         return await failed.retry_matching(
             await self._store(), FailureFilter(ids=ids), actor=actor, rule=FREE, reason=reason
         )
 
     async def statistics(self) -> FailureStats:
-        """In total, by kind, group, code, type, dead reason and fingerprint; nothing is counted for it."""
+        """Returns totals: all, by kind, group, code, type, dead reason and fingerprint. They are kept, so nothing is
+        counted."""
         return await failed.statistics(await self._store())

@@ -12,7 +12,8 @@ from redrive.kernel.store import Query
 
 @dataclass(slots=True, frozen=True)
 class Filter:
-    """``earlier`` is its name over HTTP in the earlier system, which goes on to be understood there."""
+    """One filter and its names. ``earlier`` is its name over HTTP in the earlier system, which is still understood
+    there."""
 
     field: str
     metavar: str
@@ -44,5 +45,5 @@ FILTERS = (
 
 
 def query(which: FailureFilter, **more: Any) -> Query:
-    """The same filters, over all tasks or over dead letters."""
+    """Makes a Query of the same filters, over all tasks or over dead letters."""
     return Query(**{one.field: getattr(which, one.field) for one in FILTERS}, **more)

@@ -1,4 +1,4 @@
-"""Failures by cause: how many, since when, where; and what people say about them."""
+"""Failure groups: how many failures, since when, where; and what people noted about them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPOKEN_OF, NOTED = "spoken-of", "noted"  # states of records: whether they bear 
 
 @dataclass(slots=True)
 class Group:
-    """``count`` are all failures ever seen; ``failed`` the tasks that are failed by it now."""
+    """A failure group. ``count``: all failures ever seen; ``failed``: the tasks that are failed by it now."""
 
     row: GroupRow
     failed: int
@@ -41,12 +41,12 @@ class Group:
 
     @property
     def place(self) -> str:
-        """Where it stands in the list."""
+        """Where it stands in the list, for the next page."""
         return f"{self.row.last_seen.isoformat()}~{self.row.fingerprint}"
 
     @property
     def status(self) -> str:
-        """Resolved until it comes back: then it is open again, and says so. Quiet: nothing is failed by it now."""
+        """Resolved until it fails again: then it is open again, and regressed. Quiet: nothing is failed by it now."""
         if self.resolved_at is not None and self.row.last_seen <= self.resolved_at:
             return "resolved"
         if self.muted_until is not None and self.muted_until > self.now:
@@ -59,7 +59,7 @@ class Group:
 async def list_groups(
     store: Store, *, limit: int = 50, status: str | None = None, before: str | None = None
 ) -> list[Group]:
-    """Those that were seen last come first; ``before`` is the ``place`` of the last one seen."""
+    """Returns failure groups, those that were seen last first; ``before`` is the ``place`` of the last one seen."""
     check_int(limit, "limit", 1, 500)
     at = None if before is None else _parse_place(before)
     if status is None:
@@ -77,7 +77,7 @@ async def list_groups(
 
 
 async def _said_so(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Group]:
-    """Groups that are muted, resolved or back again: those that somebody has said so about, which are few."""
+    """Returns groups that are muted, resolved or regressed: those that somebody has annotated, which are few."""
     found: list[Group] = []
     after: int | None = None
     while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=LOOKED_AT, before=after):
@@ -89,7 +89,8 @@ async def _said_so(store: Store, status: str, limit: int, before: tuple[datetime
 
 
 async def show(store: Store, fingerprint: str) -> Group:
-    """Also by the beginning of its fingerprint, among those that were seen lately, if only one begins so."""
+    """Returns one group, also by the beginning of its fingerprint, among those that were seen lately, if only one
+    begins so."""
     row = await store.group(fingerprint)
     rows = [] if row is None else [row]
     if not rows and len(fingerprint) < SHORTEST:
@@ -108,7 +109,7 @@ async def show(store: Store, fingerprint: str) -> Group:
 
 
 async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | None = None, **said: Any) -> Group:
-    """Set ``note``, ``owner``, ``muted_until`` (a datetime) or ``resolved`` (a bool); None takes one back."""
+    """Sets ``note``, ``owner``, ``muted_until`` (a datetime) or ``resolved`` (a bool); None takes one back."""
     who, why = check_actor(actor), check_text(reason, "reason")
     group = await show(store, fingerprint)
     fingerprint = group.row.fingerprint
@@ -155,7 +156,7 @@ def _action(said: dict[str, Any]) -> str:
 
 
 async def _dressed(store: Store, rows: list[GroupRow]) -> list[Group]:
-    """With what is failed now, how it went lately, and what people said."""
+    """Adds what is failed now, the trend, and what people noted."""
     if not rows:
         return []
     names = [row.fingerprint for row in rows]

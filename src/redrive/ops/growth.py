@@ -1,4 +1,4 @@
-"""Figures of the store, written down now and then: a number says little, where it is going says more."""
+"""Samples store size and dead rows so that doctor can report growth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ async def write_down(store: Store) -> None:
 
 
 async def trends(store: Store) -> list[Finding]:
-    """What grows and should not. Needs workers that have run for a while: they write the figures down."""
+    """Returns findings about what grows and should not. Needs workers that have run for a while: they write the
+    samples."""
     now, values = await store.now(), await store.vitals()
     samples = [record for record in await store.records(COLLECTION, limit=100) if now - record.created_at <= WINDOW]
     if not samples or now - samples[-1].created_at < LEAST:

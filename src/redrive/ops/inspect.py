@@ -1,4 +1,4 @@
-"""Everything an operator can look at."""
+"""Reads for operators: totals, lists of tasks, known queues and kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redrive.ops.why import OUTSIDE, Lost, lost
 
 @dataclass(slots=True)
 class Stats:
-    """Exact totals, and what shapes them."""
+    """Exact totals, and the pauses, limits and workers that explain them."""
 
     counts: list[Count]
     overview: Overview
@@ -28,31 +28,32 @@ class Stats:
     failing: Counter[str] = field(default_factory=Counter)  # tasks that are failed now, by cause
 
     def lost(self) -> list[Lost]:
-        """Tasks that run only on paper: their workers are silent."""
+        """Tasks whose workers are silent."""
         return lost(self.holders, self.overview)
 
     def held_by(self, worker: WorkerRow) -> int:
-        """How many tasks run on it, as the store has it; what a worker says of itself is a beat old."""
+        """Returns how many tasks run on a worker, as the store has it; what a worker says of itself is a heartbeat
+        old."""
         name = worker.id.rpartition(" (")[0] if worker.host == OUTSIDE else worker.id
         meant = [one for one in self.holders if one.worker_id == name]
         return sum(one.tasks for one in meant if worker.host != OUTSIDE or one.queue in worker.queues)
 
     def totals(self) -> dict[str, int]:
-        """Tasks by state, over everything."""
+        """Returns tasks by state, over everything."""
         found = {state.value: 0 for state in State}
         for count in self.counts:
             found[count.state.value] += count.n
         return found
 
     def dead_letters(self) -> dict[str, int]:
-        """Records of terminal failures for each kind; they stay when the task is retried."""
+        """Returns how many dead letters each kind has; they stay when the task is retried."""
         found: Counter[str] = Counter()
         for count in self.letters:
             found[count.kind] += count.n
         return dict(found)
 
     def by(self, name: str) -> dict[str, dict[str, int]]:
-        """Tasks by state for each ``queue`` or ``kind``."""
+        """Returns tasks by state for each ``queue`` or ``kind``."""
         found: dict[str, dict[str, int]] = {}
         for count in self.counts:
             row = found.setdefault(getattr(count, name), {state.value: 0 for state in State})
@@ -74,7 +75,7 @@ async def show(store: Store, task_id: UUID, documents: int | None = None) -> Tim
 
 
 async def list_tasks(store: Store, query: Query) -> Page:
-    """One page, newest first; ``next_before`` continues it."""
+    """Returns one page, newest first; ``next_before`` continues it."""
     if not 1 <= query.limit <= 1000:
         raise InvalidInput(f"limit must be from 1 to 1000, not {query.limit}")
     found = await store.find(query) if query.documents is None else await _paged(store, query)
@@ -101,14 +102,14 @@ async def stats(store: Store, groups: int = 10) -> Stats:
 
 
 async def known_queues(store: Store, declared: Sequence[str] = ()) -> set[str]:
-    """Queues that hold or held tasks, that a worker serves, that are paused, or that the application names."""
+    """Returns queues that hold or held tasks, that a worker serves, that are paused, or that the application names."""
     overview = await store.overview()
     served = {queue for worker in overview.workers for queue in worker.queues}
     return {count.queue for count in await store.counts()} | served | _held(overview, "queue") | set(declared)
 
 
 async def known_kinds(store: Store, declared: Sequence[str] = ()) -> set[str]:
-    """Kinds that have or had tasks, limits or pauses, or that the application names."""
+    """Returns kinds that have or had tasks, limits or pauses, or that the application names."""
     overview = await store.overview()
     limited = {limit.kind for limit in overview.limits}
     return {count.kind for count in await store.counts()} | limited | _held(overview, "kind") | set(declared)
@@ -150,13 +151,13 @@ def parse_id(value: str) -> UUID:
 
 
 def as_dict(task: Task) -> dict[str, Any]:
-    """A task as JSON-ready values, in the field names of the API and ``--json``."""
+    """Returns a task as JSON-ready values, in the field names of the API and ``--json``."""
     fields = {name: getattr(task, name) for name in Task.__dataclass_fields__ if name != "lease_token"}
     return {name: plain(value) for name, value in fields.items()}
 
 
 def plain(value: Any) -> Any:
-    """Datetimes and ids as text; everything JSON already knows as it is."""
+    """Returns datetimes and ids as text; everything JSON already knows as it is."""
     if hasattr(value, "isoformat"):
         return value.isoformat()
     if isinstance(value, UUID):

@@ -1,4 +1,4 @@
-"""Bulk operations go on, piece after piece. Whoever has the duty drives; a second driver is told so, and leaves."""
+"""Carries out bulk operations, piece after piece. Whoever has the duty drives; a second driver notices, and leaves."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LOOK_AT_CANARIES_EVERY = 1.0
 
 
 async def drive(store: Store, driver: str, stopping: Callable[[], bool]) -> None:
-    """Each of them for a while, at its rate."""
+    """Carries out each running operation for a while, at its rate."""
     running = await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE)
     await asyncio.gather(*(_carefully(store, driver, stopping, record.id) for record in running))
 
 
 async def has_work(store: Store, driver: str) -> tuple[tuple[str, int], ...]:
-    """Those that can move this moment, by id and version: whoever has tried, and finds the same again, has moved none.
-    One whose canaries are out, that waits for its rate, or that somebody else drives, cannot."""
+    """Returns operations that can move this moment, by id and version: who has tried, and finds the same again, has
+    moved none. One whose canaries are out, that waits for its rate, or that somebody else drives, cannot."""
     now, found = await store.now(), []
     for record in await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE):
         since = (now - record.updated_at).total_seconds()
@@ -52,13 +52,14 @@ async def has_work(store: Store, driver: str) -> tuple[tuple[str, int], ...]:
 
 
 def _waits(operation: Operation, since: float, driver: str) -> bool:
-    """``since``: seconds from its last step. The rate is kept by the store's clock, whoever drives."""
+    """Returns whether it has to wait, for its rate or because somebody else drives it. ``since``: seconds from its last
+    step. The rate is kept by the store's clock, whoever drives."""
     others = operation.driver not in (None, driver) and since < GONE_AFTER
     return others or bool(operation.last_piece and since < operation.pause_after_piece)
 
 
 async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
-    """What is wrong with one must not keep the others."""
+    """Drives one; what is wrong with it must not keep the others."""
     try:
         await _drive(store, driver, stopping, operation_id)
     except (StoreUnavailable, StoreUnusable):
@@ -89,7 +90,7 @@ async def _passes(store: Store, seconds: float) -> bool:
 
 
 async def step(store: Store, operation_id: str, driver: str) -> float | None:
-    """Do what comes next. Answers after how many seconds there is more to do; None when it does not run any more."""
+    """Does what comes next. Returns after how many seconds there is more to do; None when it does not run any more."""
     record = await store.record(COLLECTION, operation_id)
     if record is None or record.state != Status.RUNNING:
         return None
@@ -146,7 +147,7 @@ async def _next(store: Store, operation: Operation) -> list[FailedRef]:
 
 
 async def _cancelled(store: Store, operation: Operation, after: int) -> list[FailedRef]:
-    """What was given up, and is meant as well; it comes behind all that is failed."""
+    """Returns tasks that were given up, and are meant as well; they come behind all that are failed."""
     if not operation.letters or operation.action is not Action.RETRY:
         return []
     found = await store.cancelled(
@@ -189,7 +190,7 @@ async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
 
 
 async def _came_back(store: Store, operation: Operation) -> str | None:
-    """Tasks of this operation that are failed again, by a cause that it has redriven."""
+    """Returns tasks of this operation that are failed again, by a cause that it has redriven."""
     for fingerprint in operation.fingerprints:
         which = FailureFilter(batch=operation.id, fingerprint=fingerprint)
         if back := await store.failed(which, limit=1, after=operation.upto):

@@ -1,4 +1,4 @@
-"""Bulk operations: begun, watched, paused, resumed, cancelled. Workers carry them out."""
+"""Bulk operations: begin, list, pause, resume, cancel. Workers carry them out."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def begin(
     stop_on_return: bool = False, bound: Operation | None = None, fixed: str | None = None,
     idempotent: bool | None = None,
 ) -> tuple[Operation, Record | None]:  # fmt: skip
-    """Begin one, or ask for it: dangerous and large ones wait for a second operator, whose approval is answered too.
-    ``bound``: what ``foresee`` answered, to do exactly that."""
+    """Begins an operation, or asks for it: dangerous and large ones wait for a second operator, and their approval is
+    returned too. ``bound``: what ``foresee`` returned, to do exactly that."""
     who, why = check_actor(actor), check_text(reason, "reason")
     _check(action, canary, rate, stop_on_return)
     operation = Operation(
@@ -59,7 +59,7 @@ async def begin(
 
 
 async def start(store: Store, operation: Operation, rule: Rule) -> tuple[Operation, Record | None]:
-    """It begins, or waits for a second operator."""
+    """Writes the operation down: running, or waiting for a second operator."""
 
     async def write(puts: Sequence[Put]) -> None:
         row = _note(operation, operation.actor, "OPERATION_START", operation.reason)
@@ -75,7 +75,7 @@ async def start(store: Store, operation: Operation, rule: Rule) -> tuple[Operati
 async def foresee(
     store: Store, action: Action, which: FailureFilter = EVERYTHING, plan: str | None = None
 ) -> Operation:
-    """What it would be about, from now on: which tasks, and how many."""
+    """Returns which tasks an operation would be about from now on, and how many."""
     return await _bounded(store, Operation("", action, which, "", None, 0, plan=plan))
 
 
@@ -103,7 +103,7 @@ async def resume(store: Store, operation_id: str, *, actor: str, reason: str | N
 
 
 async def cancel(store: Store, operation_id: str, *, actor: str, reason: str | None = None) -> Operation:
-    """What it has done so far stays done."""
+    """Stops an operation; what it has done so far stays done."""
     open_ones = (Status.RUNNING, Status.PAUSED, Status.WAITING)
     return await _turn(store, operation_id, open_ones, Status.CANCELLED, "OPERATION_CANCEL", actor, reason)
 
@@ -167,7 +167,7 @@ def _check(action: Action, canary: Canary | None, rate: float | None, stop_on_re
 
 
 async def _bounded(store: Store, operation: Operation) -> Operation:
-    """The set that it is about, from now on."""
+    """Returns the operation with the end of the set that it is about."""
     if operation.action is Action.ERASE:
         raise InvalidInput("erasing has a way of its own", hint="redrive erase, or POST /api/erase")
     if operation.action is Action.PURGE:

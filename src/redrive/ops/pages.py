@@ -1,4 +1,4 @@
-"""Pages in pieces, with a budget of bytes: what tasks carry does not decide what a page costs.
+"""Reads pages in pieces, with a budget of bytes: what tasks carry does not decide what a page costs.
 
 The rows of a page come a few at a time. Once their documents add up to the budget, the rest come without: a page is as
 long as it was asked to be, and says what it left out.
@@ -27,7 +27,7 @@ class GetMany(Protocol[T]):
 
 
 async def in_pieces(limit: int, fetch: Fetch[T]) -> list[T]:
-    """Up to ``limit`` rows, fetched piece by piece."""
+    """Returns up to ``limit`` rows, fetched piece by piece."""
     found: list[T] = []
     left = BUDGET
     while len(found) < limit:
@@ -41,7 +41,7 @@ async def in_pieces(limit: int, fetch: Fetch[T]) -> list[T]:
 
 
 async def by_ids(get_many: GetMany[T], ids: Sequence[UUID], paged: bool) -> list[T]:
-    """Those that there are of these, ``paged`` piece by piece."""
+    """Returns those of these tasks that exist, piece by piece if ``paged``."""
     if not paged:
         return list((await get_many(ids)).values()) if ids else []
     found: list[T] = []
@@ -54,6 +54,6 @@ async def by_ids(get_many: GetMany[T], ids: Sequence[UUID], paged: bool) -> list
 
 
 def weight(row: Any) -> int:
-    """The characters of what a row carries."""
+    """Returns the number of characters that a row carries."""
     texts = (getattr(row, name, None) for name in _DOCUMENTS)
     return sum(len(text) for text in texts if text is not None and text is not CUT)

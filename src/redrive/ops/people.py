@@ -1,4 +1,4 @@
-"""Names of people, compared as people read them."""
+"""Compares names of people as people read them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _BLANK = frozenset(
 
 
 def person(name: str) -> str:
-    """A name as people read it: "Ann" is "ann", and so is one with a zero-width space in it. Empty when nothing of it
-    can be seen."""
+    """Returns a name as people read it: "Ann" is "ann", and so is one with a zero-width space in it. Empty when nothing
+    of it can be seen."""
     seen = "".join(c for c in name if unicodedata.category(c) != "Cf" and ord(c) not in _BLANK)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
     return " ".join(folded.split())

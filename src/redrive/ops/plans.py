@@ -1,4 +1,4 @@
-"""A plan binds a preview to what is done with it: the same tasks, by the same failures, and nothing else."""
+"""Plans: a preview that binds what is done with it to the same tasks, by the same failures."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Plan:
     matched: int = 0  # how many there were, whatever its limit
 
     def given_up(self, place: int) -> bool:
-        """This one is meant as a cancelled task."""
+        """Returns whether this task is meant as a cancelled one."""
         return place > self.upto
 
 
 async def make(
     store: Store, which: FailureFilter, actor: str, *, cancelled: bool = False, limit: int | None = None
 ) -> Plan:
-    """Who looks again, and nothing has changed within the hour, gets the same plan again. ``cancelled``: tasks that
-    were given up are part of it. ``limit``: only so many, those that failed first."""
+    """Makes a plan. Who looks again within the hour, while nothing has changed, gets the same one. ``cancelled``: tasks
+    that were given up are part of it. ``limit``: only so many, those that failed first."""
     upto, count = await store.failed_end(which)
     letters, given_up = await store.cancelled_end(which) if cancelled else (0, 0)
     matched = count = count + given_up
@@ -79,7 +79,7 @@ async def make(
 def _token(
     which: FailureFilter, actor: str, upto: int, count: int, letters: int, limit: int | None, now: datetime
 ) -> str:
-    """The name of a plan. It opens nothing by itself: whoever uses it has to be allowed to retry."""
+    """Returns the name of a plan. It opens nothing by itself: whoever uses it has to be allowed to retry."""
     what = json.dumps([facts(which), actor, upto, count, letters, limit, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
     return base64.urlsafe_b64encode(hashlib.sha256(what.encode()).digest()[:18]).decode()
 

@@ -1,4 +1,4 @@
-"""What the settings say about operating: what needs a second person, what viewers see, where the audit log goes."""
+"""The settings for operating: what needs a second person, what viewers see, where the audit log goes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from redrive.settings import Settings, Triage
 
 @dataclass(slots=True, frozen=True)
 class Policy:
-    """``approvals_above`` None: nothing has to be approved. What one person did within ``approvals_window`` counts."""
+    """Rules of operating. ``approvals_above`` None: nothing has to be approved. What one person did within
+    ``approvals_window`` counts."""
 
     approvals_above: int | None = 1000
     approvals_window: timedelta = timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""How long what we write is kept, by the settings; and failed tasks that are given up after so many days."""
+"""Retention by the settings, and giving up tasks that have been failed for so many days."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOR_GOOD = {
 
 
 def retention_of(settings: Settings) -> Retention:
-    """What the settings say."""
+    """Returns how long things are kept by the settings."""
     finished = tuple(status.value for status in FINAL)
     decided = tuple(state for state in approvals.STATES if state != approvals.PENDING)
     return Retention(
@@ -52,8 +52,8 @@ def retention_of(settings: Settings) -> Retention:
 
 
 async def give_up_failed(store: Store, days: float, stopping: Callable[[], bool] = lambda: False) -> int:
-    """Cancel tasks that have been failed for longer than so many days; returns how many. They leave for history, and go
-    with it. One row of the audit log tells of each piece, in its transaction."""
+    """Cancels tasks that have been failed for longer than so many days; returns how many. They leave for history, and
+    go with it. One row of the audit log tells of each piece, in its transaction."""
     cutoff = await store.now() - timedelta(days=days)
     kinds = sorted({count.kind for count in await store.counts() if count.state is State.FAILED and count.n > 0})
     total = 0
@@ -63,10 +63,11 @@ async def give_up_failed(store: Store, days: float, stopping: Callable[[], bool]
 
 
 async def _give_up_kind(store: Store, kind: str, days: float, cutoff: datetime, stopping: Callable[[], bool]) -> int:
-    """Piece by piece, those that failed first, up to the first one that is too young.
+    """Cancels piece by piece, those that failed first, up to the first one that is too young.
 
     A failure and when it was are read at once, and a task is given up only if it is still failed by that failure:
-    whatever leaves or fails again meanwhile is left alone, and has no say about others."""
+    whatever leaves or fails again meanwhile is left alone, and has no say about others.
+    """
     total = after = 0
     while not stopping():
         piece = await store.failed_ids(FailureFilter(kind=kind), limit=PIECE, after=after)

@@ -14,7 +14,7 @@ logger = logging.getLogger("redrive.ops")
 async def log_retried(
     store: Store, task_ids: Collection[UUID], *, actor: str, reason: str | None, batch_id: str | None = None
 ) -> None:
-    """Write one ``task.retried`` line for each of these, with who retried it and why."""
+    """Writes one ``task.retried`` line for each of these, with who retried it and why."""
     if not task_ids or not logger.isEnabledFor(logging.INFO):
         return
     for task in (await store.statuses(task_ids)).values():

@@ -1,4 +1,4 @@
-"""What each role sees of each thing: made here, and nowhere else.
+"""What each role sees of each thing; decided here, and nowhere else.
 
 A viewer sees what is safe by construction: labels (kind, queue, group, scope, trace id), states, times, numbers, codes,
 the stored summary of a failure, what operators wrote, and the payload fields that the application declares public.
@@ -59,7 +59,7 @@ class View(dict[str, Any]):
 
 @dataclass(slots=True, frozen=True)
 class Sight:
-    """A caller's eyes: his role, and which payload fields of a kind everybody may see."""
+    """What a caller may see: by role, and by which payload fields of a kind everybody may see."""
 
     role: Role
     public: Callable[[str], Collection[str]] = lambda _: ()
@@ -89,12 +89,12 @@ def attempt(found: Attempt, sight: Sight) -> View:
 
 
 def reason(found: Reason, sight: Sight) -> View:
-    """Why a task does not run. What it quotes of the task is for operators."""
+    """Returns why a task does not run. What it quotes of the task is for operators."""
     return View(code=found.code, text=found.full if sight.whole else found.text, fix=found.fix)
 
 
 def audit_row(found: AuditRow) -> View:
-    """The same for everybody: what is written there are labels, states, numbers, and operators' own words."""
+    """Returns an audit row, the same for everybody: labels, states, numbers, and operators' own words."""
     return _view(found, AUDIT_OPEN, (), Sight(Role.VIEWER))
 
 
@@ -106,7 +106,7 @@ def group(found: Group, sight: Sight) -> View:
 
 
 def operation(record: Record) -> View:
-    """The same for everybody: labels, numbers, codes, and operators' own words."""
+    """Returns an operation, the same for everybody: labels, numbers, codes, and operators' own words."""
     found = Operation.of(record)
     view = _view(found, OPERATION_OPEN, (), Sight(Role.VIEWER))
     canary = found.canary
@@ -122,7 +122,7 @@ def operation(record: Record) -> View:
 
 
 def approval(record: Record) -> View:
-    """The same for everybody, too: whoever decides has to see all of it."""
+    """Returns an approval, the same for everybody, too: whoever decides has to see all of it."""
     body = record.body
     names = ("action", "filter", "total", "needed", "requested_by", "reason", "decided_by")
     return View(
@@ -133,14 +133,14 @@ def approval(record: Record) -> View:
 
 
 def claimed(found: Claimed) -> View:
-    """For whoever runs it: everything that running needs."""
+    """Returns a claimed task for whoever runs it: everything that running needs."""
     names = ("id", "kind", "queue", "attempt", "max_attempts", "scope", "trace_id")
     payload = None if found.payload is None else JsonText(found.payload)
     return View({name: getattr(found, name) for name in names}, lease_token=found.token, payload=payload)
 
 
 def public_part(payload: Any, names: Collection[str]) -> dict[str, Any] | None:
-    """The fields that were declared public, as far as they are short and simple; None when there are none."""
+    """Returns the fields that were declared public, as far as they are short and simple; None when there are none."""
     if not names or payload is None or payload is CUT:
         return None
     value = readable(payload) if isinstance(payload, JsonText) else payload
@@ -150,14 +150,15 @@ def public_part(payload: Any, names: Collection[str]) -> dict[str, Any] | None:
 
 
 def _is_short(value: Any) -> bool:
-    """A list or an object under a public name may hold anything; so may a long text."""
+    """False for lists, objects and long texts: under a public name they may hold anything."""
     if isinstance(value, str):
         return len(value) <= LONGEST_PUBLIC
     return value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**18)
 
 
 def numbers_of(progress: Any) -> Any:
-    """How far a task is: a number, or ``done`` and ``total`` where they are numbers; a note is the handler's words."""
+    """Returns the progress of a task: a number, or ``done`` and ``total`` where they are numbers; a note is the
+    handler's words."""
     value = readable(progress) if isinstance(progress, JsonText) else progress
     if isinstance(value, dict):
         return {name: value[name] for name in ("done", "total") if _is_number(value.get(name))} or None

@@ -23,8 +23,8 @@ SHOWN = 3
 
 @dataclass(slots=True, frozen=True)
 class Reason:
-    """``code`` for machines, ``text`` for people, ``fix`` the command to run, if there is one. ``quoted`` are words of
-    the task itself, which not everybody may see."""
+    """Why a task does not run: ``code`` for machines, ``text`` for people, ``fix`` the command to run, if there is one.
+    ``quoted`` are words of the task itself, which not everybody may see."""
 
     code: str
     text: str
@@ -37,7 +37,7 @@ class Reason:
 
 
 async def why(store: Store, task: Task) -> list[Reason]:
-    """Empty for a task that runs well, or is done."""
+    """Returns the reasons; none for a task that runs well, or is done."""
     match task.state:
         case State.FAILED:
             return [_failed(task), *await _operations(store, task)]
@@ -53,12 +53,12 @@ async def why(store: Store, task: Task) -> list[Reason]:
 
 
 def is_alive(worker: WorkerRow, now: datetime) -> bool:
-    """Whoever claims from outside comes now and then, and is given more time to be heard of again."""
+    """Returns whether a worker was heard of lately. An executor comes now and then, and is given more time."""
     return not worker.stopping and now - worker.seen_at < max(ALIVE, _patience(worker))
 
 
 def is_silent(worker: WorkerRow, now: datetime) -> bool:
-    """Its beat is overdue: what it holds may be held by nobody. Whoever claims from outside does not beat."""
+    """Returns whether a worker's heartbeat is overdue: nobody may hold what it holds. Executors have no heartbeat."""
     return worker.host != OUTSIDE and now - worker.seen_at >= _patience(worker)
 
 
@@ -80,7 +80,7 @@ class Lost:
 
 
 def lost(holders: Sequence[Holder], overview: Overview) -> list[Lost]:
-    """What runs only on paper, by worker and queue."""
+    """Returns tasks whose worker is silent or was restarted, by worker and queue."""
     workers = {worker.id: worker for worker in overview.workers}
     found = []
     for holder in holders:
@@ -94,17 +94,17 @@ def lost(holders: Sequence[Holder], overview: Overview) -> list[Lost]:
 
 
 def live_workers(overview: Overview) -> list[WorkerRow]:
-    """Those that serve queues, also from outside."""
+    """Returns those that serve queues, executors included."""
     return [worker for worker in overview.workers if is_alive(worker, overview.now)]
 
 
 def drivers(overview: Overview) -> list[WorkerRow]:
-    """Those that also carry operations out."""
+    """Returns live workers that also carry operations out."""
     return [worker for worker in live_workers(overview) if worker.host != OUTSIDE]
 
 
 def _lost(task: Task, overview: Overview) -> list[Reason]:
-    """A task that runs on a worker of which nothing is heard any more, or that was started anew since."""
+    """Returns the reason for a task whose worker is not heard of any more, or was started anew since."""
     worker = next((worker for worker in overview.workers if worker.id == task.worker_id), None)
     ends, now = task.lease_expires_at, overview.now
     if ends is None:
@@ -126,7 +126,7 @@ def _lost(task: Task, overview: Overview) -> list[Reason]:
 
 
 def _then(task: Task) -> str:
-    """What becomes of it when its lease is recovered."""
+    """Returns what becomes of it when its lease is recovered."""
     if task.cancel_requested_at is not None:
         return "it is cancelled"
     return "it is tried again" if task.attempt_count < task.max_attempts else "it fails: its attempts are used up"
@@ -147,7 +147,7 @@ def _failed(task: Task) -> Reason:
 
 
 async def _operations(store: Store, task: Task) -> list[Reason]:
-    """Bulk operations that will reach it."""
+    """Returns bulk operations that will reach it."""
     found: list[Reason] = []
     for record in await store.records(OPERATIONS, states=(Status.WAITING, Status.RUNNING, Status.PAUSED), limit=20):
         operation = Operation.of(record)

@@ -15,6 +15,6 @@ class AuditReads(Protocol):
         self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None,
         documents: int | None = None,
     ) -> list[AuditRow]:  # fmt: skip
-        """Newest first, from ``before`` on; with ``after`` oldest first, beyond it."""
+        """Returns audit rows newest first, from ``before`` on; with ``after`` oldest first, beyond it."""
 
     async def count_audit(self, which: AuditFilter) -> int: ...

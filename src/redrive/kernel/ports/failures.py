@@ -18,46 +18,47 @@ class FailureReads(Protocol):
         self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
         newest: bool = False, documents: int | None = None,
     ) -> list[Task]:  # fmt: skip
-        """Tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of ``failed_seq``."""
+        """Returns tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of
+        ``failed_seq``."""
 
     async def failed_ids(
         self, which: FailureFilter, *, limit: int, after: int = 0, upto: int | None = None
     ) -> list[FailedRef]:
-        """The same, without what the tasks carry."""
+        """Returns the same as ``failed``, without what the tasks carry."""
 
     async def count_failed(self, which: FailureFilter) -> int:
-        """How many those are: by totals, where the filter allows it, else by an index."""
+        """Returns how many failed tasks match: by totals, where the filter allows it, else by an index."""
 
     async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
-        """Totals, the largest first; None: of all causes."""
+        """Returns totals of failed tasks, the largest first; of all causes without ``fingerprints``."""
 
     async def failed_end(self, which: FailureFilter) -> tuple[int, int]:
-        """Everything that is failed by now has at most this ``failed_seq``, and what fails later has more; and how many
-        of those up to it match."""
+        """Returns the highest ``failed_seq`` so far, and how many up to it match. What fails later has a higher one."""
 
     async def failed_sums(self, limit: int) -> dict[str, dict[str, int]]:
-        """Tasks that are failed now, by ``total``, ``kind``, ``queue``, ``group``, ``code``, ``type``, ``reason`` (why
-        they are dead) and ``cause``: the largest of each, whatever the number of causes."""
+        """Returns how many tasks are failed now, by ``total``, ``kind``, ``queue``, ``group``, ``code``, ``type``,
+        ``reason`` (why they are dead) and ``cause``: the ``limit`` largest of each."""
 
     async def cancelled(
         self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None
     ) -> list[FailedRef]:
-        """Tasks that were given up and whose last dead letter matches, in the order of these letters; ``failed_seq``,
-        ``after`` and ``upto`` are numbers of letters."""
+        """Returns tasks that were given up and whose last dead letter matches, in the order of these letters;
+        ``failed_seq``, ``after`` and ``upto`` are numbers of letters."""
 
     async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
-        """The number of the last dead letter by now, and how many of those match."""
+        """Returns the number of the last dead letter so far, and how many up to it match."""
 
     async def groups(
         self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
     ) -> list[GroupRow]:
-        """The latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one seen. ``failing``: only
-        those by which tasks are failed now, or (False) none is; what changed this moment may come along."""
+        """Returns failure groups, the latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one
+        seen. ``failing``: only those by which tasks are failed now, or (False) none is; what changed this moment may
+        come along."""
 
     async def group(self, fingerprint: str) -> GroupRow | None: ...
 
     async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
-        """Those that there are, in any order."""
+        """Returns those of these failure groups that exist, in any order."""
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
-        """Failures per hour of these groups, oldest first; hours without one are left out."""
+        """Returns failures per hour of these failure groups, oldest first; hours without one are left out."""

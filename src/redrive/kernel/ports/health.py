@@ -15,10 +15,11 @@ class HealthReads(Protocol):
     async def now(self) -> datetime: ...
 
     async def diagnose(self) -> Diagnosis:
-        """The store's own health; a handful of statements that look at no more rows than they have to."""
+        """Returns the store's figures about itself, by a handful of statements that read no more rows than they have
+        to."""
 
     async def vitals(self) -> dict[str, int]:
-        """Figures whose trend matters: ``size`` in bytes, ``dead:table`` for rows that await removal."""
+        """Returns figures whose trend matters: ``size`` in bytes, ``dead:table`` for rows that await removal."""
 
     async def counts(self) -> list[Count]: ...
 
@@ -27,7 +28,7 @@ class HealthReads(Protocol):
     async def overview(self) -> Overview: ...
 
     async def holders(self) -> list[Holder]:
-        """Who holds the tasks that run now; costs no more than there are of those."""
+        """Returns who holds the tasks that run now; costs no more than there are of those."""
 
     async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]:
-        """What a feature's own named statement finds; it only looks."""
+        """Returns the rows of a feature's own named statement, which only reads."""

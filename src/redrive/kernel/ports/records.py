@@ -17,4 +17,4 @@ class RecordReads(Protocol):
         self, collection: str, *, states: Sequence[str] = (), ids: Sequence[str] | None = None, limit: int = 100,
         before: int | None = None,
     ) -> list[Record]:  # fmt: skip
-        """Newest first; ``before`` is the ``seq`` of the last one seen."""
+        """Returns documents newest first; ``before`` is the ``seq`` of the last one seen."""

@@ -20,26 +20,26 @@ class TaskReads(Protocol):
     async def get(self, task_id: UUID) -> Task | None: ...
 
     async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
-        """Those that there are, in the order asked for; ``documents`` as in ``Query``."""
+        """Returns those of these tasks that exist, in the order asked for; ``documents`` as in ``Query``."""
 
     async def statuses(self, task_ids: Collection[UUID]) -> dict[UUID, TaskStatus]:
-        """The same without payloads, for whoever only has to know what became of them."""
+        """Returns the states of those of these tasks that exist, without payloads."""
 
     async def find(self, query: Query) -> list[Task]: ...
 
     async def timeline(self, task_id: UUID, *, documents: int | None = None) -> Timeline | None:
-        """A task and the latest ``MOST_ENTRIES`` of its attempts, dead letters and audit rows."""
+        """Returns a task and the latest ``MOST_ENTRIES`` of its attempts, dead letters and audit rows."""
 
     async def dead_letters(self, query: Query) -> list[DeadLetter]: ...
 
     async def letter_counts(self) -> list[LetterCount]:
-        """How many dead letters there are, per queue and kind: kept, not counted."""
+        """Returns how many dead letters there are, per queue and kind, from totals that are kept."""
 
     async def joins(self, join_ids: Collection[UUID]) -> list[Join]:
-        """Those that there are, in any order."""
+        """Returns those of these joins that exist, in any order."""
 
     async def personal(self, scope: str | None, task_ids: Collection[UUID] = ()) -> dict[str, int]:
-        """What is kept about a scope, or about tasks: how many, by place; tasks that run now apart."""
+        """Returns how much is kept about a scope, or about tasks, by place; tasks that run now are counted apart."""
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:
-        """Tasks of a scope that do not run, live, finished, or known by a dead letter only."""
+        """Returns tasks of a scope that do not run: live, finished, or known by a dead letter only."""

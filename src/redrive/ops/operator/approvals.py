@@ -14,7 +14,7 @@ class ApprovalService(Service):
     async def list(
         self, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
     ) -> builtins.list[Record]:
-        """Newest first."""
+        """Returns approvals, newest first."""
         self._session.may(Role.VIEWER)
         return await approvals.list_approvals(self._store, states=states, limit=limit, before=before)
 
@@ -23,7 +23,7 @@ class ApprovalService(Service):
         return await approvals.show(self._store, approval_id)
 
     async def approve(self, approval_id: str, reason: str | None = None) -> Record:
-        """By somebody else than who asked; the operation begins with it."""
+        """Approves, as somebody else than who asked; the operation begins with it."""
         who = self._session.may(Role.OPERATOR)
         return await approvals.approve(self._store, approval_id, actor=who, reason=reason)
 

@@ -1,4 +1,4 @@
-"""The audit log: looked through, exported, pruned, verified."""
+"""The audit log: query, export, prune, verify."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class AuditService(Service):
     async def query(
         self, which: AuditFilter = audit.ANY, *, page: int = 1, page_size: int = 50, before: int | None = None
     ) -> audit.Page:
-        """Newest first: by page, or from ``before`` on, which stays stable while rows are added."""
+        """Returns rows newest first: by page, or from ``before`` on, which stays stable while rows are added."""
         self._session.may(Role.VIEWER)
         return await audit.query(
             self._store, which, page=page, page_size=page_size, before=before, paged=self._session.paged
         )
 
     def export(self, which: AuditFilter = audit.ANY, form: str = "json") -> AsyncIterator[str]:
-        """Everything that matches, oldest first, a piece at a time."""
+        """Yields everything that matches, oldest first, a piece at a time."""
         self._session.may(Role.VIEWER)
         return audit.export(self._store, which, form)
 
@@ -31,7 +31,7 @@ class AuditService(Service):
         self, which: AuditFilter = audit.ANY, *, older_than_days: float, dry_run: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> audit.Pruned:  # fmt: skip
-        """Remove old rows, archived first if there is an archive; a summary says who did, how many and which."""
+        """Removes old rows, archived first if there is an archive; a summary says who did, how many and which."""
         who = self._session.may(Role.ADMIN)
         return await audit.prune(
             self._store, which, older_than_days=older_than_days, actor=who, dry_run=dry_run,
@@ -41,7 +41,7 @@ class AuditService(Service):
     async def verify(
         self, archive: str | None = None, head: str | None = None, progress: Callable[[int], None] = lambda _: None
     ) -> audit_verify.Verdict:
-        """Look for rows that were changed, removed or slipped in since they were sealed."""
+        """Looks for rows that were changed, removed or added since they were sealed."""
         self._session.may(Role.VIEWER)
         found = self.archive(archive)
         # One that the settings name may not have been written yet; one that was named here has to be there.
@@ -51,6 +51,6 @@ class AuditService(Service):
         return await audit_verify.verify(self._store, begun, head, progress)
 
     def archive(self, place: str | None = None) -> Archive | None:
-        """The archive at this place, else that of the settings; None when there is none."""
+        """Returns the archive at this place, else that of the settings; None when there is none."""
         self._session.may(Role.VIEWER)
         return archive_at(place or self._session.policy.audit_archive)

@@ -1,4 +1,4 @@
-"""Queues, kinds and workers: what there is, paused, resumed, limited."""
+"""Queues, kinds and workers: list, pause, resume, limit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Kind:
 
 class ControlService(Service):
     async def queues(self) -> list[Queue]:
-        """Every queue that has or had tasks, is served, is paused, or is named by the application."""
+        """Returns every queue that has or had tasks, is served, is paused, or is named by the application."""
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
         totals = Stats(await self._store.counts(), overview, []).by("queue")
@@ -50,40 +50,40 @@ class ControlService(Service):
         ]  # fmt: skip
 
     async def kinds(self) -> list[Kind]:
-        """Every kind, with its totals, limits and pause."""
+        """Returns every kind, with its totals, limits and pause."""
         self._session.may(Role.VIEWER)
         stats = await inspect.stats(self._store, 0)
         known = await inspect.known_kinds(self._store, self._session.kinds)
         return [_kind(name, stats) for name in sorted(known)]
 
     async def workers(self) -> list[Worker]:
-        """Workers that were seen within the last day."""
+        """Returns workers that were seen within the last day."""
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
         return [Worker(row, is_alive(row, overview.now)) for row in overview.workers]
 
     async def check_queue(self, name: str) -> None:
-        """Refuse a queue that nobody knows."""
+        """Refuses a queue that nobody knows."""
         self._session.may(Role.VIEWER)
         await self._session.check_queue(check_name(name, "queue"))
 
     async def limits(self, kind: str | None = None) -> list[LimitRow]:
-        """Of all kinds, or of this one."""
+        """Returns the limits of all kinds, or of this one."""
         self._session.may(Role.VIEWER)
         if kind is not None:
             await self._session.check_kind(kind)
         return [row for row in (await self._store.overview()).limits if kind in (None, row.kind)]
 
     async def set_limit(self, kind: str, *, concurrency: int | None = None, rate_ms: int | None = None) -> Kind:
-        """What the whole fleet may do with a kind, from now on; None is no limit."""
+        """Sets what the whole fleet may do with a kind, from now on; None is no limit."""
         who = self._session.may(Role.ADMIN)
         await self._session.check_kind(kind)
         await actions.set_limit(self._store, kind, concurrency=concurrency, rate_ms=rate_ms, actor=who)
         return _kind(kind, await inspect.stats(self._store, 0))
 
     async def pause(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
-        """A ``queue``, ``kind`` or ``group``: nothing of it is claimed any more; what runs goes on. False when it was
-        paused already. ``force``: also a queue or kind that nobody has used yet."""
+        """Pauses a ``queue``, ``kind`` or ``group``: nothing of it is claimed any more; what runs goes on. False when
+        it was paused already. ``force``: also a queue or kind that nobody has used yet."""
         return await self._turn(target, name, True, reason, force)
 
     async def resume(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:

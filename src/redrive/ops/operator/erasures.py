@@ -1,4 +1,4 @@
-"""Erasing what is known about a scope or a task: foreseen, and begun."""
+"""Erasures of what is known about a scope or a task: preview and begin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.ops.operator.session import Service
 
 @dataclass(slots=True, frozen=True)
 class ErasureForeseen:
-    """How many, by place, and why a second operator would have to agree (None: nobody has to)."""
+    """How much would be erased, by place, and why a second operator would have to agree (None: nobody has to)."""
 
     places: dict[str, int]
     approval: str | None
@@ -29,7 +29,7 @@ class ErasureService(Service):
         return ErasureForeseen(places, await self._session.needs(deed))
 
     async def begin(self, scope: str | None = None, task_id: UUID | None = None, *, reason: str | None = None) -> Begun:
-        """Begin it, or ask for it: unless approvals are off, a second operator has to agree."""
+        """Begins an erasure, or asks for it: unless approvals are off, a second operator has to agree."""
         who = self._session.may(Role.ADMIN)
         begun = await erase.begin(
             self._store, scope, task_id, actor=who, reason=reason, archive=self._session.policy.audit_archive,

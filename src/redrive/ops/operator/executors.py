@@ -1,4 +1,4 @@
-"""Tasks that are run elsewhere: claimed, kept alive and reported over HTTP."""
+"""Executors over HTTP: claim, heartbeat, report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ FIRST_PIECE = 16
 
 
 async def within_budget(count: int, claim: Callable[[int], Awaitable[list[Claimed]]]) -> list[Claimed]:
-    """Up to ``count`` tasks, or as many as their payloads leave room for: those not claimed stay for the next call."""
+    """Claims up to ``count`` tasks, or as many as their payloads leave room for: those not claimed stay for the next
+    call."""
     found = await claim(min(count, FIRST_PIECE))
     carried = sum(len(task.payload or "") for task in found)
     more = min(count - len(found), (BUDGET - carried) * len(found) // max(carried, 1))
@@ -38,7 +39,7 @@ class ExecutorService(Service):
     async def claim(
         self, worker_id: str, queues: Sequence[str], count: int, lease: float, kinds: Sequence[str] | None = None
     ) -> list[Claimed]:
-        """Lease tasks; each comes with the token to report by."""
+        """Leases tasks; each comes with the token to report by."""
         who = self._session.may(Role.OPERATOR)
         names = tuple(check_name(name, "queue") for name in dict.fromkeys(queues))
         wanted = None if kinds is None else tuple(check_name(name, "kind") for name in kinds)
@@ -50,14 +51,14 @@ class ExecutorService(Service):
         return await within_budget(count, claim)
 
     async def heartbeat(self, task_id: UUID, token: UUID, lease: float, progress: Any = None) -> list[UUID]:
-        """Keep the lease; LeaseLost says that the work is to be stopped. Returns the task if somebody wants it
+        """Renews the lease; LeaseLost says that the work is to be stopped. Returns the task if somebody wants it
         cancelled."""
         self._session.may(Role.OPERATOR)
         text = None if progress is None else executor.stored(progress, "progress", MAX_PROGRESS_BYTES)
         return await executor.heartbeat(self._store, task_id, token, lease, text)
 
     async def report(self, task_id: UUID, token: UUID, said: Outcome, ms: float | None = None) -> Task:
-        """The outcome of an attempt, fenced by its token."""
+        """Settles an attempt, fenced by its token."""
         self._session.may(Role.OPERATOR)
         # Its payload as text, however long: what may be shown of a failure depends on what the task was given.
         task = await actions.require(self._store, task_id, LONGEST_DOCUMENT)

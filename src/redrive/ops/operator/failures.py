@@ -1,4 +1,4 @@
-"""Failed tasks and dead letters: listed, counted, previewed, retried, replayed, forgotten."""
+"""Failed tasks and dead letters: list, count, preview, retry, replay, forget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from redrive.ops.pages import in_pieces
 
 @dataclass(slots=True, frozen=True)
 class FailedList:
-    """``total`` is how many there are, not how many are listed."""
+    """One page; ``total`` is how many there are, not how many are listed."""
 
     tasks: list[Task]
     total: int
@@ -30,8 +30,8 @@ class FailedList:
 
 @dataclass(slots=True, frozen=True)
 class Bound:
-    """A replay as it was looked at: ``number`` tasks that match, none of which failed after ``upto``; ``approval`` says
-    why a second operator would have to agree, which makes it an operation instead."""
+    """The set that a replay is about: ``number`` tasks that match, none of which failed after ``upto``; ``approval``
+    says why a second operator would have to agree, which makes it an operation instead."""
 
     which: FailureFilter
     number: int
@@ -43,7 +43,7 @@ class FailureService(Service):
     async def list(
         self, which: FailureFilter = EVERYTHING, *, limit: int = 50, offset: int = 0, before: int | None = None
     ) -> FailedList:
-        """Tasks that are failed now, the latest first."""
+        """Returns tasks that are failed now, the latest first."""
         self._session.may(Role.VIEWER)
         found = await failed.list_failed(
             self._store, which, limit=limit, offset=offset, before=before, paged=self._session.paged
@@ -51,8 +51,9 @@ class FailureService(Service):
         return FailedList(found, await self._store.count_failed(which))
 
     async def known(self, which: FailureFilter) -> FailureFilter:
-        """The same filter, with its fingerprint in full; a kind, queue or cause that nobody knows is refused. Actions
-        ask this themselves; a list for people should, a list for machines may be about what is still to come."""
+        """Returns the same filter with its fingerprint in full; refuses a kind, queue or cause that nobody knows.
+        Actions call this themselves; a list for people should, a list for machines may be about what is still to
+        come."""
         self._session.may(Role.VIEWER)
         return await self._session.known(which)
 
@@ -67,7 +68,7 @@ class FailureService(Service):
     async def dead_letters(
         self, which: FailureFilter = EVERYTHING, *, limit: int = 50, before: UUID | None = None
     ) -> builtins.list[DeadLetter]:
-        """Records of terminal failures, newest first; they stay when the task is retried."""
+        """Returns dead letters, newest first; they stay when the task is retried."""
         self._session.may(Role.VIEWER)
         if which.ids is not None:
             raise InvalidInput("dead letters are not filtered by taskIds", hint="/api/tasks/failed is")
@@ -85,8 +86,8 @@ class FailureService(Service):
         self, which: FailureFilter = EVERYTHING, *, page: int = 1, page_size: int = 50, limit: int | None = None,
         plan: str | None = None, bind: bool = True,
     ) -> Page:  # fmt: skip
-        """What a retry with the same filter and limit would reach; changes no task. With ``bind``, whoever may retry
-        gets a plan with the first page: by it the retry is about exactly this set."""
+        """Returns what a retry with the same filter and limit would reach; changes no task. With ``bind``, whoever may
+        retry gets a plan with the first page: by it the retry is about exactly this set."""
         who = self._session.may(Role.VIEWER)
         may_retry = self._session.caller.role >= Role.OPERATOR
         bound = who if bind and may_retry and plan is None and page == 1 else None
@@ -100,8 +101,8 @@ class FailureService(Service):
         self, which: FailureFilter = EVERYTHING, *, reason: str | None = None, limit: int | None = None,
         plan: str | None = None, dry_run: bool = False,
     ) -> BulkResult:  # fmt: skip
-        """Retry up to ``limit`` tasks that match, those that failed first; or exactly those of a plan. Whether a second
-        operator is needed is judged by what matches, not by the limit; a dry run says so."""
+        """Retries up to ``limit`` tasks that match, those that failed first; or exactly those of a plan. Whether a
+        second operator is needed is judged by what matches, not by the limit; a dry run says so."""
         who = self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
         if meant == EVERYTHING and plan is None and limit is None:
@@ -112,7 +113,7 @@ class FailureService(Service):
         )  # fmt: skip
 
     async def retry(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
-        """Tasks by their ids. Several are one batch: those that are left alone get their audit row, too."""
+        """Retries tasks by their ids. Several are one bulk action: those that are skipped get their audit row, too."""
         who, rule = self._session.may(Role.OPERATOR), self._session.policy.alone
         if len(ids) == 1:
             return await self._session.alone(
@@ -125,7 +126,7 @@ class FailureService(Service):
         return Result(done.retried, [], done.skipped)
 
     async def forget(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
-        """Failed tasks are given up: they go to history, from where they can be retried as long as it is kept."""
+        """Gives failed tasks up: they go to history, from where they can be retried as long as it is kept."""
         who = self._session.may(Role.OPERATOR)
         return await self._session.alone(
             Deed(Action.FORGET, len(set(ids))),
@@ -133,7 +134,7 @@ class FailureService(Service):
         )  # fmt: skip
 
     async def foretell(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRIED) -> BulkResult:
-        """What would become of each of these, as of now, and whether a second operator would have to agree."""
+        """Returns what would become of each of these, as of now, and whether a second operator would have to agree."""
         self._session.may(Role.VIEWER)
         told = await failed.foretell(self._store, Selection(dict.fromkeys(ids)), possible)
         action = Action.RETRY if possible == failed.RETRIED else Action.FORGET
@@ -141,8 +142,8 @@ class FailureService(Service):
         return told
 
     async def bound(self, which: FailureFilter, limit: int) -> Bound:
-        """What a replay would be about, from now on: what fails later is another matter. It is judged by its bound,
-        also where that happens to be all there is."""
+        """Returns what a replay would be about, from now on: what fails later is another matter. It is judged by its
+        bound, also where that happens to be all there is."""
         self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
         end, total = await self._store.failed_end(meant)
@@ -152,7 +153,7 @@ class FailureService(Service):
     async def replay(
         self, bound: Bound, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
     ) -> Replayed:
-        """Retry here and now, piece by piece, the ones that failed first. All of them are counted with the first
+        """Retries here and now, piece by piece, the ones that failed first. All of them are counted with the first
         piece: it is refused as a whole, or not at all."""
         who = self._session.may(Role.OPERATOR)
         return await self._session.alone(

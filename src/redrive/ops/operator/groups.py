@@ -1,4 +1,4 @@
-"""Failures by cause: listed, shown, annotated."""
+"""Failure groups: list, show, annotate."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class GroupService(Service):
     async def list(
         self, *, limit: int = 50, status: str | None = None, before: str | None = None
     ) -> builtins.list[Group]:
-        """Those that were seen last come first; ``before`` is the ``place`` of the last one seen."""
+        """Returns failure groups, those that were seen last first; ``before`` is the ``place`` of the last one seen."""
         self._session.may(Role.VIEWER)
         return await groups.list_groups(self._store, limit=limit, status=status, before=before)
 
     async def show(self, fingerprint: str) -> Group:
-        """Also by the beginning of its fingerprint, if only one begins so."""
+        """Returns one, also by the beginning of its fingerprint, if only one begins so."""
         self._session.may(Role.VIEWER)
         return await groups.show(self._store, fingerprint)
 
     async def annotate(self, fingerprint: str, reason: str | None = None, **said: Any) -> Group:
-        """Set ``note``, ``owner``, ``muted_until`` (a datetime) or ``resolved`` (a bool); None takes one back."""
+        """Sets ``note``, ``owner``, ``muted_until`` (a datetime) or ``resolved`` (a bool); None takes one back."""
         who = self._session.may(Role.OPERATOR)
         return await groups.annotate(self._store, fingerprint, actor=who, reason=reason, **said)

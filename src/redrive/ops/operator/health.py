@@ -1,4 +1,4 @@
-"""How the system is: totals, findings, drills."""
+"""The system's health: totals, findings, drills."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ DRILLS = 50
 
 class HealthService(Service):
     async def now(self) -> datetime:
-        """The store's clock."""
+        """Returns the time by the store's clock."""
         return await self._store.now()
 
     async def stats(self, groups: int = 0) -> Stats:
-        """Exact totals, and what shapes them; with so many of the latest causes of failure."""
+        """Returns exact totals with pauses, limits and workers, and so many of the latest causes of failure."""
         self._session.may(Role.VIEWER)
         return await inspect.stats(self._store, groups)
 
     async def examine(self, queue: str | None = None) -> list[Finding]:
-        """What is wrong, the worst first, and what to do about it."""
+        """Returns what is wrong, the worst first, and what to do about it."""
         self._session.may(Role.VIEWER)
         return await doctor.examine(self._store, queue, self._session.queues)
 
     def triage(self, queue: str | None = None) -> dict[str, Triage]:
-        """What those who know a queue have written down about its troubles."""
+        """Returns the notes of those who know a queue about its troubles."""
         self._session.may(Role.VIEWER)
         return {name: note for name, note in self._session.policy.triage.items() if queue in (None, name)}
 
@@ -42,12 +42,12 @@ class HealthService(Service):
         self, enqueue: Callable[[str, str], Awaitable[Task]], *, patience: float = 30.0,
         looks: Mapping[str, drill.Look] = MappingProxyType({}),
     ) -> drill.Drill:  # fmt: skip
-        """Make a failure in a marked test task, find it, also by ``looks`` through the faces, retry it, verify it, and
-        write down how it went."""
+        """Makes a failure in a marked test task, finds it, also by ``looks`` through the faces, retries it, verifies
+        it, and writes down how it went."""
         who = self._session.may(Role.OPERATOR)
         return await drill.run(self._store, enqueue, actor=who, patience=patience, looks=looks)
 
     async def drills(self) -> list[Record]:
-        """Earlier drills, newest first."""
+        """Returns earlier drills, newest first."""
         self._session.may(Role.VIEWER)
         return await self._store.records(drill.COLLECTION, limit=DRILLS)

@@ -1,4 +1,4 @@
-"""Bulk operations: foreseen, begun, watched, paused, resumed, cancelled."""
+"""Bulk operations: preview, begin, list, pause, resume, cancel."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FIRST = 5
 
 @dataclass(slots=True, frozen=True)
 class Foreseen:
-    """What an operation would be about: bound by ``plan``, beginning with ``first``, and why a second operator would
-    have to agree (None: nobody has to)."""
+    """The preview of an operation: bound by ``plan``, beginning with ``first``, and why a second operator would have to
+    agree (None: nobody has to)."""
 
     bound: Operation
     plan: str | None
@@ -44,8 +44,8 @@ class OperationService(Service):
     async def foresee(
         self, action: Action, which: FailureFilter = EVERYTHING, plan: str | None = None, *, bind: bool = False
     ) -> Foreseen:
-        """Which tasks, how many, and whether a second operator has to agree. ``bind`` makes a plan of it: what was
-        looked at is then what is done."""
+        """Returns which tasks, how many, and whether a second operator has to agree. ``bind`` makes a plan of it: what
+        was looked at is then what is done."""
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
         if bind and plan is None and action is not Action.PURGE:
@@ -63,9 +63,9 @@ class OperationService(Service):
         rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
         seen: Foreseen | None = None, fixed: str | None = None, idempotent: bool | None = None,
     ) -> Begun:  # fmt: skip
-        """Begin one, or ask for it: dangerous and large ones wait for a second operator. ``seen``: what ``foresee``
-        returned, to do exactly that. Whoever retries or gives up everything says what was ``fixed`` and whether the
-        handlers are ``idempotent``; it is kept, and the second operator reads it."""
+        """Begins an operation, or asks for it: dangerous and large ones wait for a second operator. ``seen``: what
+        ``foresee`` returned, to do exactly that. Whoever retries or gives up everything says what was ``fixed`` and
+        whether the handlers are ``idempotent``; it is kept, and the second operator reads it."""
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
         token = plan if seen is None else seen.plan
@@ -81,7 +81,7 @@ class OperationService(Service):
     async def list(
         self, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
     ) -> builtins.list[Record]:
-        """Newest first."""
+        """Returns operations, newest first."""
         self._session.may(Role.VIEWER)
         return await operations.list_operations(self._store, states=states, limit=limit, before=before)
 
@@ -89,7 +89,7 @@ class OperationService(Service):
         return Operation.of(await self.record(operation_id))
 
     async def record(self, operation_id: str) -> Record:
-        """The operation as it is kept, with its times."""
+        """Returns the operation as it is kept, with its times."""
         self._session.may(Role.VIEWER)
         found = await self._store.record(COLLECTION, operation_id)
         if found is None:
@@ -105,17 +105,17 @@ class OperationService(Service):
         return await operations.resume(self._store, operation_id, actor=who, reason=reason)
 
     async def cancel(self, operation_id: str, reason: str | None = None) -> Operation:
-        """What it has done so far stays done."""
+        """Stops an operation; what it has done so far stays done."""
         who = self._session.may(Role.OPERATOR)
         return await operations.cancel(self._store, operation_id, actor=who, reason=reason)
 
     async def failed_again(self, operation_id: str) -> int:
-        """How many of its tasks are failed again."""
+        """Returns how many of its tasks are failed again."""
         self._session.may(Role.VIEWER)
         return await self._store.count_failed(FailureFilter(batch=operation_id))
 
     async def has_driver(self) -> bool:
-        """Is there a live worker that carries operations out?"""
+        """Returns whether there is a live worker that carries operations out."""
         self._session.may(Role.VIEWER)
         return bool(drivers(await self._store.overview()))
 
@@ -129,8 +129,8 @@ class OperationService(Service):
 
 
 def _insist_on_answers(fixed: str | None, idempotent: bool | None) -> None:
-    """What the second operator has to know: a retry of what is still broken only makes more noise, and one of handlers
-    that may not run twice does harm."""
+    """Requires what the second operator has to know: a retry of what is still broken only makes more noise, and one of
+    handlers that may not run twice does harm."""
     missing = [name for name, value in (("fixed", fixed), ("idempotent", idempotent)) if value is None]
     if missing:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""``Operator``: who asks, of which store, by which rules; and what can be asked, by subject."""
+"""``Operator``: a caller, a store and the rules; its services by subject."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ S = TypeVar("S", bound=Service)
 
 
 class Operator:
-    """``connection`` names the store among those of a configuration. ``documents``: for pages, see ``Session``."""
+    """All that one caller can look at and do. ``connection`` names the store among those of a configuration.
+    ``documents``: for pages, see ``Session``."""
 
     def __init__(
         self, store: Store, registry: Registry, policy: Policy, caller: Caller, connection: str = "default",
@@ -48,7 +49,7 @@ class Operator:
         self.health = HealthService(session)
 
     def of(self, service: type[S]) -> S:
-        """A feature's own service, for the same caller."""
+        """Returns a feature's own service, for the same caller."""
         return service(self._session)
 
     @property
@@ -64,17 +65,17 @@ class Operator:
         return self._session.connection
 
     def insist(self, role: Role) -> None:
-        """Refuse a caller whose role is below this one."""
+        """Refuses a caller whose role is below this one."""
         self._session.may(role)
 
     def named(self, actor: str | None) -> Operator:
-        """The same, acting under this name. A token's name cannot be talked away."""
+        """Returns the same, acting under this name. A token's name cannot be replaced."""
         if actor is None or self.caller.token_id is not None:
             return self
         return self._with(replace(self._session, caller=replace(self.caller, name=refuse_reserved(actor))))
 
     def for_pages(self) -> Operator:
-        """The same, for whoever writes pages: documents are not taken apart, and long ones are left out."""
+        """Returns the same, for whoever writes pages: documents are not parsed, and long ones are left out."""
         return self._with(replace(self._session, documents=ALONE))
 
     @property

@@ -36,7 +36,7 @@ class Session:
         return Sight(self.caller.role, self._public)
 
     def _public(self, kind: str) -> Collection[str]:
-        """Payload fields of a kind that everybody may see: what its handler says, and what the settings say."""
+        """Returns payload fields of a kind that everybody may see: by its handler, and by the settings."""
         known = self.registry.known(kind)
         return {*(() if known is None else known.public), *self.policy.public_fields.get(kind, ())}
 
@@ -47,11 +47,11 @@ class Session:
         return check_actor(self.caller.name)
 
     async def needs(self, deed: Deed) -> str | None:
-        """Why a second operator would have to agree to this; None when nobody has to."""
+        """Returns why a second operator would have to agree to this; None when nobody has to."""
         return (await judge(self.store, self.policy.alone, self.caller.name, deed)).why
 
     async def alone(self, deed: Deed, act: Act[T]) -> T:
-        """Let the caller do this without a second operator, counted; refused when one has to agree."""
+        """Runs ``act`` without a second operator, counted; refused when one has to agree."""
         return await alone(self.store, self.policy.alone, self.caller.name, deed, act)
 
     @property
@@ -70,7 +70,7 @@ class Session:
         await inspect.check_kind(self.store, name, self.kinds)
 
     async def known(self, which: FailureFilter) -> FailureFilter:
-        """The same filter, with its fingerprint in full. A kind, queue or cause that nobody knows is pointed out:
+        """Returns the same filter, with its fingerprint in full. Refuses a kind, queue or cause that nobody knows:
         "nothing matches" would be taken for good news."""
         if which.kind is not None:
             await self.check_kind(which.kind)
@@ -81,12 +81,12 @@ class Session:
         return which
 
     async def fingerprint(self, text: str) -> str:
-        """A fingerprint in full, also when only its beginning is given."""
+        """Returns a fingerprint in full, also when only its beginning is given."""
         return (await groups.show(self.store, text)).row.fingerprint
 
 
 class Service:
-    """A part of ``Operator``."""
+    """A part of ``Operator``, for one subject; features derive theirs from it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

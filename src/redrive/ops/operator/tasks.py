@@ -1,4 +1,4 @@
-"""Single tasks: enqueued, listed, shown, retried, cancelled, paused, forgotten."""
+"""Single tasks: enqueue, list, show, retry, cancel, pause, forget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Story:
 
 class TaskService(Service):
     async def enqueue(self, kind: str, payload: Any = None, **options: Any) -> Task:
-        """Enqueue one task; ``deduplicated`` says that its key was known, and this is the task it names."""
+        """Enqueues one task; ``deduplicated`` says that its key was known, and this is the task it names."""
         self._session.may(Role.OPERATOR)
         new = make_task(self._session.registry, kind, payload, **options)
         [answer] = (await self._store.apply(Commit(enqueues=[new]))).enqueued
@@ -48,7 +48,7 @@ class TaskService(Service):
         return task
 
     async def _as_stored(self, task_id: UUID) -> Task | None:
-        """With the store's times, and perhaps at work already. None where it may not be looked at (a database role
+        """Returns the task with the store's times; it may run already. None where it may not be read (a database role
         that only enqueues), or is done and gone."""
         try:
             return (await self._store.get_many([task_id], documents=self._session.documents)).get(task_id)
@@ -56,11 +56,11 @@ class TaskService(Service):
             return None
 
     def is_only_declared(self, kind: str) -> bool:
-        """The application knows this kind, and leaves it to the workers of another one."""
+        """Returns whether the application knows this kind, and leaves it to the workers of another one."""
         return kind in self._session.registry.declared
 
     async def list(self, query: Query) -> inspect.Page:
-        """One page, newest first; a fingerprint may be given by its beginning."""
+        """Returns one page, newest first; a fingerprint may be given by its beginning."""
         self._session.may(Role.VIEWER)
         if query.fingerprint is not None:
             query = replace(query, fingerprint=await self._session.fingerprint(query.fingerprint))
@@ -71,7 +71,7 @@ class TaskService(Service):
         return await actions.require(self._store, task_id, self._session.documents)
 
     async def document(self, task_id: UUID, name: str) -> JsonText | None:
-        """The ``payload`` or ``result`` of a task, however long, as text."""
+        """Returns the ``payload`` or ``result`` of a task, however long, as text."""
         self._session.may(Role.OPERATOR)
         found: JsonText | None = getattr(await actions.require(self._store, task_id, WHOLE), name)
         return found
@@ -86,17 +86,17 @@ class TaskService(Service):
         return Story(found, await why(self._store, found.task))
 
     async def why(self, task: Task) -> builtins.list[Reason]:
-        """Why it does not run; empty when it does, or is done."""
+        """Returns why it does not run; nothing when it does, or is done."""
         self._session.may(Role.VIEWER)
         return await why(self._store, task)
 
     async def pauses(self, tasks: Sequence[Task]) -> builtins.list[HoldRow]:
-        """All pauses, looked up only where one of these tasks can be held by one."""
+        """Returns all pauses, looked up only where one of these tasks can be held by one."""
         self._session.may(Role.VIEWER)
         return (await self._store.overview()).holds if any(task.state in WAITING for task in tasks) else []
 
     async def retry(self, task_id: UUID, reason: str | None = None) -> Task:
-        """One failed or cancelled task runs again, with fresh attempts."""
+        """Makes one failed or cancelled task run again, with fresh attempts."""
         who = self._session.may(Role.OPERATOR)
 
         async def act(puts: Sequence[Put]) -> Result:
@@ -106,8 +106,8 @@ class TaskService(Service):
         return await actions.require(self._store, task_id, self._session.documents)
 
     async def cancel(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
-        """Waiting and failed tasks are cancelled now; running ones are asked to stop. All of them are given up with
-        it: that counts like forgetting or purging them."""
+        """Cancels waiting and failed tasks now, and asks running ones to stop. All of them are given up with it: that
+        counts like forgetting or purging them."""
         who = self._session.may(Role.OPERATOR)
         result = await self._session.alone(
             Deed(Action.PURGE, len(set(ids))),

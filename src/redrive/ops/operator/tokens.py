@@ -1,4 +1,4 @@
-"""Access tokens of the HTTP API: listed, created, revoked."""
+"""Access tokens of the HTTP API: list, create, revoke."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class TokenService(Service):
         return await access.list_tokens(self._store)
 
     async def any(self) -> bool:
-        """Was there ever one?"""
+        """Returns whether there ever was one."""
         return await access.any_token(self._store)
 
     async def create(self, name: str, role: Role, *, days: float | None = None) -> NewToken:
-        """``name`` is who acts, in the audit log. The secret is answered once."""
+        """Makes a token; ``name`` is who acts, in the audit log. The secret is returned once."""
         who = self._session.may(Role.ADMIN)
         return await access.create(self._store, name, role, actor=who, days=days)
 
     async def revoke(self, token_id: str, reason: str | None = None) -> Record:
-        """Make a token worthless, at once and for good."""
+        """Revokes a token, at once and for good."""
         who = self._session.may(Role.ADMIN)
         return await access.revoke(self._store, token_id, actor=who, reason=reason)
