@@ -231,8 +231,8 @@ class App:
         """Enqueue one task; when this returns, it is durable.
 
         With ``connection`` (psycopg, asyncpg, sqlite3, SQLAlchemy, Django) it becomes part of that connection's
-        transaction instead: the caller's commit makes it visible, a rollback leaves nothing. A known
-        ``idempotency_key`` answers the existing task; if that one has another kind or payload,
+        transaction instead: the caller's commit makes it visible, a rollback leaves nothing. With a
+        known ``idempotency_key`` the existing task is returned; if that one has another kind or payload,
         ``IdempotencyConflict`` is raised.
         """
         new = make_task(
@@ -289,7 +289,7 @@ class App:
     # -- looking and acting ----------------------------------------------------------------------------------------
 
     async def get(self, task_id: UUID | str) -> Task | None:
-        """A task by its id, live or finished."""
+        """Returns a task by its id, live or finished."""
         wanted = parse_id(str(task_id))
         return await (await self.store()).get(wanted)
 
@@ -311,19 +311,19 @@ class App:
         return FailedTasks(self.store)
 
     async def operator(self, caller: Caller) -> Operator:
-        """What somebody may look at and do with this application's tasks, by his role."""
+        """Returns the service through which a caller looks at this application's tasks and acts on them, by role."""
         return Operator(await self.store(), self.registry, OperatingPolicy.of(self.settings), caller)
 
     async def caller(self, secret: str) -> Caller | None:
-        """Whose token this is; None when nobody's."""
+        """Returns whose token this is; None when nobody's."""
         return await access.check(await self.store(), secret)
 
     async def has_tokens(self) -> bool:
-        """Was there ever a token? Revoking the last one must not open the door."""
+        """Returns whether there ever was a token: revoking the last one must not let everybody in."""
         return await access.any_token(await self.store())
 
     async def why(self, task_id: UUID | str) -> list[Reason]:
-        """Why a task does not run; empty when it does, or is done."""
+        """Returns why a task does not run; nothing when it does, or is done."""
         store = await self.store()
         return await explain(store, await actions.require(store, parse_id(str(task_id))))
 
@@ -355,11 +355,11 @@ class App:
             ) from None
 
     def _duties(self) -> list[Duty]:
-        """What a worker does for the fleet besides its own: for operators, and for features."""
+        """Returns the duties that ops and features bring to a worker."""
         return [*duties_of(self.settings), *(duty for feature in self.features for duty in feature.duties)]
 
     def queues(self) -> tuple[str, ...]:
-        """Every queue that a handler of this application uses, ``default`` first."""
+        """Returns every queue that a handler of this application uses, ``default`` first."""
         return tuple(sorted({h.queue for h in self.registry.handlers.values()}, key=lambda q: (q != "default", q)))
 
     async def run_worker(self, options: Options | None = None, **given: Unpack[WorkerOptions]) -> None:
@@ -379,7 +379,8 @@ class App:
         return shown_url(self.url)
 
     def use(self, url: str) -> None:
-        """Another store than the one written in the code, before anything was done; one that cannot work is refused."""
+        """Uses another store than the one written in the code, before anything was done; one that cannot work is
+        refused."""
         make_store(url)
         self.url = url
 
@@ -392,7 +393,8 @@ class App:
             await store.close()
 
     async def store(self) -> Store:
-        """The store of the running event loop, opened. Network stores belong to a loop; SQLite serves them all."""
+        """Returns the store of the running event loop, opened. Network stores belong to a loop; SQLite serves them
+        all."""
         loop = asyncio.get_running_loop()
         # Enqueueing comes by here for each task: nearly always it is the loop of last time. Read once: another loop's
         # thread may change it at any moment.
@@ -408,7 +410,7 @@ class App:
         return store
 
     def bound_store(self) -> Store:
-        """The same, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
+        """Returns the same store, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
         if capabilities_of(self.url).any_loop:
             if self._shared is None:
                 self._shared = self._make_store()

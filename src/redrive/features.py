@@ -1,4 +1,4 @@
-"""The features of an application: those that come with redrive, those of installed packages, and its own."""
+"""Finds the features of an application: those that come with redrive, those of installed packages, and its own."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ BUILT_IN: tuple[Feature, ...] = ()
 
 @cache
 def installed() -> tuple[Feature, ...]:
-    """Those that every process of this installation knows, also a command that was given no application."""
+    """Returns the features that every process of this installation knows, also a command that was given no
+    application."""
     return (*BUILT_IN, *(_load(entry.name, entry.value) for entry in entry_points(group=GROUP)))
 
 
 def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:
-    """All of an application; two of one name are refused."""
+    """Returns all features of an application; two of one name are refused."""
     found: dict[str, Feature] = {}
     for feature in (*installed(), *own):
         known = found.setdefault(feature.name, feature)
@@ -35,7 +36,7 @@ def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:
 
 
 def load(name: str) -> Any:
-    """What a feature names as "package.module:attribute"."""
+    """Imports what a feature names as "package.module:attribute"."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
 

@@ -49,7 +49,7 @@ Errors are RFC 9457 problem documents: `code` is for machines, `detail` and `hin
 def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (), open_door: bool = False) -> FastAPI:
     """The HTTP face of an application, and of the worker in the same process if there is one.
 
-    ``hosts`` are the names it answers to. On a loopback address they keep web pages from reaching it by a name
+    ``hosts`` are the host names that it serves. On a loopback address they keep web pages from reaching it by a name
     of their own that resolves to this machine. ``open_door``: as long as there are no tokens, everybody is let in;
     only for an address that nobody else can reach.
     """
@@ -107,6 +107,6 @@ def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
 
     @api.get("/readyz", tags=["health"], responses={503: {"description": "Not ready, with reasons"}})
     async def readyz() -> JSONResponse:
-        """The store answers, and the worker is at work."""
+        """The store can be reached, and the worker is at work."""
         reasons = await health.unready(app, worker)
         return JSONResponse({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)

@@ -62,7 +62,7 @@ async def preview(
 @router.post("/dead-letters/retry")
 async def retry(body: RetryIn, operator: TheOperator) -> m.BatchOut:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
-    cancelled tasks are touched; others that were named are answered, and audited, as skipped. What needs a second
+    cancelled tasks are touched; others that were named are returned, and audited, as skipped. What needs a second
     operator (everything, or more than ``REDRIVE_APPROVALS_ABOVE``) is refused with 409: begin it as an operation."""
     return serialize.batch(await operator.named(body.actor).failures.retry_matching(
         body.failures(body.task_ids), reason=body.reason, limit=body.limit, plan=body.plan_token, dry_run=body.dry_run

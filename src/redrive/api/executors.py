@@ -1,6 +1,6 @@
-"""Work done outside: an executor claims tasks over HTTP, says that it is alive, and reports what came of them.
+"""Executors over HTTP: a program claims tasks, says that it is alive, and reports what came of them.
 
-The lease token that a claim answers is the fence: a report with any other one changes nothing.
+The lease token that a claim returns is the fence: a report with any other one changes nothing.
 """
 
 from __future__ import annotations

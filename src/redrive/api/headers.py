@@ -1,4 +1,4 @@
-"""What every answer tells the browser: frame it nowhere, guess no types, keep nothing, run nothing of others."""
+"""Security headers of every response: no frames, no guessed types, nothing cached, nothing of others run."""
 
 from __future__ import annotations
 

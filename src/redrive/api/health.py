@@ -19,7 +19,7 @@ ANSWERED_WITHIN = 10.0
 
 
 def alive(worker: Worker | None) -> dict[str, Any]:
-    """The process answers; what its worker did so far."""
+    """Returns that the process is alive, and what its worker did so far."""
     if worker is None:
         return {"status": "ok", "version": __version__, "worker": None}
     facts = worker.health.as_dict()

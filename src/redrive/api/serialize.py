@@ -1,4 +1,4 @@
-"""From what ``ops`` answers to what goes over the wire. What each role sees is decided in ``redrive.ops.views``."""
+"""Turns what ``ops`` returns into what goes over the wire. What each role sees is decided in ``redrive.ops.views``."""
 
 from __future__ import annotations
 

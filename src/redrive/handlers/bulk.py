@@ -1,4 +1,4 @@
-"""Bulk handlers: many tasks of one kind in one call, answered one by one."""
+"""Bulk handlers: many tasks of one kind in one call, each with an outcome of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
--- enqueue: many new tasks; answers those whose key already named a task
+-- enqueue: many new tasks; returns those whose key already named a task
 select id::text, existing::text, conflict
 from redrive.enqueue(
   $1::text[]::uuid[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::integer[], $6::integer[], $7::double precision[],

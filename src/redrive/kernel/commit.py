@@ -160,7 +160,7 @@ class Applied:
 
     enqueued: list[Enqueued] = field(default_factory=list)
     lost: set[UUID] = field(default_factory=set)
-    skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a batch: the states of those that were lost
+    skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a bulk action: the states of lost ones
     refused: dict[UUID, str] = field(default_factory=dict)  # rows that stood in the way, and what the store said
     fired: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)

@@ -17,8 +17,8 @@ class Duty:
     # None: the store hands it out when there is something to do, to whoever asks.
     every: float | None
     run: Callable[[Store, str, Callable[[], bool]], Awaitable[None]]
-    # What could bring tasks this moment, as a value that changes when something has moved; false when nothing could.
-    # Asked by a worker that would end because there is nothing to do.
+    # Returns what could bring tasks this moment, as a value that changes when something has moved; false when nothing
+    # could. Called by a worker that would stop because there is nothing to do.
     has_work: Callable[[Store, str], Awaitable[object]] | None = None
-    # Collection and state: nobody is sent while there is no such document.
+    # Collection and state of a document: the duty is not given out while there is none.
     while_record: tuple[str, str] | None = None

@@ -80,7 +80,7 @@ class WorkerRow:
     started_at: datetime
     seen_at: datetime
     stopping: bool
-    every: float = 1.5  # seconds between two beats
+    every: float = 1.5  # seconds between two heartbeats
 
 
 @dataclass(slots=True, frozen=True)

@@ -109,7 +109,7 @@ class Heartbeat:
     duties: Mapping[str, float]
     stopping: bool = False
     every: float = 1.5  # seconds until the next one
-    # Duties that nobody is sent to while there is no document of this collection and state.
+    # Duties that are not given out while there is no document of this collection and state.
     while_records: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 

@@ -94,7 +94,7 @@ class Claims:
         self._order: list[tuple[int, int, int]] | None = None  # the spans by where they begin, with their rows
         self._reach: list[int] = []  # how far those up to here reach
         self._parsed: OrderedDict[int, Claim] = OrderedDict()
-        self.removals: dict[tuple[str, str, str | None], Removal] = {}  # by action, actor and batch
+        self.removals: dict[tuple[str, str, str | None], Removal] = {}  # by action, actor and batch id
         self.through = 0  # retention took everything up to here
         self.replaced: dict[str, str | None] = {}
         self.pieces: list[tuple[int, str, str]] = []

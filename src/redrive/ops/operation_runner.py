@@ -63,7 +63,7 @@ async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], op
     try:
         await _drive(store, driver, stopping, operation_id)
     except (StoreUnavailable, StoreUnusable):
-        pass  # the beat meets the same trouble, and says so
+        pass  # the heartbeat meets the same trouble, and says so
     except Exception:
         logger.exception("operation %s cannot go on", operation_id,
                          extra={"event": "operation.failed", "operation_id": operation_id})  # fmt: skip
@@ -138,7 +138,7 @@ async def _next(store: Store, operation: Operation) -> list[FailedRef]:
     if listed is None:
         found = await store.failed_ids(which, limit=operation.piece, after=after, upto=operation.upto)
         return found or await _cancelled(store, operation, after)
-    # Each task that the plan lists, also those that somebody else has dealt with: they are answered as skipped.
+    # Each task that the plan lists, also those that somebody else has dealt with: they are audited as skipped.
     ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > after][: operation.piece]
     ids = tuple(task_id for task_id, _ in ahead)
     still = {one.id: one for one in await store.failed_ids(FailureFilter(ids=ids), limit=len(ids), upto=operation.upto)}

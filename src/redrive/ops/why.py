@@ -14,10 +14,10 @@ from redrive.kernel.store import Holder, HoldRow, LimitRow, Overview, Query, Sto
 from redrive.kernel.task import State, Task
 
 ALIVE = timedelta(seconds=30)
-# A beat is written down every few seconds at most: one that has not been for so long, or for three beats, is overdue.
+# A heartbeat is written every few seconds at most: after so long, or after three intervals, it is overdue.
 QUIET, WRITTEN = timedelta(seconds=10), timedelta(seconds=4)
 OUTSIDE, ABROAD = "http", timedelta(minutes=15)  # the host of those who claim from outside; they come now and then
-RESTARTED = timedelta(seconds=5)  # a worker may claim a moment before its first beat is written down
+RESTARTED = timedelta(seconds=5)  # a worker may claim a moment before its first heartbeat is written
 SHOWN = 3
 
 

@@ -1,4 +1,4 @@
-"""The HTTP API without a network: requests go straight into the application, answers come straight back."""
+"""The HTTP API without a network: requests go straight into the application, responses come straight back."""
 
 from __future__ import annotations
 

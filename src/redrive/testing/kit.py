@@ -123,7 +123,7 @@ class TestKit:
         return found
 
     def assert_enqueued(self, kind: str, /, **payload: Any) -> Task:
-        """A task of this kind whose payload has these fields was enqueued; answers the newest such task."""
+        """Asserts that a task of this kind with these payload fields was enqueued; returns the newest such task."""
         matching = [task for task in self.enqueued(kind) if _fits(task, payload)]
         if not matching:
             raise AssertionError(f"no {_named(kind, payload)} was enqueued; {self._instead(kind)}")

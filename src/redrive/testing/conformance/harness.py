@@ -174,7 +174,7 @@ class Harness(ABC):
         return [settle(held, Expired(), POLICY, 0.5) for held in found]
 
     async def recover(self, store: Store | None = None) -> set[UUID]:
-        """One pass of recovery; answers the ids that were taken back."""
+        """Does one pass of recovery; returns the ids that were taken back."""
         moves = await self.look_for_expired(store)
         if not moves:
             return set()
