@@ -7,15 +7,12 @@ import os
 import threading
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 from uuid import UUID
 
 from redrive.errors import RedriveError
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.kernel.task import Task
-
-if TYPE_CHECKING:
-    from redrive.app import App
 
 T = TypeVar("T")
 
@@ -76,10 +73,26 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+class Calls(Protocol):
+    """What ``SyncApp`` calls of an ``App``."""
+
+    async def enqueue(self, kind: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Task: ...
+
+    async def enqueue_many(
+        self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None
+    ) -> list[Task]: ...
+
+    async def get(self, task_id: UUID | str) -> Task | None: ...
+
+    async def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None: ...
+
+    async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None: ...
+
+
 class SyncApp:
     """``app.sync``: safe from any thread. Not for use inside a running event loop: there, await ``app`` itself."""
 
-    def __init__(self, app: App, portal: Portal) -> None:
+    def __init__(self, app: Calls, portal: Portal) -> None:
         self._app = app
         self._portal = portal
 

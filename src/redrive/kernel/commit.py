@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, BulkAction
 from redrive.kernel.erase import Erase
 from redrive.kernel.joins import NewJoin
@@ -16,7 +17,7 @@ from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Rows
 from redrive.kernel.records import Put
-from redrive.kernel.task import AuditRow, Enqueued, NewTask
+from redrive.kernel.task import Enqueued, NewTask
 
 
 class Target(StrEnum):
@@ -152,18 +153,3 @@ class Commit:
             for task, answer in zip(self.enqueues, answers, strict=True):
                 if answer.conflict:
                     raise IdempotencyConflict(task.idempotency_key or "", answer.id)
-
-
-@dataclass(slots=True)
-class Applied:
-    """What a store did with a Commit. Whatever is not listed here was applied."""
-
-    enqueued: list[Enqueued] = field(default_factory=list)
-    lost: set[UUID] = field(default_factory=set)
-    skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a bulk action: the states of lost ones
-    refused: dict[UUID, str] = field(default_factory=dict)  # rows that stood in the way, and what the store said
-    fired: set[str] = field(default_factory=set)
-    repeated: set[str] = field(default_factory=set)
-    pruned: set[int] = field(default_factory=set)
-    erased: dict[str, int] = field(default_factory=dict)  # how many, by place
-    concluded: list[AuditRow] = field(default_factory=list)  # the rows of the conclusion, as they were written

@@ -14,8 +14,9 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, BulkAction
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.records import Put, Record

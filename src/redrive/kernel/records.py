@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from redrive.kernel.commit import Applied
+from redrive.kernel.applied import Applied
 
 
 @dataclass(slots=True, frozen=True)

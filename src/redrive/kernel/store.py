@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.applied import Applied
+from redrive.kernel.commit import Commit
 from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.ports.audit import AuditReads
 from redrive.kernel.ports.failures import FailureReads

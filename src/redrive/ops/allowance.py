@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from redrive.errors import ApprovalNeeded, ChangedMeanwhile
-from redrive.kernel.commit import Applied
+from redrive.kernel.applied import Applied
 from redrive.kernel.operation import Action
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, AuditFilter
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.commit import Commit
 from redrive.kernel.payload import JsonText, readable
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store

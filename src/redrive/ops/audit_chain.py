@@ -16,8 +16,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.errors import ChangedMeanwhile, StoreError
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow

@@ -18,8 +18,9 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput, InvalidTransition, StoreError
 from redrive.ids import new_id
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, AuditFilter
-from redrive.kernel.commit import Applied, Commit, Hold, Target
+from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.erase import ERASED, Erase
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event, Transition

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from redrive.ids import new_id
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS

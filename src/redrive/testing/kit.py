@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from redrive.app import App
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.applied import Applied
+from redrive.kernel.commit import Commit
 from redrive.kernel.payload import decode
 from redrive.kernel.store import Heartbeat, Query, Store
 from redrive.kernel.task import State, Task

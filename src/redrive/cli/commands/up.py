@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.commands.work import make_options, update_settings, warn_of_unknown_settings
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.worker_process import make_options, update_settings, warn_of_unknown_settings
 from redrive.errors import InvalidInput
 from redrive.observe.logs import choose_style, configure
 from redrive.settings import parse_networks

@@ -7,12 +7,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from redrive.app import App
 from redrive.cli.support import output
@@ -20,18 +19,22 @@ from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import refuse_memory
 from redrive.cli.support.signals import stopping
-from redrive.errors import ConfigError, InvalidInput, StoreUnavailable
-from redrive.kernel.task import State, check_name, check_text
+from redrive.cli.support.worker_process import (
+    LOOKING,
+    ending,
+    leave_unknown_kinds,
+    make_options,
+    run_worker,
+    update_settings,
+    warn_of_unknown_settings,
+)
+from redrive.errors import StoreUnavailable
+from redrive.kernel.task import check_text
 from redrive.observe.logs import choose_style, configure
-from redrive.ops.access import Caller, Role
-from redrive.settings import Options, misspelt
-from redrive.worker.memory import freeze_what_is_loaded
+from redrive.settings import Options
 from redrive.worker.supervisor import SUPERVISED, Supervisor
-from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.cli")
-LOOKING = Caller("redrive work", Role.VIEWER)
-WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
 Queues = Annotated[
@@ -94,25 +97,6 @@ def work(
     raise typer.Exit(code)
 
 
-def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Options:
-    """The worker's options: what was given, else the settings; without queues, all that the app handles."""
-    names = [name.strip() for listed in queues for name in listed.split(",") if name.strip()]
-    if queues and not names:
-        raise InvalidInput("--queue names no queue", hint="for example --queue high,default")
-    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(names)) or app.queues()
-    values = {"concurrency": app.settings.concurrency, "sleep": app.settings.interval}
-    try:
-        return Options(queues=chosen, **(values | {name: value for name, value in given.items() if value is not None}))
-    except ValidationError as error:
-        problems = "; ".join(f"--{str(p['loc'][0]).replace('_', '-')} {p['input']}: {p['msg']}" for p in error.errors())
-        raise InvalidInput(f"these options cannot be used: {problems}", hint="see: redrive work --help") from None
-
-
-def warn_of_unknown_settings() -> None:
-    for text in misspelt():
-        logger.warning("%s", text, extra={"event": "settings.unknown"})
-
-
 async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
     """A worker may come before the first task of its queue; a misspelt name looks the same, so it is said."""
     own = sorted(app.registry.queues())
@@ -126,29 +110,6 @@ async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
                 "no queue is named %s so far; known queues: %s", name, ", ".join(sorted(known)),
                 extra={"event": "queue.unknown"},
             )  # fmt: skip
-
-
-def update_settings(app: App, **values: Any) -> None:
-    app.settings = app.settings.model_copy(update=values)
-
-
-async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
-    """A worker without an application: refused where it could only harm, and otherwise harmless."""
-    if loaded.module is not None:
-        return
-    counts = (await (await loaded.app.operator(LOOKING)).health.stats()).counts
-    kinds = {count.kind for count in counts if count.state in WAITING and count.n and count.queue in queues}
-    foreign = sorted(kinds - loaded.app.registry.handlers.keys())
-    if foreign:
-        raise ConfigError(
-            f"tasks are waiting that only an application can run: {', '.join(foreign)}",
-            hint="name the application: --app module:app (or REDRIVE_APP)",
-        )
-    update_settings(loaded.app, unknown_kind="leave")
-    logger.warning(
-        "no application was named (--app module:app): only the built-in SYSTEM_ kinds run here",
-        extra={"event": "worker.no_app"},
-    )
 
 
 async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
@@ -167,21 +128,6 @@ async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
         return 0, summary | {"running": len(worker.runs)}
     finally:
         await app.close()
-
-
-def ending(worker: Worker, also: Callable[[], None] = lambda: None) -> Callable[[str], None]:
-    """What a first signal does. ``also``: what else is to stop with the worker."""
-
-    def stop(why: str) -> None:
-        worker.stop(why, hint="a second signal exits at once")
-        also()
-
-    return stop
-
-
-async def run_worker(worker: Worker) -> None:
-    freeze_what_is_loaded()
-    await worker.run()
 
 
 async def _supervise(loaded: Loaded, options: Options, processes: int, url: str | None) -> tuple[int, dict[str, Any]]:

@@ -13,12 +13,12 @@ from fastapi import FastAPI
 
 from redrive.api import make_api
 from redrive.app import App
-from redrive.cli.commands.work import ending, leave_unknown_kinds, run_worker
 from redrive.cli.support import output
 from redrive.cli.support.http_server import LOOPBACK_NAMES, address, bind, is_loopback, make_server, refuse_open
 from redrive.cli.support.loading import Loaded, told
 from redrive.cli.support.session import missing_file
 from redrive.cli.support.signals import stopping
+from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import DEFAULT_URL, Options
 from redrive.version import __version__

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from redrive.errors import ChangedMeanwhile
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
-from redrive.kernel.commit import Applied, CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
+from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.erase import Erase
 from redrive.kernel.records import Put
 from redrive.stores.features import Features

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from redrive.errors import LeaseLost, RedriveError, StoreUnavailable
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.applied import Applied
+from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import ExpiredLease, Lease, Policy, Transition, settle

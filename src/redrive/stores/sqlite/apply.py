@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from redrive.errors import ChangedMeanwhile
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, Audit, BulkAction
 from redrive.kernel.commit import (
-    Applied,
     CancelRequest,
     CloseJoin,
     Commit,

@@ -10,7 +10,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from redrive.errors import LeaseLost
-from redrive.kernel.commit import Applied, Commit
+from redrive.kernel.applied import Applied
+from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import ExpiredLease, Transition

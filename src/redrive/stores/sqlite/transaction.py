@@ -6,21 +6,37 @@ import asyncio
 import queue
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from redrive.errors import RedriveError, StoreError, StoreUnavailable
 from redrive.stores.sqlite.connect import undo
 from redrive.stores.sqlite.connection_thread import Answer, Request, deliver
-from redrive.stores.sqlite.session import Session
-
-if TYPE_CHECKING:
-    from redrive.stores.sqlite.writer import Writer
+from redrive.stores.sqlite.session import News, Session, Tally
 
 T = TypeVar("T")
 CHECK_EVERY = 1.0
+
+
+class WritingThread(Protocol):
+    """What a transaction needs of the thread that has the connection."""
+
+    @property
+    def stopping(self) -> bool: ...
+
+    def submit(self, request: Request) -> None: ...
+
+    def session(self, connection: sqlite3.Connection) -> Session: ...
+
+    def outside(self) -> AbstractContextManager[None]: ...
+
+    def commit(self, connection: sqlite3.Connection, tally: Tally) -> None: ...
+
+    def announce(self, news: News) -> None: ...
+
+    def refuse(self, error: BaseException, *, as_it_is: bool = False) -> BaseException: ...
 
 
 def _nothing(_: Session) -> None:
@@ -43,7 +59,7 @@ class Exclusive(Request):
     jobs: queue.SimpleQueue[Job] = field(default_factory=queue.SimpleQueue)
     over: bool = False
 
-    def serve(self, writer: Writer, connection: sqlite3.Connection) -> None:
+    def serve(self, writer: WritingThread, connection: sqlite3.Connection) -> None:
         session = writer.session(connection)
         if not self.future.cancelled():
             deliver([Answer(self, None)])
@@ -55,7 +71,7 @@ class Exclusive(Request):
         while not self.jobs.empty():
             deliver([Answer(self.jobs.get(), error=_closed())])
 
-    def _step(self, writer: Writer, session: Session) -> bool:
+    def _step(self, writer: WritingThread, session: Session) -> bool:
         """True when the transaction is over."""
         try:
             with writer.outside():
@@ -182,7 +198,7 @@ def refuse_inside(owner: object) -> None:
 
 @asynccontextmanager
 async def transaction(
-    writer: Writer, finish: Callable[[], Callable[[Session], None]]
+    writer: WritingThread, finish: Callable[[], Callable[[Session], None]]
 ) -> AsyncIterator[SqliteTransaction]:
     """An open transaction; what ``finish`` answers is applied last and commits with it."""
     refuse_inside(writer)

@@ -13,9 +13,10 @@ from uuid import UUID
 
 from redrive.errors import ErrorCode
 from redrive.ids import new_id
+from redrive.kernel.applied import Applied
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.commit import Applied, CancelRequest, Commit, Control, Hold, Limit, Target
+from redrive.kernel.commit import CancelRequest, Commit, Control, Hold, Limit, Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.failure import failure
 from redrive.kernel.feature import Feature

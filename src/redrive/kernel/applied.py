@@ -1,0 +1,23 @@
+"""What became of a Commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from redrive.kernel.task import AuditRow, Enqueued
+
+
+@dataclass(slots=True)
+class Applied:
+    """What a store did with a Commit. Whatever is not listed here was applied."""
+
+    enqueued: list[Enqueued] = field(default_factory=list)
+    lost: set[UUID] = field(default_factory=set)
+    skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a bulk action: the states of lost ones
+    refused: dict[UUID, str] = field(default_factory=dict)  # rows that stood in the way, and what the store said
+    fired: set[str] = field(default_factory=set)
+    repeated: set[str] = field(default_factory=set)
+    pruned: set[int] = field(default_factory=set)
+    erased: dict[str, int] = field(default_factory=dict)  # how many, by place
+    concluded: list[AuditRow] = field(default_factory=list)  # the rows of the conclusion, as they were written
