@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,13 @@ def test_quoted_code_is_that_of_the_file() -> None:
     assert len(quotes) >= 4
     changed = [path for path, code in quotes if code.rstrip() not in (ROOT / path).read_text(encoding="utf-8")]
     assert changed == []
+
+
+def test_the_picture_has_the_layers_of_the_checked_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    picture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
+    drawn = [re.sub(r"  .*", "", line.strip()).replace("│", "|") for line in picture.splitlines()]
+    assert [name for name in drawn if name not in ("", "|")] == layers
