@@ -86,9 +86,9 @@ class PostgresHarness(Harness):
             for shift in self._shifts:
                 await admin.execute(shift, by)
         for store in self._stores:
-            store._checked = {
+            store.ticks.checked = {
                 queues: (None if checked_to is None else checked_to - by, next_full_check)
-                for queues, (checked_to, next_full_check) in store._checked.items()
+                for queues, (checked_to, next_full_check) in store.ticks.checked.items()
             }
 
     async def stock(self, count: int, state: State, *, kind: str, queue: str = "default") -> None:

@@ -25,14 +25,14 @@ async def test_a_claim_looks_past_what_others_have_locked(harness: PostgresHarne
         await other.execute("select 1 from redrive.task order by position limit 40 for update")
         cycle = await harness.store.cycle(Commit(), harness.want(10))
         assert len(cycle.claimed) == 10
-        harness.store._remembered._next_sweep = 0.0  # what is behind the last claim is found by sweeping
+        harness.store.positions._next_sweep = 0.0  # what is behind the last claim is found by sweeping
         cycle = await harness.store.cycle(Commit(), harness.want(20))
         # Ten were left that nobody holds; of the others it is told that they are there.
         assert (len(cycle.claimed), cycle.more) == (10, True)
-        harness.store._remembered._next_sweep = 0.0
+        harness.store.positions._next_sweep = 0.0
         cycle = await harness.store.cycle(Commit(), harness.want(20))
         assert (cycle.claimed, cycle.more) == ([], True)
-    harness.store._remembered._next_sweep = 0.0
+    harness.store.positions._next_sweep = 0.0
     assert len(await harness.claim(99)) == 40
     await harness.check_totals()
 

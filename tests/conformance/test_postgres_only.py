@@ -48,7 +48,7 @@ class TestDeadRows:
                 await harness.settle_many([(task, Completed()) for task in batch])
             await harness.enqueue_many(20)
             await harness.claim(5)
-            harness.store._remembered._next_sweep = math.inf  # on a slow machine one is due just now
+            harness.store.positions._next_sweep = math.inf  # on a slow machine one is due just now
             async with harness.measure(harness.store) as cost:
                 assert len(await harness.claim(5)) == 5
             assert cost.rows < 200, cost.rows
@@ -67,7 +67,9 @@ class TestDeadRows:
                 await harness.settle_many([(task, Completed()) for task in batch])
             await harness.tick()
             now = (await harness.store.overview()).now  # what the next minute brings
-            harness.store._checked = {queues: (now, full) for queues, (_, full) in harness.store._checked.items()}
+            harness.store.ticks.checked = {
+                queues: (now, full) for queues, (_, full) in harness.store.ticks.checked.items()
+            }
             async with harness.measure(harness.store) as cost:
                 await harness.store.expired(50)
                 await harness.tick()
@@ -95,7 +97,7 @@ class TestDeadRows:
             await harness.enqueue(queue="last")
             await woken.hear(lambda wake: wake.queue == "last")
             assert await harness.claim(5, store=idle) == []  # the sweep that all of them pay once
-            idle._remembered._next_sweep = float("inf")  # type: ignore[attr-defined]
+            idle.positions._next_sweep = float("inf")  # type: ignore[attr-defined]
             async with harness.measure(idle) as cost:
                 assert await harness.claim(5, store=idle) == []
             assert cost.rows < 200, cost.rows
@@ -240,7 +242,7 @@ class TestLateCommits:
         await harness.enqueue_many(6)
         await harness.claim(3)
         await transaction.commit()
-        harness.store._remembered._next_sweep = 0.0  # what time does by itself within a second
+        harness.store.positions._next_sweep = 0.0  # what time does by itself within a second
         assert [task.id for task in await harness.claim(1)] == [late]
         await slow.close()
 

@@ -1,36 +1,70 @@
-"""A Commit, in the caller's transaction."""
+"""A Commit: in a transaction of its own, or in the caller's."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
-from redrive.errors import ChangedMeanwhile
+from redrive.errors import RedriveError
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
-from redrive.kernel.erase import Erase
 from redrive.kernel.records import Put
 from redrive.stores.features import Features
 from redrive.stores.postgres import codec
-from redrive.stores.postgres.bad_rows import settle_in_parts
-from redrive.stores.postgres.effects import post, write_rows
+from redrive.stores.postgres.audit import add_audits, add_conclusion
+from redrive.stores.postgres.bad_rows import about_a_row, settle_in_parts
+from redrive.stores.postgres.effects import write_rows
 from redrive.stores.postgres.enqueue import enqueue
-from redrive.stores.postgres.pool import Connection
+from redrive.stores.postgres.erase import erase
+from redrive.stores.postgres.joins import close_join, open_joins, settle_empty
+from redrive.stores.postgres.ledger import post
+from redrive.stores.postgres.patience import patiently
+from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.settle import landed_before, settle
-from redrive.stores.rows import audit as as_audit
+from redrive.stores.refusals import changed_meanwhile
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
+async def commit_patiently(pool: Pool, commit: Commit, features: Features, *, again: bool) -> Applied:
+    """A Commit in a transaction of its own; an interruption is ridden out where a repeat can do no harm."""
+    if commit.all_or_none:
+        return await patiently(lambda more: _commit(pool, commit, features, more), again)
+    return await _commit(pool, commit, features, again)
+
+
+async def _commit(pool: Pool, commit: Commit, features: Features, again: bool) -> Applied:
+    try:
+        return await _run(pool, commit, features, again)
+    except RedriveError as error:
+        if not commit.transitions or not about_a_row(error):
+            raise
+    return await _run(pool, commit, features, again, careful=pool.where)
+
+
+async def _run(pool: Pool, commit: Commit, features: Features, again: bool, careful: str | None = None) -> Applied:
+    def work(connection: Connection) -> Awaitable[Applied]:
+        return apply(connection, commit, features, again=again, careful=careful)
+
+    applied: Applied = await pool.run(work, atomic=True)
+    return applied
+
+
 async def apply(
     connection: Connection, commit: Commit, features: Features, *, again: bool = False, careful: str | None = None
 ) -> Applied:
-    """Everything of a Commit. ``careful``: one of its rows was refused before, by the database of this name."""
+    """Everything of a Commit, in the caller's transaction. ``careful``: one of its rows was refused before, by the
+    database of this name."""
     applied = Applied()
-    await _enqueue(connection, commit, applied, again)
+    await open_joins(connection, commit.joins)
+    if commit.enqueues:
+        applied.enqueued = await enqueue(connection, commit.enqueues, again)
+        commit.check_conflicts(applied.enqueued)
+    await settle_empty(connection, commit.joins)
     if commit.transitions:
         await _settle(connection, commit, features, applied, again, careful)
     if commit.bulk is not None:
@@ -47,28 +81,16 @@ async def apply(
             applied.repeated.add(posting.key)
     await write_rows(connection, commit.rows, features)
     if commit.audits:
-        await connection.execute(SQL["audit"], codec.audits(commit.audits))
+        await add_audits(connection, commit.audits)
     if commit.pruned:
         applied.pruned = {row["id"] for row in await connection.fetch(SQL["forget_audit"], list(commit.pruned))}
     if commit.erase is not None:
-        applied.erased = await _erase(connection, commit.erase)
+        applied.erased = await erase(connection, commit.erase)
     if commit.conclusion is not None and (rows := commit.conclusion(applied)):
-        added = [row["id"] for row in await connection.fetch(SQL["audit"], codec.audits(rows))]
-        applied.concluded = [as_audit(row) for row in await connection.fetch(SQL["audit_rows"], added)]
+        applied.concluded = await add_conclusion(connection, rows)
     for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks
         await _put(connection, put, applied)
     return applied
-
-
-async def _enqueue(connection: Connection, commit: Commit, applied: Applied, again: bool) -> None:
-    if commit.joins:
-        await connection.execute(SQL["open_joins"], codec.joins(commit.joins))
-    if commit.enqueues:
-        applied.enqueued = await enqueue(connection, commit.enqueues, again)
-        commit.check_conflicts(applied.enqueued)
-    for join in commit.joins:  # one that got no members has ended
-        if not join.open:
-            await connection.execute(SQL["close_join"], join.id)
 
 
 async def _settle(
@@ -87,15 +109,6 @@ async def _settle(
     applied.lost = {t.task_id for t in lost}
 
 
-async def _erase(connection: Connection, erase: Erase) -> dict[str, int]:
-    numbers, digests = list(erase.audit), list(erase.audit.values())
-    done = await connection.fetchval(
-        SQL["erase"], list(erase.task_ids), erase.tombstone, numbers, digests, erase.scope, json.dumps(erase.holds),
-        list(erase.telling),
-    )  # fmt: skip
-    return {place: n for place, n in json.loads(done).items() if n}
-
-
 async def _put(connection: Connection, put: Put, applied: Applied) -> None:
     body = put.written(applied)
     if body is None:
@@ -106,9 +119,7 @@ async def _put(connection: Connection, put: Put, applied: Applied) -> None:
         else connection.fetchval(SQL["put_new"], *args)
     )  # fmt: skip
     if done is None:
-        raise ChangedMeanwhile(
-            f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again"
-        )
+        raise changed_meanwhile(put)
 
 
 def _state(row: Any, features: Features) -> str:
@@ -126,7 +137,7 @@ async def _conclude(
     states = {row["id"]: _state(row, features) for row in found}
     applied.skipped = {task_id: UNUSABLE if task_id in applied.refused else states.get(task_id) for task_id in lost}
     audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
-    await connection.execute(SQL["audit"], codec.audits(audits))
+    await add_audits(connection, audits)
 
 
 async def _control(connection: Connection, control: Control, applied: Applied) -> None:
@@ -142,4 +153,4 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
         case Declare(owner, schedules):
             await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
         case CloseJoin(join_id):
-            await connection.fetchval(SQL["close_join"], join_id)
+            await close_join(connection, join_id)

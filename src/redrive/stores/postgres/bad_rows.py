@@ -7,7 +7,6 @@ halves, inside of the caller's transaction.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -27,11 +26,11 @@ from redrive.stores.features import Features
 from redrive.stores.postgres.errors import IdTaken, translate
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.settle import settle
+from redrive.stores.refusals import log_set_aside
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 LOOKED_AT = 3000  # of each lane; more than a claim looks at
-logger = logging.getLogger("redrive.store")
 T = TypeVar("T")
 Settle = Callable[[Connection, Sequence[Transition]], Awaitable[set[UUID]]]
 
@@ -69,10 +68,7 @@ async def fail_row(connection: Connection, task_id: UUID, why: str, settle: Sett
     """Fail one live task, whatever is in its row."""
     await connection.fetchval(SQL["mend"], task_id)
     moved = await settle(connection, [reject(task_id, why)])
-    logger.error(
-        "task %s was set aside: its row cannot be worked with: %s", task_id, why,
-        extra={"event": "task.set_aside", "task_id": str(task_id), "reason": why},
-    )  # fmt: skip
+    log_set_aside(task_id, why)
     return bool(moved)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.stores.postgres.pool import Pool
+from redrive.stores.refusals import missing_index
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "diagnose.sql")
@@ -114,8 +115,7 @@ def _indexes(found: dict[str, bool], expected: frozenset[str]) -> list[Finding]:
     missing = sorted(expected - set(found))
     broken = sorted(name for name, valid in found.items() if not valid)
     return [
-        *(Finding(Level.CRITICAL, "missing_index", f"the index redrive.{name} is missing: claims may read whole tables",
-                  "see its definition with: redrive migrate --sql") for name in missing),
+        *(missing_index(f"redrive.{name}") for name in missing),
         *(Finding(Level.CRITICAL, "broken_index", f"the index redrive.{name} is not valid",
                   f"reindex index concurrently redrive.{name};") for name in broken),
     ]  # fmt: skip

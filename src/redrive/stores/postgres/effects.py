@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Effects, Landed, Rows
 from redrive.stores.features import Features
-from redrive.stores.postgres import codec
+from redrive.stores.postgres.audit import add_audits
 from redrive.stores.postgres.enqueue import enqueue
+from redrive.stores.postgres.ledger import post
 from redrive.stores.postgres.pool import Connection
-from redrive.stores.sql import statements
-
-SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
 async def react(connection: Connection, moves: Sequence[tuple[Transition, Landed]], features: Features) -> None:
@@ -31,13 +28,7 @@ async def add_effects(connection: Connection, effects: Effects, features: Featur
         await post(connection, posting)
     await write_rows(connection, effects.rows, features)
     if effects.audits:
-        await connection.execute(SQL["audit"], codec.audits(effects.audits))
-
-
-async def post(connection: Connection, posting: Posting) -> bool:
-    """One movement of money; False when the key was posted before."""
-    accounts, amounts = zip(*posting.entries, strict=True)
-    return bool(await connection.fetchval(SQL["post"], posting.key, list(accounts), list(amounts), posting.note))
+        await add_audits(connection, effects.audits)
 
 
 async def write_rows(connection: Connection, rows: Iterable[Rows], features: Features) -> None:

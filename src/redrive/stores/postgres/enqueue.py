@@ -1,4 +1,4 @@
-"""New tasks on a connection: one, many, or a long list in parts of one transaction."""
+"""New tasks: one, many, or a long list in parts of one transaction."""
 
 from __future__ import annotations
 
@@ -9,11 +9,47 @@ from typing import Any
 from redrive.errors import RedriveError
 from redrive.kernel.task import Enqueued, NewTask, check_feature, refuse_reserved
 from redrive.stores.postgres import codec
-from redrive.stores.postgres.pool import Connection
+from redrive.stores.postgres.patience import patiently
+from redrive.stores.postgres.pool import Connection, Pool
+from redrive.stores.postgres.shared_enqueue import SharedEnqueue
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 PART = 500
+# Larger calls gain nothing from sharing a statement, and would make small ones wait.
+SHARE_UP_TO = 100
+LARGE_AT_ONCE = 2
+
+
+class Enqueues:
+    """New tasks and nothing else, each call a transaction of its own or one that small calls share."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._shared = SharedEnqueue(self._small)
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+
+    async def enqueue(self, tasks: Sequence[NewTask], *, again: bool, in_parts: bool) -> list[Enqueued]:
+        if len(tasks) <= SHARE_UP_TO and not again:
+            return await self._shared.enqueue(tasks)
+        # Large calls take turns: heartbeats and settles must find a connection free.
+        send = self._in_parts if in_parts else self._once
+        async with self._large:
+            return await patiently(lambda more: send(tasks, more), again)
+
+    async def _small(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        return await patiently(lambda again: self._once(tasks, again), False)
+
+    async def _once(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
+        answers: list[Enqueued] = await self._pool.run(lambda connection: enqueue(connection, tasks, again))
+        return answers
+
+    async def _in_parts(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
+        try:
+            await self._pool.run(lambda connection: enqueue_in_parts(connection, tasks, again), atomic=True)
+        except NotMade as error:
+            raise error.cause from None
+        return [Enqueued(task.id) for task in tasks]
 
 
 async def enqueue(

@@ -10,11 +10,11 @@ from redrive.errors import (
     InvalidInput,
     PayloadInvalid,
     RedriveError,
-    SchemaError,
     StoreError,
     StoreUnavailable,
     StoreUnusable,
 )
+from redrive.stores.refusals import below_zero, no_usable_schema, not_now
 
 # The same call may succeed later, on this or another connection.
 _PASSING: tuple[type[BaseException], ...] = (
@@ -45,7 +45,7 @@ def translate(error: BaseException, where: str) -> RedriveError:
         case RedriveError():
             return error
         case pg.CheckViolationError() if "account_never_negative" in said:
-            return InvalidInput("an account would go below zero; nothing was posted")
+            return below_zero()
         case pg.UniqueViolationError() if "task_pkey" in said:
             return IdTaken("a task with this id exists already")
         case pg.TooManyConnectionsError():
@@ -59,7 +59,7 @@ def translate(error: BaseException, where: str) -> RedriveError:
                 f"{where} refused the login: {said}", hint="check user, password and database name in the URL"
             )
         case _ if isinstance(error, _SCHEMA):
-            return SchemaError(f"{where} has no usable redrive schema: {said}", hint="run: redrive migrate")
+            return no_usable_schema(where, said)
         case pg.InsufficientPrivilegeError():
             return StoreError(
                 f"{where}: {said}",
@@ -70,9 +70,7 @@ def translate(error: BaseException, where: str) -> RedriveError:
         case pg.InvalidParameterValueError() | pg.DataError():
             return InvalidInput(said, hint=getattr(error, "hint", None))
         case _ if isinstance(error, _PASSING):
-            return StoreUnavailable(
-                f"{where} cannot be used right now: {said}", hint="is the server running and reachable?"
-            )
+            return not_now(where, said, hint="is the server running and reachable?")
     return StoreError(f"{where} refused: {said}")
 
 

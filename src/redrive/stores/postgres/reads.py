@@ -13,12 +13,13 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
 from redrive.kernel.records import Record
-from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query
+from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
 from redrive.stores.features import Features
 from redrive.stores.filters import largest
 from redrive.stores.postgres import filters
+from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.pool import Pool
 from redrive.stores.sql import statements
 
@@ -277,6 +278,11 @@ class Reads:
 
     async def holders(self) -> list[Holder]:
         return [rows.holder(row) for row in await self._rows("holders")]
+
+    async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
+        found = await fetch(self.pool, "due_schedules")
+        now = found[0]["now"] if found else await value(self.pool, "now")
+        return now, [rows.schedule(row) for row in found]
 
     async def _rows(self, name: str, *args: Any) -> list[Any]:
         found: list[Any] = await self.pool.read(lambda connection: connection.fetch(SQL[name], *args))

@@ -1,17 +1,17 @@
-"""Settling: completions, which are most of it, every other move, and what features add to them."""
+"""Settling: completions, which are most of it, and every other transition of the state machine."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from redrive.kernel.machine import Event, Transition
 from redrive.stores.features import Features
 from redrive.stores.postgres import codec
-from redrive.stores.postgres.effects import react
+from redrive.stores.postgres.move import move
 from redrive.stores.postgres.pool import Connection
+from redrive.stores.refusals import lease_lost
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
@@ -53,19 +53,7 @@ async def settle(connection: Connection, transitions: Sequence[Transition], feat
         keep = keep_of(args, transitions)
         moved.update(await connection.fetchval(SQL["complete"], ids, tokens, ms, results, keep) or ())
     if moves:
-        moved.update(await _move(connection, moves, transitions, features))
-    return moved
-
-
-async def _move(
-    connection: Connection, moves: str, transitions: Sequence[Transition], features: Features
-) -> Sequence[UUID]:
-    row = await connection.fetchrow(SQL["move"], moves, list(features.reactions.names))
-    if row["landed"] is not None:
-        asked = {t.task_id: t for t in transitions}
-        landed = [codec.landed(document) for document in json.loads(row["landed"])]
-        await react(connection, [(asked[each.task_id], each) for each in landed], features)
-    moved: Sequence[UUID] = row["moved"]
+        moved.update(await move(connection, moves, transitions, features))
     return moved
 
 
@@ -73,3 +61,19 @@ async def landed_before(connection: Connection, transitions: Sequence[Transition
     """Of these settlements, those that an earlier try brought in: its answer was lost."""
     args = [[t.task_id for t in transitions], [t.token for t in transitions], [t.keep == 0 for t in transitions]]
     return {row["id"] for row in await connection.fetch(SQL["landed"], *args)}
+
+
+async def settle_or_raise(connection: Connection, transition: Transition, features: Features) -> None:
+    """The end of a task in its handler's own transaction."""
+    if transition.task_id not in await settle(connection, [transition], features):
+        raise lease_lost(transition.task_id)
+
+
+async def renew(
+    connection: Connection, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
+) -> set[UUID]:
+    """Extend leases and keep progress, fenced by token; returns the ids no longer held."""
+    ids, tokens = [task_id for task_id, _ in leases], [token for _, token in leases]
+    noted, texts = list(progress) or None, list(progress.values()) or None
+    held = await connection.fetchval(SQL["renew"], ids, tokens, lease, noted, texts)
+    return set(ids) - set(held)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, unquote_plus, urlencode
 
 from redrive.errors import ConfigError
+from redrive.stores.refusals import refused_url
 from redrive.stores.shown import HIDDEN, scheme_of, shown_name, shown_path, shown_scheme
 
 _FORM = "write postgresql://user:password@host:port/database, with / as %2F, @ as %40, ? as %3F, # as %23 in a password"
@@ -140,4 +141,4 @@ def _where(hosts: str, database: str, options: dict[str, str]) -> str:
 
 
 def _refusal(url: str, why: str, hint: str = _FORM) -> ConfigError:
-    return ConfigError(f"the store's URL ({shown_scheme(url)}) {why}", hint=hint)
+    return refused_url(url, why, hint)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from redrive.errors import ChangedMeanwhile
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, Audit, BulkAction
 from redrive.kernel.commit import (
@@ -20,6 +19,7 @@ from redrive.kernel.commit import (
     Target,
 )
 from redrive.kernel.records import Put
+from redrive.stores.refusals import changed_meanwhile
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.audit import add_audits
 from redrive.stores.sqlite.audit import values as _audit
@@ -94,9 +94,7 @@ def _put(session: Session, put: Put, applied: Applied) -> None:
         else session.run(SQL["put_new"], *values, session.now)
     )
     if not done:
-        raise ChangedMeanwhile(
-            f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again"
-        )
+        raise changed_meanwhile(put)
 
 
 def _conclude(session: Session, batch: BulkAction, commit: Commit, applied: Applied) -> None:

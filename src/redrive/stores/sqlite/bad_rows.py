@@ -8,7 +8,6 @@ is found by halves.
 from __future__ import annotations
 
 import hashlib
-import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from redrive.ids import from_text, is_id
 from redrive.kernel.machine import Transition, reject
 from redrive.kernel.payload import decode
 from redrive.kernel.task import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, PRIORITY_MAX, PRIORITY_MIN
+from redrive.stores.refusals import PAYLOAD_TOO_LARGE, log_set_aside
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.errors import breaks_connection, is_busy
@@ -31,7 +31,6 @@ LOOKED_AT = 3000
 MOST_TIMEOUT_MS = 2_000_000_000
 _TIMES = ("created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "cancel_requested_at")
 _LABELS = ("task_group", "scope", "trace_id", "idempotency_key", "worker_id")
-logger = logging.getLogger("redrive.store")
 T = TypeVar("T")
 
 
@@ -89,7 +88,7 @@ def _try_row(session: Session, rowid: int, moving: bool) -> None:
         if row[name] is not None and "\ufffd" in row[name]:
             raise ValueError(f"its {name.removeprefix('task_')} is not valid text")
     if (row["payload_bytes"] or 0) > MAX_PAYLOAD_BYTES:
-        raise ValueError(f"its payload is over the limit of {MAX_PAYLOAD_BYTES:,} bytes")
+        raise ValueError(PAYLOAD_TOO_LARGE)
     for name in ("as_ready", "as_claimed", "as_held") if moving else ():
         session.run(SQL[name], rowid)
 
@@ -98,10 +97,7 @@ def fail_row(session: Session, rowid: int, why: str) -> None:
     """Fail one live task, whatever is in its row."""
     task_id = _mend(session, rowid)
     move(session, [reject(task_id, why)])
-    logger.error(
-        "task %s was set aside: its row cannot be worked with: %s", task_id, why,
-        extra={"event": "task.set_aside", "task_id": str(task_id), "reason": why},
-    )  # fmt: skip
+    log_set_aside(task_id, why)
 
 
 def settle_in_parts(session: Session, transitions: Sequence[Transition], refused: dict[UUID, str]) -> set[UUID]:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
+from redrive.stores.refusals import missing_index
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.session import Session
@@ -22,10 +23,10 @@ def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
     found.oldest_expired = None if oldest is None else to_datetime(oldest)
     there = {row[0] for row in session.rows(SQL["indexes"])}
     found.findings = [
-        *(Finding(Level.CRITICAL, "missing_index", f"the index {name} is missing: claims may read whole tables",
-                  "see its definition with: redrive migrate --sql") for name in sorted(indexes - there)),
-        *_journal(session), *_space(path),
-    ]  # fmt: skip
+        *(missing_index(name) for name in sorted(indexes - there)),
+        *_journal(session),
+        *_space(path),
+    ]
     return found
 
 

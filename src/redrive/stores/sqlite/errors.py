@@ -7,11 +7,11 @@ import sqlite3
 from redrive.errors import (
     InvalidInput,
     RedriveError,
-    SchemaError,
     StoreError,
     StoreUnavailable,
     StoreUnusable,
 )
+from redrive.stores.refusals import below_zero, no_usable_schema, not_now
 
 # Primary result codes; an extended code carries its primary one in the low byte.
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
@@ -71,7 +71,7 @@ def _translate(error: sqlite3.Error, where: str) -> RedriveError:
                 f"{where} cannot be opened: {said}", hint="do the directory and the permissions exist for this user?"
             )
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
-            return StoreUnavailable(f"{where} cannot be used right now: {said}", hint="check the disk and its mount")
+            return not_now(where, said, hint="check the disk and its mount")
         case sqlite3.SQLITE_TOOBIG:
             return InvalidInput(f"{where} cannot store a value: {said}")
     return _refused(error, said, where)
@@ -79,9 +79,9 @@ def _translate(error: sqlite3.Error, where: str) -> RedriveError:
 
 def _refused(error: sqlite3.Error, said: str, where: str) -> RedriveError:
     if "account_never_negative" in said:
-        return InvalidInput("an account would go below zero; nothing was posted")
+        return below_zero()
     if any(mark in said for mark in _SCHEMA):
-        return SchemaError(f"{where} has no usable redrive schema: {said}", hint="run: redrive migrate")
+        return no_usable_schema(where, said)
     if isinstance(error, sqlite3.DataError):
         return InvalidInput(f"{where} cannot store a value: {said}")
     return StoreError(f"{where} refused: {said}")

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.kernel.machine import Event, Transition
+from redrive.stores.refusals import lease_lost
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.claim import free_places
 from redrive.stores.sqlite.clock import micros
@@ -76,6 +77,12 @@ def _landed(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
     # Of a kind that leaves nothing, what nothing is left of is completed, whoever did it.
     traceless = [str(t.task_id) for t in transitions if t.keep == 0]
     return landed | {UUID(task_id) for task_id in session.gathered(SQL["gone"], dumps(traceless))}
+
+
+def settle_or_raise(session: Session, transition: Transition) -> None:
+    """The end of a task in its handler's own transaction."""
+    if settle(session, [transition]):
+        raise lease_lost(transition.task_id)
 
 
 def renew(

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from redrive.errors import LeaseLost
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
@@ -18,11 +17,12 @@ from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.kernel.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Wake
 from redrive.stores.features import Features
+from redrive.stores.pieces import prune_in_pieces
 from redrive.stores.schema import index_names
 from redrive.stores.sqlite import apply, tick
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
-from redrive.stores.sqlite.claim import claim
 from redrive.stores.sqlite.connection_thread import ConnectionThread
+from redrive.stores.sqlite.cycle import cycle
 from redrive.stores.sqlite.diagnose import diagnose, vitals
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.listen import Listeners
@@ -31,14 +31,13 @@ from redrive.stores.sqlite.prune import prune
 from redrive.stores.sqlite.reads import Reads
 from redrive.stores.sqlite.scrub import empty_log
 from redrive.stores.sqlite.session import Session
-from redrive.stores.sqlite.settle import renew, settle
+from redrive.stores.sqlite.settle import renew, settle_or_raise
 from redrive.stores.sqlite.transaction import SqliteTransaction, inside, transaction
 from redrive.stores.sqlite.url import parse
 from redrive.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
-PRUNE_PIECES = 20
 SCRUB_TRIES = 4
 
 
@@ -109,8 +108,7 @@ class SqliteStore(Reads):
 
     async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
         def work(session: Session) -> Cycle:
-            applied = _apply_for_cycle(session, commit, again)
-            return Cycle(claim(session, want) if want is not None and want.count > 0 else [], applied.lost)
+            return cycle(session, commit, want, again)
 
         return await (self._writer.run(work) if want is None else self._past_bad_rows(work, want.queues))
 
@@ -154,20 +152,14 @@ class SqliteStore(Reads):
         return False
 
     async def _prune(self, keep: Retention) -> int:
-        """Piece after piece, each a transaction of its own: what has to be kept is looked at, too."""
-        removed = 0
-        for _ in range(PRUNE_PIECES):
-            gone, more = await self._writer.run(lambda session: prune(session, keep))
-            removed += gone
-            if not more:
-                break
+        removed = await prune_in_pieces(lambda: self._writer.run(lambda session: prune(session, keep)))
         # What went, and what an erasure could not get out of the log. Once: writers wait while it waits for a reader.
         await self.scrub(tries=1)
         return removed
 
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[SqliteTransaction]:
         """While it is open every other writer waits: do slow work before it, not inside it."""
-        return transaction(self._writer, lambda: partial(_settle_or_raise, transition=settlement()))
+        return transaction(self._writer, lambda: partial(settle_or_raise, transition=settlement()))
 
     # -- plumbing --------------------------------------------------------------------------------------------------
 
@@ -180,17 +172,6 @@ class SqliteStore(Reads):
 
     def _now(self) -> float:
         return self.clock()
-
-
-def _apply_for_cycle(session: Session, commit: Commit, again: bool) -> Applied:
-    if commit.only_transitions:
-        return Applied(lost=settle(session, commit.transitions, again=again) if commit.transitions else set())
-    return apply.apply(session, commit, again=again)
-
-
-def _settle_or_raise(session: Session, transition: Transition) -> None:
-    if settle(session, [transition]):
-        raise LeaseLost(f"task {transition.task_id} is no longer held by this worker; its transaction was rolled back")
 
 
 __all__ = ["SqliteStore", "SqliteTransaction", "enqueue_on", "enqueue_with"]

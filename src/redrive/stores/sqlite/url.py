@@ -7,7 +7,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from redrive.errors import ConfigError
-from redrive.stores.shown import HIDDEN, scheme_of, shown_path, shown_scheme
+from redrive.stores.refusals import refused_url
+from redrive.stores.shown import HIDDEN, scheme_of, shown_path
 
 MEMORY = ":memory:"
 _FORMS = "use sqlite:///relative/file.db, sqlite:////absolute/file.db or sqlite:///:memory:"
@@ -41,7 +42,7 @@ def parse(url: str) -> Location:
     start, found, rest = url.partition(":///")
     scheme, driver = scheme_of(url)
     if scheme != "sqlite" or not found or start.lower() != (f"sqlite+{driver}" if driver else "sqlite"):
-        raise ConfigError(f"the store's URL ({shown_scheme(url)}) is not a SQLite URL", hint=_FORMS)
+        raise refused_url(url, "is not a SQLite URL", hint=_FORMS)
     rest, asked, query = rest.partition("?")
     path = unquote(rest)
     if not path or path.endswith("/") or "\x00" in path:

@@ -1,0 +1,19 @@
+"""Named statements on any connection of the pool, each a transaction of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redrive.stores.postgres.pool import Pool
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+
+
+async def fetch(pool: Pool, name: str, *args: Any) -> list[Any]:
+    found: list[Any] = await pool.run(lambda connection: connection.fetch(SQL[name], *args))
+    return found
+
+
+async def value(pool: Pool, name: str, *args: Any) -> Any:
+    return await pool.run(lambda connection: connection.fetchval(SQL[name], *args))

@@ -1,0 +1,118 @@
+"""Claiming: where the last claim ended, and what became of claims whose answer was lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from redrive.kernel.machine import Lease, Policy, Transition, settle
+from redrive.kernel.outcome import Released
+from redrive.kernel.store import ClaimRequest, Cycle
+from redrive.stores.postgres import codec
+from redrive.stores.postgres.calls import fetch
+from redrive.stores.postgres.pool import Pool
+from redrive.stores.postgres.scan_positions import ScanPositions
+from redrive.stores.postgres.settle import keep_of, settlement_args
+
+UNANSWERED_FOR = 60.0
+ASK_EVERY = 1.0
+CLOCKS_APART = 5.0  # how much two clocks may drift from each other while an answer is waited for
+Send = Callable[[list[Any]], Awaitable[list[Any]]]
+GiveBack = Callable[[Sequence[Transition]], Awaitable[object]]
+
+
+@dataclass(slots=True, frozen=True)
+class Unanswered:
+    """A claim that the server may have committed without our hearing of it, and until when to ask about it."""
+
+    asked: float
+    lease: float
+    until: float
+
+
+class UnansweredClaims:
+    """A claim may have been committed and its answer lost: nobody runs those tasks. They go back as they came, instead
+    of waiting for a lease to expire and paying for it with an attempt. Asked for a while, because the server may still
+    be at it when we are back."""
+
+    def __init__(self, pool: Pool, give_back: GiveBack) -> None:
+        self._pool = pool
+        self._give_back = give_back
+        self._claims: dict[UUID, Unanswered] = {}
+        self._next_ask = 0.0
+
+    def add(self, token: UUID, asked: float, lease: float) -> None:
+        self._claims[token] = Unanswered(asked, lease, time.monotonic() + UNANSWERED_FOR)
+        self._next_ask = 0.0
+
+    async def give_back(self) -> None:
+        """Return what such claims have taken to its queues."""
+        now = time.monotonic()
+        if not self._claims or now < self._next_ask:
+            return
+        earliest = min(claim.asked + claim.lease for claim in self._claims.values()) - now
+        found = await fetch(self._pool, "claimed_by", list(self._claims), earliest - CLOCKS_APART)
+        lost = [
+            Lease(row["id"], row["token"], row["attempt_count"], row["max_attempts"], feature=row["feature"])
+            for row in found
+        ]
+        if lost:
+            released = Released("the answer to the claim was lost")
+            await self._give_back([settle(held, released, Policy(), 0.0) for held in lost])
+        self._next_ask = now + ASK_EVERY
+        self._claims = {token: claim for token, claim in self._claims.items() if claim.until > now}
+
+
+class Claims:
+    """Sends ``redrive.cycle``, and learns from each answer where the next claim begins."""
+
+    def __init__(self, positions: ScanPositions, unanswered: UnansweredClaims) -> None:
+        self._positions = positions
+        self._unanswered = unanswered
+
+    async def claim(
+        self, settlements: Sequence[Transition], want: ClaimRequest | None, again: bool, send: Send
+    ) -> Cycle:
+        token = uuid4()
+        args = settlement_args(settlements, again)
+        keep = keep_of(args, settlements)
+        if want is None:
+            return _cycle_of(await send([*args, "", token, 0.0, 0, [], None, None, [], [], [], [], [], keep]), token)
+        started = time.monotonic()
+        args += [
+            want.worker_id, token, want.lease, want.count, list(want.queues),
+            None if want.handles is None else list(want.handles), want.only,
+            *self._positions.segments(want.queues, started), keep,
+        ]  # fmt: skip
+        try:
+            found = await send(args)
+        except BaseException:  # a cancellation too: the server may commit what nobody waits for any more
+            self._unanswered.add(token, started, want.lease)
+            raise
+        self._learn(found, want, started)
+        return _cycle_of(found, token)
+
+    def _learn(self, found: list[Any], want: ClaimRequest, started: float) -> None:
+        now = time.monotonic()
+        positions = [(row[2], row[3], row[4], row[5]) for row in found if row[1] is not None]
+        short = len(positions) < want.count
+        # Rows that a claim sets aside or passes by are announced by a row of nulls: then it was not the end.
+        ended = short and want.only is None and not any(row[0] is None for row in found)
+        emptied = want.queues if ended else ()
+        self._positions.learn(positions, short=short, cost=now - started, now=now, emptied=emptied)
+
+
+def _cycle_of(found: list[Any], token: UUID) -> Cycle:
+    """Rows of ``redrive.claimed``: of nulls when there may be more, without a kind when a settlement was lost."""
+    cycle = Cycle()
+    for row in found:
+        if row[0] is None:
+            cycle.more = True
+        elif row[1] is None:
+            cycle.lost.add(row[0])
+        else:
+            cycle.claimed.append(codec.claimed(row, token))
+    return cycle

@@ -1,0 +1,77 @@
+"""Settling and claiming in one commit: the worker's hot loop."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from redrive.kernel.commit import Commit
+from redrive.kernel.store import ClaimRequest, Cycle
+from redrive.kernel.task import MAX_PAYLOAD_BYTES
+from redrive.stores.features import Features
+from redrive.stores.postgres.apply import apply
+from redrive.stores.postgres.bad_rows import fail_row, past_bad_rows
+from redrive.stores.postgres.calls import fetch
+from redrive.stores.postgres.claim import Claims
+from redrive.stores.postgres.pool import Connection, Pool
+from redrive.stores.postgres.settle import reacts, settle
+from redrive.stores.refusals import PAYLOAD_TOO_LARGE
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+
+
+class Cycles:
+    """One statement, unless features have something to say to what settles."""
+
+    def __init__(self, pool: Pool, features: Features, claims: Claims) -> None:
+        self._pool = pool
+        self._features = features
+        self._claims = claims
+
+    async def cycle(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
+        if want is None:
+            return await self._once(commit, None, again)
+        tries = 0
+
+        async def call() -> Cycle:
+            nonlocal tries
+            tries += 1
+            # What is wrong with a row may show on its way to us, after the commit.
+            return await self._once(commit, want, again or tries > 1)
+
+        return await past_bad_rows(self._pool, want.queues, call, self._features)
+
+    async def _once(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
+        if commit.only_transitions and not reacts(commit.transitions):
+            cycle = await self._claims.claim(commit.transitions, want, again, self._send)
+        else:
+            cycle = await self._with_effects(commit, want, again)
+        if any(task.payload and len(task.payload) > MAX_PAYLOAD_BYTES for task in cycle.claimed):
+            await self._set_aside_large(cycle)
+        return cycle
+
+    async def _send(self, args: list[Any]) -> list[Any]:
+        return await fetch(self._pool, "cycle", *args)
+
+    async def _with_effects(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
+        """The same in several statements of one transaction: what features say is worked out between them."""
+
+        async def work(connection: Connection) -> Cycle:
+            applied = await apply(connection, commit, self._features, again=again)
+            if want is None:
+                return Cycle(lost=applied.lost)
+            cycle = await self._claims.claim((), want, False, lambda args: connection.fetch(SQL["cycle"], *args))
+            cycle.lost = applied.lost
+            return cycle
+
+        cycle: Cycle = await self._pool.run(work, atomic=True)
+        return cycle
+
+    async def _set_aside_large(self, cycle: Cycle) -> None:
+        """Payloads that were written past the limit, and are larger than they look on the disk."""
+        settle_rows = partial(settle, features=self._features)
+        for task in [task for task in cycle.claimed if task.payload and len(task.payload) > MAX_PAYLOAD_BYTES]:
+            fail = partial(fail_row, task_id=task.id, why=PAYLOAD_TOO_LARGE, settle=settle_rows)
+            await self._pool.run(fail, atomic=True)
+            cycle.claimed.remove(task)

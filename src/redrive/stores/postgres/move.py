@@ -1,0 +1,29 @@
+"""Moves: every transition but plain completions, decided by ``functions/move.sql``, with what features add to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from uuid import UUID
+
+from redrive.kernel.machine import Transition
+from redrive.stores.features import Features
+from redrive.stores.postgres import codec
+from redrive.stores.postgres.effects import react
+from redrive.stores.postgres.pool import Connection
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+
+
+async def move(
+    connection: Connection, moves: str, transitions: Sequence[Transition], features: Features
+) -> Sequence[UUID]:
+    """Apply ``moves``, the encoded ones among these transitions; returns the ids that moved."""
+    row = await connection.fetchrow(SQL["move"], moves, list(features.reactions.names))
+    if row["landed"] is not None:
+        asked = {t.task_id: t for t in transitions}
+        landed = [codec.landed(document) for document in json.loads(row["landed"])]
+        await react(connection, [(asked[each.task_id], each) for each in landed], features)
+    moved: Sequence[UUID] = row["moved"]
+    return moved

@@ -1,0 +1,76 @@
+"""A worker's beat, and the leases that ran out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from datetime import datetime
+
+from redrive.errors import RedriveError
+from redrive.kernel.machine import ExpiredLease
+from redrive.kernel.store import Heartbeat, TickResult
+from redrive.stores.features import Features
+from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows
+from redrive.stores.postgres.calls import fetch, value
+from redrive.stores.postgres.pool import Pool
+
+PROMOTE_LIMIT = 1000
+FULL_CHECK_EVERY = 60.0
+MOST_SETS = 100
+
+
+class Ticks:
+    """Remembers up to when earlier ticks have seen everything: what lies before that is not walked again."""
+
+    def __init__(self, pool: Pool, features: Features) -> None:
+        self._pool = pool
+        self._features = features
+        # By the queues that a tick looked at: several workers may share a store.
+        self.checked: dict[tuple[str, ...], tuple[datetime | None, float]] = {}
+
+    async def tick(self, beat: Heartbeat) -> TickResult:
+        now = time.monotonic()
+        checked_to, next_full_check = self.checked.get(beat.queues, (None, 0.0))
+        full = now >= next_full_check
+        args = [
+            beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running, beat.version,
+            beat.stopping, list(beat.duties), list(beat.duties.values()), None if full else checked_to, PROMOTE_LIMIT,
+            round(beat.every * 1000), list(self._features.reactions.names), list(beat.while_records),
+            *_columns(beat.while_records.values()),
+        ]  # fmt: skip
+        (row,) = await past_bad_rows(self._pool, beat.queues, lambda: fetch(self._pool, "tick", *args), self._features)
+        if full and row["checked_to"] is not None:
+            next_full_check = now + max(FULL_CHECK_EVERY, 20 * (time.monotonic() - now))
+        if len(self.checked) >= MOST_SETS:
+            self.checked.clear()  # executors may ask for whatever they like
+        self.checked[beat.queues] = (row["checked_to"], next_full_check)
+        return TickResult(list(row["duties"] or ()), list(row["cancels"]), row["next_due"], row["promoted"])
+
+    async def expired(self, limit: int) -> list[ExpiredLease]:
+        """Leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by tokens."""
+        times = [checked_to for checked_to, _ in self.checked.values()]
+        since = None if None in times else min((time for time in times if time is not None), default=None)
+        found = await fetch(self._pool, "expired", since, limit, list(self._features.reactions.names))
+        return [
+            ExpiredLease(
+                row["id"], row["token"], row["attempt_count"], row["max_attempts"], row["worker_id"], None,
+                row["feature"], row["kind"], row["queue"], row["trace_id"], row["timeout"], row["seconds"],
+                row["cancelled"],
+            )
+            for row in found
+        ]  # fmt: skip
+
+    async def promote_everywhere(self) -> int:
+        """What is due in any queue, also those that no worker serves; returns how many."""
+        try:
+            return int(await value(self._pool, "promote", PROMOTE_LIMIT))
+        except RedriveError as error:
+            if not about_a_row(error):
+                raise
+        queues = [row["queue"] for row in await fetch(self._pool, "due_queues")]
+        again = past_bad_rows(self._pool, queues, lambda: value(self._pool, "promote", PROMOTE_LIMIT), self._features)
+        return int(await again)
+
+
+def _columns(pairs: Collection[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    return [first for first, _ in pairs], [second for _, second in pairs]

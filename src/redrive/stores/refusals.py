@@ -1,0 +1,55 @@
+"""What every store says when it refuses the same thing."""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from redrive.errors import ChangedMeanwhile, ConfigError, InvalidInput, LeaseLost, SchemaError, StoreUnavailable
+from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.records import Put
+from redrive.kernel.task import MAX_PAYLOAD_BYTES
+from redrive.stores.shown import shown_scheme
+
+PAYLOAD_TOO_LARGE = f"its payload is over the limit of {MAX_PAYLOAD_BYTES:,} bytes"
+logger = logging.getLogger("redrive.store")
+
+
+def lease_lost(task_id: UUID) -> LeaseLost:
+    return LeaseLost(f"task {task_id} is no longer held by this worker; its transaction was rolled back")
+
+
+def changed_meanwhile(put: Put) -> ChangedMeanwhile:
+    return ChangedMeanwhile(f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again")
+
+
+def below_zero() -> InvalidInput:
+    return InvalidInput("an account would go below zero; nothing was posted")
+
+
+def no_usable_schema(where: str, said: str) -> SchemaError:
+    return SchemaError(f"{where} has no usable redrive schema: {said}", hint="run: redrive migrate")
+
+
+def not_now(where: str, said: str, hint: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{where} cannot be used right now: {said}", hint=hint)
+
+
+def refused_url(url: str, why: str, hint: str) -> ConfigError:
+    """Shows no more of the URL than its scheme."""
+    return ConfigError(f"the store's URL ({shown_scheme(url)}) {why}", hint=hint)
+
+
+def missing_index(name: str) -> Finding:
+    return Finding(
+        Level.CRITICAL, "missing_index", f"the index {name} is missing: claims may read whole tables",
+        "see its definition with: redrive migrate --sql",
+    )  # fmt: skip
+
+
+def log_set_aside(task_id: UUID, why: str) -> None:
+    """A row that nothing can work with was failed by itself."""
+    logger.error(
+        "task %s was set aside: its row cannot be worked with: %s", task_id, why,
+        extra={"event": "task.set_aside", "task_id": str(task_id), "reason": why},
+    )  # fmt: skip

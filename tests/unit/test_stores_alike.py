@@ -1,0 +1,42 @@
+"""The stores are built alike: whoever knows one finds his way in the other."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import redrive.errors
+import redrive.stores
+
+STORES = Path(redrive.stores.__file__).parent
+VERBS = (
+    "apply", "enqueue", "shared_enqueue", "cycle", "claim", "settle", "move", "effects", "joins", "ledger", "audit",
+    "erase", "tick", "prune", "bad_rows", "transaction", "listen", "reads", "filters", "codec", "diagnose", "errors",
+    "migrate", "url", "store",
+)  # fmt: skip
+ERRORS = {name for name, kind in vars(redrive.errors).items() if isinstance(kind, type)}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_is_in_the_same_file_of_both(verb: str) -> None:
+    assert [store for store in ("sqlite", "postgres") if not (STORES / store / f"{verb}.py").exists()] == []
+
+
+def messages(store: str) -> set[str]:
+    """The words of every error that is made in a store's folder."""
+    made = (
+        call
+        for path in (STORES / store).glob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ERRORS
+    )
+    texts = (part.value for call in made for part in ast.walk(call) if isinstance(part, ast.Constant))
+    return {text.strip(" :") for text in texts if isinstance(text, str) and " " in text.strip()}
+
+
+def test_what_both_say_is_written_once() -> None:
+    """In ``stores/refusals.py``: else one of them is corrected some day, and the other is not."""
+    assert messages("sqlite") and messages("postgres")
+    assert messages("sqlite") & messages("postgres") == set()
