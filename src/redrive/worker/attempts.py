@@ -25,11 +25,13 @@ from redrive.worker.carriers import Carriers
 from redrive.worker.life import Life
 from redrive.worker.processes import ProcessPool
 from redrive.worker.report import Report
-from redrive.worker.run import Run, Runner, outcome_of, stopped, unforeseen
+from redrive.worker.run import Run, Runner, RunState, outcome_of, stopped, unforeseen
 from redrive.worker.runs import Runs
 from redrive.worker.settling import Settling
 from redrive.worker.threads import ThreadPool
 from redrive.worker.time_limits import TimeLimits
+
+_SETTLED = RunState.SETTLED
 
 
 class Attempts:
@@ -174,8 +176,7 @@ class Attempts:
         finally:
             run.transaction = None
         if not run.settled:
-            run.settled = run.trailing = True
-            self._runs.trailing[task.id] = run
+            self._runs.keep_trailing(run)
         self._report.begin()
         self._settling.landed([(run, completion())], set())
         self._report.flush()
@@ -197,10 +198,10 @@ class Attempts:
         self._runs.superseded.discard(run)
         if run.settled:
             self._left(run)
-            if run.abandoned or not isinstance(outcome, Completed):
+            if run.state is RunState.ABANDONED or not isinstance(outcome, Completed):
                 self._report.late(run, outcome)
             return
-        run.settled = True
+        run.state = _SETTLED
         if run.lost:
             self._runs.drop(run)
             self._wake()
@@ -225,17 +226,17 @@ class Attempts:
 
     def abandon(self, run: Run) -> None:
         """The handler does not stop. It is fenced off: settled without it, and whatever it still says is refused."""
-        run.abandoned = True
         if run.future is not None:
             self._strays.add(run.future)
             run.future.add_done_callback(self._strays.discard)  # it holds the payload
         run.break_transaction()
         self._report.abandoned(run)
-        if run.trailing:
+        if run.state is RunState.TRAILING:
             self._runs.free_slot(run)
             self._left(run)
         else:
             self.finish(run, stopped(run))
+        run.state = RunState.ABANDONED
 
     async def stop_all(self, patience: float) -> None:
         """Stop everything now; what does not end within ``patience`` seconds is fenced off."""
@@ -248,7 +249,7 @@ class Attempts:
         for run in runs:
             if run.future is None and not run.settled:  # claimed, and not begun
                 self.finish(run, stopped(run))
-            elif run.trailing or not run.settled:
+            elif run.awaited:
                 self.abandon(run)
 
     def give_back(self, tasks: list[Claimed], asked: float) -> None:

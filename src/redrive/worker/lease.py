@@ -13,7 +13,7 @@ from redrive.kernel.outcome import StopReason
 from redrive.kernel.store import Store
 from redrive.settings import Settings
 from redrive.worker.outage import Outage
-from redrive.worker.run import Run
+from redrive.worker.run import Run, RunState
 from redrive.worker.runs import Runs
 
 PROGRESS_EVERY = 1.0
@@ -97,7 +97,7 @@ class LeaseKeeper:
             self._grace_said = True  # before anything is stopped: what was stopped is no longer there to be counted
             self._on_grace_over()
         for run in self._runs.everything():
-            if run.settled and not run.trailing:
+            if not run.awaited:
                 continue
             if run.stop is None:
                 if run.deadline is not None and now >= run.deadline:
@@ -109,28 +109,29 @@ class LeaseKeeper:
 
     async def _renew(self, now: float) -> None:
         heartbeat = self._settings.heartbeat
-        due = [run for run in self._runs.values() if now - run.renewed_at >= heartbeat and not run.abandoned]
+        runs = self._runs.values()
+        due = [run for run in runs if now - run.renewed_at >= heartbeat and run.state is not RunState.ABANDONED]
         noted: list[Run] = []
         if now - self._progress_at >= PROGRESS_EVERY:
-            noted = [run for run in self._runs.values() if run.progress is not None and not run.settled]
+            noted = [run for run in runs if run.progress is not None and not run.settled]
         if not due and not noted:
             # Nothing left to renew: whatever failed before does not matter any more.
             self._outage.forget("lease")
             return
         self._progress_at = now
-        runs = {run.task.id: run for run in (*due, *noted)}
+        renewed = {run.task.id: run for run in (*due, *noted)}
         progress = {run.task.id: run.progress for run in noted if run.progress is not None}
         for run in noted:
             run.progress = None
         try:
             lost = await self._store.renew(
-                [(run.task.id, run.task.token) for run in runs.values()], self._settings.lease, progress
+                [(run.task.id, run.task.token) for run in renewed.values()], self._settings.lease, progress
             )
         except RedriveError as error:
             self._failed(error, noted, progress)
             return
         self._outage.over("lease")
-        for task_id, run in runs.items():
+        for task_id, run in renewed.items():
             if task_id in lost:
                 self._on_lost(run)
             else:

@@ -6,7 +6,7 @@ from redrive.kernel.machine import Event, ExpiredLease, Transition
 from redrive.kernel.task import State
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
-from redrive.worker.run import Run
+from redrive.worker.run import Run, RunState
 
 EVENTS = {
     Event.RETRY: "task.requeued",
@@ -85,7 +85,7 @@ class Report:
 
     def late(self, run: Run, outcome: object) -> None:
         """An answer that no longer counts: the run was given up, or its own transaction completed it."""
-        when = "it was given up" if run.abandoned else "its transaction had completed the task"
+        when = "it was given up" if run.state is RunState.ABANDONED else "its transaction had completed the task"
         self.health.late += 1
         self._now(
             "task.late", run, "warning", outcome=type(outcome).__name__.lower(), note=f"the handler ended after {when}"

@@ -7,6 +7,7 @@ import concurrent.futures
 import inspect
 import time
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 from redrive.errors import ErrorCode, InvalidInput, PayloadInvalid, RedriveError
@@ -34,13 +35,27 @@ _RELEASED = {
 }
 
 
+class RunState(IntEnum):
+    """How far an attempt has come; it only ever goes forward."""
+
+    STARTING = 0  # its process is being started
+    RUNNING = 1
+    TRAILING = 2  # its own transaction has completed the task, and the handler goes on
+    SETTLED = 3  # its outcome is known, and no other counts
+    ABANDONED = 4  # settled without its handler, which did not stop
+
+
+# Looked at for every task: a global is found faster than a member of an enum.
+_TRAILING = RunState.TRAILING
+
+
 class Run:
     """One leased task in this worker's hands, from claim to settle."""
 
     __slots__ = (
-        "abandoned", "again", "committing", "context", "deadline", "future", "handler", "interruptible", "label",
-        "mates", "progress", "renewed_at", "settled", "slot", "start_limit", "started", "starting", "stop",
-        "stopped_at", "task", "timeout", "trailing", "transaction",
+        "again", "committing", "context", "deadline", "future", "handler", "interruptible", "label", "mates",
+        "progress", "renewed_at", "slot", "start_limit", "started", "state", "stop", "stopped_at", "task", "timeout",
+        "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -54,11 +69,12 @@ class Run:
         self.timeout = timeout
         self.started = now
         self.renewed_at = now
-        # A process has to start and import the application first: that is not the handler's time.
-        self.starting = handler is not None and handler.isolation is Isolation.PROCESS
+        self.state = RunState.RUNNING
         self.start_limit = start_limit
         self.deadline = now + timeout if timeout else None
-        if self.starting:
+        # A process has to start and import the application first: that is not the handler's time.
+        if handler is not None and handler.isolation is Isolation.PROCESS:
+            self.state = RunState.STARTING
             self.deadline = now + start_limit
         self.future: asyncio.Future[Any] | None = None
         # A thread cannot be interrupted: it is left to notice, and abandoned if it does not.
@@ -67,23 +83,31 @@ class Run:
         self.progress: str | None = None
         self.stop: StopReason | None = None
         self.stopped_at = 0.0
-        self.settled = False
         self.slot = True
-        self.abandoned = False
+        # Its transaction is at its commit, whose answer is not known yet.
         self.committing = False
+        # Its outcome went out before, or may have, and no answer came.
         self.again = False
-        # Its own transaction has completed the task, and the handler goes on.
-        self.trailing = False
         self.transaction: Any = None
 
     @property
     def ms(self) -> float:
         return (time.monotonic() - self.started) * 1000
 
+    @property
+    def settled(self) -> bool:
+        """Its outcome is known, or its own transaction has completed the task."""
+        return self.state >= _TRAILING
+
+    @property
+    def awaited(self) -> bool:
+        """Its handler has not ended, and was not given up."""
+        return self.state <= _TRAILING
+
     def begin(self) -> None:
         """The handler's process has begun the job: its time runs from now."""
-        if self.starting:
-            self.starting = False
+        if self.state is RunState.STARTING:
+            self.state = RunState.RUNNING
             self.started = time.monotonic()
             self.deadline = self.started + self.timeout if self.timeout else None
 
@@ -96,7 +120,7 @@ class Run:
 
     def ask_to_stop(self, why: StopReason) -> None:
         """Tell the handler to stop: sets ``ctx.cancelled``, cancels what can be. The first reason stays."""
-        if self.stop is not None or (self.settled and not self.trailing):
+        if self.stop is not None or not self.awaited:
             return
         self.stop = self.context._stop = why
         self.stopped_at = time.monotonic()
@@ -233,7 +257,7 @@ class Runner:
         if said is not None:
             return outcome_of(said.value if value is None else value, handler, run.task)
         # A task that its own transaction has completed is completed.
-        if run.stop is not None and run.context._told and not run.trailing:
+        if run.stop is not None and run.context._told and run.state is not _TRAILING:
             return stopped(run)
         return outcome_of(value, handler, run.task)
 
@@ -292,7 +316,7 @@ def stopped(run: Run) -> Outcome:
     match run.stop:
         case StopReason.TIMEOUT:
             message = f"the handler did not finish within its timeout of {run.timeout or 0:g} s"
-            if run.starting:
+            if run.state is RunState.STARTING:
                 message = f"the handler's process did not start within {run.start_limit:g} s"
             return Failed(
                 failure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from redrive.kernel.task import Claimed
-from redrive.worker.run import Run
+from redrive.worker.run import Run, RunState
 
 
 class Runs(dict[UUID, Run]):
@@ -49,7 +49,13 @@ class Runs(dict[UUID, Run]):
         if self.get(run.task.id) is run:
             del self[run.task.id]
 
+    def keep_trailing(self, run: Run) -> None:
+        """The task is completed; its handler keeps its slot until it ends."""
+        run.state = RunState.TRAILING
+        self.trailing[run.task.id] = run
+
     def drop_trailing(self, run: Run) -> None:
-        run.trailing = False
+        if run.state is RunState.TRAILING:
+            run.state = RunState.SETTLED
         if self.trailing.get(run.task.id) is run:
             del self.trailing[run.task.id]
