@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -114,3 +115,33 @@ async def test_what_is_raised_inside_keeps_what_it_came_from(app: App) -> None:
     for error in seen:
         assert isinstance(error.__context__, sqlite3.Error | asyncpg.PostgresError)
     assert [error.__cause__ is not None for error in seen] == [True, False]
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["async", "def"])
+async def test_one_that_breaks_the_connection_harms_no_other(
+    app: App, url: str, tmp_path: Path, blocking: bool
+) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("a connection of SQLite's, which everybody writes through")
+    (tmp_path / "junk.db").write_text("no database" * 100)
+    cases: dict[str, Any] = {
+        "no such file": [(f"attach '{tmp_path}/none/old.db' as legacy",)],
+        "no database": [(f"attach '{tmp_path}/junk.db' as legacy",), ("select * from legacy.sqlite_master",)],
+        "read only": [("create table x (a)",), ("pragma query_only = 1",), ("insert into x values (1)",)],
+    }
+    for case, (task, error) in (await _failed(app, cases, blocking=blocking)).items():
+        assert task.failed and isinstance(error, sqlite3.Error), case
+    done = await app.enqueue("SYSTEM_HEALTH_CHECK")
+    await drain(app)
+    found = await app.get(done.id)
+    assert found is not None and found.finished
+
+
+@pytest.mark.parametrize("word", ["rollback", "commit"])
+@pytest.mark.parametrize("blocking", [False, True], ids=["async", "def"])
+async def test_one_that_ends_the_transaction_is_refused(app: App, word: str, blocking: bool) -> None:
+    """Completed with a part of its writes would be work that is silently lost, or done twice."""
+    cases = {word: [("create table e (a int)",), (word,)]}
+    ((task, error),) = (await _failed(app, cases, blocking=blocking)).values()
+    assert task.failed and isinstance(error, RedriveError)
+    assert "ended by a statement inside it" in str(error) and "COMMIT" in (error.hint or "")

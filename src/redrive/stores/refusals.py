@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from uuid import UUID
 
-from redrive.errors import ChangedMeanwhile, ConfigError, InvalidInput, LeaseLost, SchemaError, StoreUnavailable
+from redrive.errors import ChangedMeanwhile, ConfigError, InvalidInput, LeaseLost, SchemaError, StoreError, StoreUnavailable
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.records import Put
 from redrive.kernel.task import MAX_PAYLOAD_BYTES
@@ -53,3 +53,11 @@ def log_set_aside(task_id: UUID, why: str) -> None:
         "task %s was set aside: its row cannot be worked with: %s", task_id, why,
         extra={"event": "task.set_aside", "task_id": str(task_id), "reason": why},
     )  # fmt: skip
+
+
+def ended_inside() -> StoreError:
+    """A statement of the handler ended the transaction that the task should be completed in."""
+    return StoreError(
+        "the transaction was ended by a statement inside it; the task was not settled with it",
+        hint="leave COMMIT and ROLLBACK to the end of the 'with' block; use savepoints inside it",
+    )

@@ -10,6 +10,7 @@ from redrive.kernel.store import Transaction
 from redrive.stores.features import Features
 from redrive.stores.postgres.pool import Pool, refusal
 from redrive.stores.postgres.settle import settle_or_raise
+from redrive.stores.refusals import ended_inside
 
 
 @asynccontextmanager
@@ -26,6 +27,8 @@ async def transaction(
             except Exception as error:
                 theirs = error
                 raise
+            if not connection.is_in_transaction():
+                raise ended_inside()
             await settle_or_raise(connection, settlement(), features)
             settled = True
     except Exception as error:

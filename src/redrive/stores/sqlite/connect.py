@@ -71,9 +71,17 @@ def patiently(work: Callable[[], T], sleep: Callable[[float], None] = time.sleep
         longest = min(longest * 1.1, LONGEST_STEP)
 
 
+def in_transaction(connection: sqlite3.Connection) -> bool:
+    """Whether a transaction is open; a connection that was thrown away has none."""
+    try:
+        return connection.in_transaction
+    except sqlite3.ProgrammingError:  # it is closed
+        return False
+
+
 def undo(connection: sqlite3.Connection) -> None:
     """Leave no transaction open, whatever state a failure left behind."""
-    if connection.in_transaction:
+    if in_transaction(connection):
         try:
             connection.execute("rollback")
         except sqlite3.Error:  # SQLite rolled back by itself, or the connection is about to be replaced

@@ -11,8 +11,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from redrive.errors import RedriveError, StoreError, StoreUnavailable
-from redrive.stores.sqlite.connect import undo
+from redrive.errors import RedriveError, StoreUnavailable
+from redrive.stores.refusals import ended_inside
+from redrive.stores.sqlite.connect import in_transaction, undo
 from redrive.stores.sqlite.connection_thread import Answer, Request, deliver
 from redrive.stores.sqlite.session import News, Session, Tally
 
@@ -61,15 +62,17 @@ class Exclusive(Request):
 
     def serve(self, writer: WritingThread, connection: sqlite3.Connection) -> None:
         session = writer.session(connection)
-        if not self.future.cancelled():
-            deliver([Answer(self, None)])
-            while not self._step(writer, session):
-                session.now = writer.session(connection).now
-        undo(connection)
-        # A step is either in the queue before this, and answered here, or its caller sees that it is over.
-        self.over = True
-        while not self.jobs.empty():
-            deliver([Answer(self.jobs.get(), error=_closed())])
+        try:
+            if not self.future.cancelled():
+                deliver([Answer(self, None)])
+                while not self._step(writer, session):
+                    session.now = writer.session(connection).now
+            undo(connection)
+        finally:
+            # A step is either in the queue before this, and answered here, or its caller sees that it is over.
+            self.over = True
+            while not self.jobs.empty():
+                deliver([Answer(self.jobs.get(), error=_closed())])
 
     def _step(self, writer: WritingThread, session: Session) -> bool:
         """True when the transaction is over."""
@@ -82,10 +85,7 @@ class Exclusive(Request):
         try:
             value = job.work(session)
             if not session.connection.in_transaction:
-                raise StoreError(
-                    "the transaction was ended by a statement inside it; the task was not settled with it",
-                    hint="leave COMMIT and ROLLBACK to the end of the 'async with' block",
-                )
+                raise ended_inside()
             if job.last:
                 writer.commit(session.connection, session.tally)
                 session.news.anything = True
@@ -96,7 +96,8 @@ class Exclusive(Request):
                 undo(session.connection)
             answer = Answer(job, error=writer.refuse(error, as_it_is=_of_the_handler(job, error)))
         deliver([answer])
-        return job.last or not session.connection.in_transaction
+        # A statement of the handler's may have broken the connection, too: an attached file that cannot be opened.
+        return job.last or not in_transaction(session.connection)
 
 
 def _of_the_handler(job: Job, error: BaseException) -> bool:
