@@ -17,7 +17,7 @@ from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
-from redrive.kernel.operation import Operation, Status
+from redrive.kernel.operation import Action, Operation, Status
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
 from redrive.ops import (
@@ -30,6 +30,7 @@ from redrive.ops import (
     failed,
     groups,
     operation_runner,
+    operations,
     plans,
 )
 from redrive.ops.allowance import FREE, Rule
@@ -515,3 +516,21 @@ async def test_what_a_join_would_enqueue_for_the_person_goes(harness: Harness) -
     await harness.settle(await harness.claim_one(), Completed())
     assert [task.scope for task in await harness.claim(5)] == ["bob"]
     assert await harness.store.get(theirs.id) is None
+
+
+async def test_what_was_said_about_the_persons_tasks_goes(harness: Harness) -> None:
+    await a_life(harness)
+    said: dict[str, Any] = {"actor": "bob", "reason": f"{SECRET} called", "rule": FREE}
+    about, _ = await operations.begin(harness.store, Action.RETRY, FailureFilter(scope=SCOPE), **said)
+    said["reason"] = "the server is back"
+    other, _ = await operations.begin(harness.store, Action.RETRY, FailureFilter(kind="A"), **said)
+    await carried_out(harness, about)
+    await carried_out(harness, other)
+    await harness.advance(60)
+    while claimed := await harness.claim(10):
+        for task in claimed:
+            await harness.settle(task, Completed())
+    await carried_out(harness, await begun(harness))
+    records = {record.id: record.body for record in await harness.store.records("operation")}
+    assert records[about.id]["reason"] == "erased" and records[other.id]["reason"] == "the server is back"
+    assert SECRET not in json.dumps(list(records.values()))

@@ -204,7 +204,7 @@ async def _clean_documents(store: Store, operation: Operation, subject: Subject)
     if subject.scope is not None:
         async for record in _documents(store):
             if record.id != operation.id and subject.quoted_in(record.body) and len(puts) < PIECE:
-                body = subject.cleaned(record.body)
+                body = subject.cleaned_document(record.body)
                 puts.append(Put(record.collection, record.id, body, record.version, record.state))
     following = replace(operation, cursor="documents" if len(puts) >= PIECE else "archive")
     if not puts:

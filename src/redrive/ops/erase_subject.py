@@ -16,6 +16,7 @@ from redrive.ops.audit_rows import SUMMARIES, content_digest, erasable
 # A shorter scope is looked for as a whole value only: inside of sentences it would be found everywhere.
 SHORTEST_QUOTED = 6
 DEEPEST = 100
+_SAID = ("reason", "fixed", "note")  # of a document: what people wrote into it
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,20 @@ class Subject:
         if isinstance(value, dict):
             return {self._cleaned_text(key): self.cleaned(item, depth + 1) for key, item in value.items()}
         return value
+
+    def cleaned_document(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Returns a document without it. What was said in one that is about the scope may be about the person, whether
+        it quotes the scope or not."""
+        cleaned: dict[str, Any] = self.cleaned(body)
+        if not self._about(body):
+            return cleaned
+        return {name: ERASED if name in _SAID and value else value for name, value in cleaned.items()}
+
+    def _about(self, value: Any, depth: int = 0) -> bool:
+        """Returns whether a document has the scope as its filter."""
+        if not isinstance(value, dict) or depth > DEEPEST:
+            return False
+        return value.get("scope") == self.scope or any(self._about(item, depth + 1) for item in value.values())
 
     def _cleaned_text(self, text: str) -> str:
         return self.tombstone if text in self._names else self._quoted.sub(self.tombstone, text)
