@@ -5,7 +5,15 @@ from __future__ import annotations
 import logging
 from uuid import UUID
 
-from redrive.errors import ChangedMeanwhile, ConfigError, InvalidInput, LeaseLost, SchemaError, StoreError, StoreUnavailable
+from redrive.errors import (
+    ChangedMeanwhile,
+    ConfigError,
+    InvalidInput,
+    LeaseLost,
+    SchemaError,
+    StoreError,
+    StoreUnavailable,
+)
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.records import Put
 from redrive.kernel.task import MAX_PAYLOAD_BYTES
