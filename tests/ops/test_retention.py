@@ -52,6 +52,7 @@ TABLES = {
     "pruned": "a row for each sort of thing that is pruned",
     "audit": "TASK_AUDIT_LOG_TTL_DAYS",
     "record": "by collection, below",
+    "probe": "of a feature that the conformance suite brings along",
     "account": "money",
     "posting": "money",
     "entry": "money",

@@ -255,20 +255,20 @@ async def test_a_claim_whose_caller_was_cancelled_is_given_back(app: App, url: s
     app.declare("T")
     task = await app.enqueue("T")
     store: Any = await app.store()
-    original, committed = store._fetch, asyncio.Event()
+    original, committed = store.pool.run, asyncio.Event()
 
-    async def unanswered(name: str, *args: Any) -> Any:
-        found = await original(name, *args)
+    async def unanswered(work: Any, **options: Any) -> Any:
+        found = await original(work, **options)
         committed.set()
         await asyncio.sleep(60)
         return found
 
-    store._fetch = unanswered
+    store.pool.run = unanswered
     claim = asyncio.create_task(store.cycle(Commit(), ClaimRequest("w", ("default",), 1, 60)))
     await committed.wait()
     claim.cancel()
     await asyncio.gather(claim, return_exceptions=True)
-    store._fetch = original
+    store.pool.run = original
     claimed = await app.get(task.id)
     assert claimed is not None and claimed.state is State.RUNNING
     await store.cycle(Commit(), None)
