@@ -76,10 +76,15 @@ class Patch(TypedDict):
     at: NotRequired[datetime]
 
 
+def without_sign_of_zero(number: float) -> float:
+    """PostgreSQL has no -0.0."""
+    return number + 0.0
+
+
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: st.integers(),
-    float: st.floats(allow_nan=False, allow_infinity=False),
+    float: st.floats(allow_nan=False, allow_infinity=False).map(without_sign_of_zero),
     bool: st.booleans(),
     datetime: st.datetimes(datetime(1950, 1, 1), timezones=ZONES),
     date: st.dates(),
@@ -114,7 +119,7 @@ CLASSES: dict[Any, st.SearchStrategy[Any]] = {
     Patch: st.fixed_dictionaries({"name": TEXT}, optional={"at": st.datetimes()}),
 }
 PLAIN = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), TEXT, st.floats(-1e15, 1e15)),
+    st.one_of(st.none(), st.booleans(), st.integers(), TEXT, st.floats(-1e15, 1e15).map(without_sign_of_zero)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=3)),
     max_leaves=6,
 )
