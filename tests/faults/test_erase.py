@@ -84,7 +84,12 @@ def test_no_byte_of_it_is_left_while_workers_work(sqlite: World) -> None:
     while (ended := call(look())).status is Status.RUNNING:
         sqlite.enqueue_many("QUICK", 50, scope="user:bob", trace_id="b" * 100)
     assert ended.note is not None and ended.note.startswith(erase.NOT_COVERED)
-    if erase.IN_THE_LOG in ended.note:
-        call(prune())
-    files = list(sqlite.path.parent.glob(f"{sqlite.path.name}*"))
-    assert [path.name for path in files if marker.encode() in path.read_bytes()] == [] and len(files) == 3
+
+    def left() -> list[str]:
+        files = list(sqlite.path.parent.glob(f"{sqlite.path.name}*"))
+        assert len(files) == 3
+        return [path.name for path in files if marker.encode() in path.read_bytes()]
+
+    if erase.IN_THE_LOG in ended.note:  # a reader was in the way, and may be so again: each pruning tries once
+        until(lambda: call(prune()) >= 0 and not left(), "pruning has emptied the log")
+    assert left() == []
