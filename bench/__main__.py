@@ -32,13 +32,24 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         "--full", dest="plan", action="store_const", const=FULL, help="everything; the better part of an hour"
     )
     size.add_argument("--smoke", dest="plan", action="store_const", const=SMOKE, help="does the bench itself work?")
-    parser.add_argument("--only", action="append", default=[], metavar="A,B", help=(
-        f"only these measurements ({', '.join(SECTIONS)}) or of these ({', '.join(MODULES)}); may be given twice"
-    ))  # fmt: skip
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help=(
+            f"only these measurements ({', '.join(SECTIONS)}) or of these ({', '.join(MODULES)}); may be given twice"
+        ),
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
-    parser.add_argument("--out", type=Path, metavar="DIRECTORY", help=(
-        "for report, plots and results.json (default: bench/results for a whole --full, else bench/results/partial)"
-    ))  # fmt: skip
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIRECTORY",
+        help=(
+            "for report, plots and results.json (default: bench/results for a whole --full, else bench/results/partial)"
+        ),
+    )
     parser.set_defaults(plan=QUICK)
     chosen = parser.parse_args(given)
     chosen.sections, chosen.peers = selection(parser, chosen.only)

@@ -65,8 +65,11 @@ def cost(before: Reading, after: Reading, tasks: int) -> dict[str, float]:
     """Per task, by name; what was not metered is left out."""
     spent = sum(seconds - before.cpu_s.get(pid, 0.0) for pid, seconds in after.cpu_s.items())
     figures = {"server_us_per_task": spent / tasks * 1e6} if after.cpu_s else {}
-    for name, key in (("commits", "commits_per_task"), ("wal", "wal_bytes_per_task"),
-                      ("statements", "statements_per_task")):  # fmt: skip
+    for name, key in (
+        ("commits", "commits_per_task"),
+        ("wal", "wal_bytes_per_task"),
+        ("statements", "statements_per_task"),
+    ):
         old, new = getattr(before, name), getattr(after, name)
         if old is not None and new is not None:
             figures[key] = (new - old) / tasks

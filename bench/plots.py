@@ -20,8 +20,15 @@ def draw(results: Results, directory: Path) -> list[str]:
         return []
     mpl.use("svg")
     # Text stays text and ids stay the same: small files, and small differences between two runs.
-    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "redrive", "font.size": 9, "axes.spines.top": False,
-                         "axes.spines.right": False})  # fmt: skip
+    mpl.rcParams.update(
+        {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "redrive",
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+        }
+    )
     made = {"drain": _drain, "horizon": _horizon, "growth": _growth}
     return [name for name, plot in made.items() if plot(results, directory / f"{name}.svg")]
 

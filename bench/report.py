@@ -51,8 +51,10 @@ def markdown(results: Results, rows: Sequence[Row], plots: Sequence[str]) -> str
         "## Targets",
         table(
             ("target", "measured", "asked for", "verdict", "from"),
-            ((row.name, value(row), row.target, f"{MARKS.get(row.verdict, '')} {row.verdict}".strip(), row.measured)
-             for row in rows),
+            (
+                (row.name, value(row), row.target, f"{MARKS.get(row.verdict, '')} {row.verdict}".strip(), row.measured)
+                for row in rows
+            ),
             numbers=False,
         ),
         *(f"![{name}]({name}.svg)" for name in plots),
@@ -69,7 +71,7 @@ def markdown(results: Results, rows: Sequence[Row], plots: Sequence[str]) -> str
         "## How each was set up",
         setups(results),
         METHOD.read_text(encoding="utf-8").strip(),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -83,15 +85,18 @@ def measured_peers(results: Results) -> list[Results]:
 
 def speeds(results: Results) -> str:
     head = ("", "1 process", "2 processes", "enqueue one by one", "100 coroutines", "bulk", "pick-up p50 ms", "p99 ms")
-    return table(head, (
+    return table(
+        head,
         (
-            f"{entry['name']} {entry['version']}",
-            *(_rate(dig(entry, "drain", processes)) for processes in ("1", "2")),
-            *(_rate(dig(entry, "enqueue", way)) for way in ("one", "concurrent", "bulk")),
-            *(number(dig(entry, "pickup", share), 2) for share in ("p50_ms", "p99_ms")),
-        )
-        for entry in measured_peers(results)
-    ))  # fmt: skip
+            (
+                f"{entry['name']} {entry['version']}",
+                *(_rate(dig(entry, "drain", processes)) for processes in ("1", "2")),
+                *(_rate(dig(entry, "enqueue", way)) for way in ("one", "concurrent", "bulk")),
+                *(number(dig(entry, "pickup", share), 2) for share in ("p50_ms", "p99_ms")),
+            )
+            for entry in measured_peers(results)
+        ),
+    )
 
 
 def _rate(found: Results | None) -> str:
@@ -102,15 +107,35 @@ def _rate(found: Results | None) -> str:
 
 
 def costs(results: Results) -> str:
-    head = ("drain, 1 process", "worker µs", "server µs", "memory MB", "statements", "commits", "WAL bytes",
-            "WAL bytes to enqueue in bulk")  # fmt: skip
-    keys = (("worker_us_per_task", 0), ("server_us_per_task", 0), ("rss_mb", 0), ("statements_per_task", 3),
-            ("commits_per_task", 3), ("wal_bytes_per_task", 0))  # fmt: skip
-    return table(head, (
-        (entry["name"], *(number(dig(entry, "drain", "1", key), digits) for key, digits in keys),
-         number(dig(entry, "enqueue", "bulk", "wal_bytes_per_task")))
-        for entry in measured_peers(results)
-    ))  # fmt: skip
+    head = (
+        "drain, 1 process",
+        "worker µs",
+        "server µs",
+        "memory MB",
+        "statements",
+        "commits",
+        "WAL bytes",
+        "WAL bytes to enqueue in bulk",
+    )
+    keys = (
+        ("worker_us_per_task", 0),
+        ("server_us_per_task", 0),
+        ("rss_mb", 0),
+        ("statements_per_task", 3),
+        ("commits_per_task", 3),
+        ("wal_bytes_per_task", 0),
+    )
+    return table(
+        head,
+        (
+            (
+                entry["name"],
+                *(number(dig(entry, "drain", "1", key), digits) for key, digits in keys),
+                number(dig(entry, "enqueue", "bulk", "wal_bytes_per_task")),
+            )
+            for entry in measured_peers(results)
+        ),
+    )
 
 
 def floor(results: Results) -> list[str]:
@@ -130,11 +155,18 @@ def growth(results: Results) -> list[str]:
     parts = []
     for name, cases in results["growth"].items():
         rows = [
-            (label(case), number(case.get("per_s")), number(case.get("plain_per_s")), _share(case.get("ratio")),
-             number(case.get("worker_us_per_task")), number(case.get("server_us_per_task")),
-             number(case.get("rss_mb")), case.get("not_measured", ""))
+            (
+                label(case),
+                number(case.get("per_s")),
+                number(case.get("plain_per_s")),
+                _share(case.get("ratio")),
+                number(case.get("worker_us_per_task")),
+                number(case.get("server_us_per_task")),
+                number(case.get("rss_mb")),
+                case.get("not_measured", ""),
+            )
             for case in cases
-        ]  # fmt: skip
+        ]
         head = ("one worker process", "per s", "plain, around it", "share", "worker µs", "server µs", "memory MB", "")
         parts += [f"## Growth, {name}", table(head, rows)]
     return parts
@@ -147,8 +179,9 @@ def _share(found: float | None) -> str:
 def horizon(results: Results) -> list[str]:
     rows = [
         (f"{name}, {kind}", " → ".join(number(rate) for rate in found.get(kind, ())) or "–")
-        for name, found in results["horizon"].items() for kind in ("clean", "pinned")
-    ]  # fmt: skip
+        for name, found in results["horizon"].items()
+        for kind in ("clean", "pinned")
+    ]
     head = (f"windows of {next(iter(results['horizon'].values()), {}).get('window_s', 0):g} s", "tasks per second")
     return ["## The pinned horizon", table(head, rows)] if rows else []
 

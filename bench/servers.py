@@ -17,9 +17,14 @@ from tests.cluster import Cluster, NoPostgres, find_binaries, free_port
 
 # The test cluster is tuned for tests; here PostgreSQL's own defaults are put back. max_connections is a default too.
 DEFAULTS = {
-    "fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "128MB",
-    "max_wal_size": "1GB", "autovacuum_naptime": "1min", "max_connections": "100",
-}  # fmt: skip
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    "shared_buffers": "128MB",
+    "max_wal_size": "1GB",
+    "autovacuum_naptime": "1min",
+    "max_connections": "100",
+}
 COUNTING = {"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "top"}
 
 

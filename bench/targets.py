@@ -68,9 +68,10 @@ def best_peer(results: Results, processes: str) -> tuple[str, float | None]:
     rates = {
         name: rate
         for name, entry in results["peers"].items()
-        if entry.get("backend") == "postgres" and not name.startswith("redrive")
+        if entry.get("backend") == "postgres"
+        and not name.startswith("redrive")
         and (rate := per_s(results, name, "drain", processes)) is not None
-    }  # fmt: skip
+    }
     return max(rates.items(), key=lambda item: item[1]) if rates else ("no peer", None)
 
 
@@ -194,8 +195,15 @@ def operating_rows(results: Results) -> list[Row]:
 
 
 TABLES: tuple[Callable[[Results], list[Row]], ...] = (
-    drain_rows, horizon_rows, growth_rows, pickup_rows, enqueue_rows, sqlite_rows, cost_rows, operating_rows,
-)  # fmt: skip
+    drain_rows,
+    horizon_rows,
+    growth_rows,
+    pickup_rows,
+    enqueue_rows,
+    sqlite_rows,
+    cost_rows,
+    operating_rows,
+)
 
 
 def evaluate(results: Results) -> list[Row]:

@@ -50,9 +50,14 @@ class Workers:
         chosen = {LEDGER: str(self.ledger.path), SLOT: str(slot), "PYTHONPATH": str(ROOT)}
         with self._log.open("ab") as log:
             return psutil.Popen(
-                self.peer.command(), cwd=ROOT, env=inherited | chosen | self.peer.environment(), stdout=log, stderr=log,
-                stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                self.peer.command(),
+                cwd=ROOT,
+                env=inherited | chosen | self.peer.environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     async def ready(self) -> None:
         """Feed warm-up tasks one at a time until each worker has handled one. Some queues keep giving all of them to

@@ -136,8 +136,14 @@ def main() -> int:
     seconds = round(time.monotonic() - started, 1)
     print(f"\n{report.table(results)}\n\n{seconds} s, seed {seed}")
     if given.json:
-        about = {"pace": stage.pace.name, "rate": stage.pace.rate, "seed": seed, "seconds": seconds,
-                 "python": platform.python_version(), "platform": platform.platform()}  # fmt: skip
+        about = {
+            "pace": stage.pace.name,
+            "rate": stage.pace.rate,
+            "seed": seed,
+            "seconds": seconds,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+        }
         given.json.write_text(json.dumps(report.document(results, about), indent=2) + "\n")
     return 0 if all(result.holds for result in results) else 1
 

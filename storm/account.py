@@ -87,9 +87,10 @@ def _effects(account: Account, world: World, by_id: dict[str, Row], events: list
         tokens[task_id, token] += 1
     # Work that was handed back (a shutdown, a lost connection) ran without using up its attempt.
     handed_back = Counter(
-        str(event["task_id"]) for event in events
+        str(event["task_id"])
+        for event in events
         if event["event"] == "task.requeued" and event.get("error_code") is None
-    )  # fmt: skip
+    )
     account.runs = runs.total()
     account.count(
         "runs over attempts",
@@ -118,7 +119,8 @@ def _timelines(account: Account, world: World, rows: list[Row]) -> None:
     account.count(
         "timelines",
         (
-            f"{row}: attempts {sorted(recorded.get(row.id, []))}" for row in rows
+            f"{row}: attempts {sorted(recorded.get(row.id, []))}"
+            for row in rows
             if row.state == "completed" and sorted(recorded.get(row.id, [])) != list(range(1, row.attempts))
         ),
-    )  # fmt: skip
+    )

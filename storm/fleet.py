@@ -31,9 +31,14 @@ class Fleet:
         self.started = 0
 
     def start(
-        self, name: str, *, queue: str = "default", env: dict[str, str] | None = None,
-        launcher: tuple[str, ...] = ("redrive.cli",), as_it_comes: bool = False,
-    ) -> Program:  # fmt: skip
+        self,
+        name: str,
+        *,
+        queue: str = "default",
+        env: dict[str, str] | None = None,
+        launcher: tuple[str, ...] = ("redrive.cli",),
+        as_it_comes: bool = False,
+    ) -> Program:
         """Start one and do not wait for it. ``launcher`` is what follows ``python -m``; ``as_it_comes`` leaves leases
         and intervals at redrive's defaults."""
         self.started += 1

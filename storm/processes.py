@@ -49,9 +49,15 @@ class Program:
         pipe = subprocess.PIPE if talks else subprocess.DEVNULL
         with log.open("ab") as output:
             self.process: subprocess.Popen[str] = subprocess.Popen(
-                [sys.executable, "-m", *arguments], cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=output,
-                text=True, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", *arguments],
+                cwd=ROOT,
+                env=env,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=output,
+                text=True,
+                start_new_session=True,
+            )
         self._before = (0.0, time.monotonic())
 
     @property

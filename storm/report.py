@@ -7,8 +7,22 @@ from typing import Any
 
 from storm.verdict import Result
 
-COLUMNS = ("storm", "acked", "accounted", "lost", "twice", "stuck", "runs>att", "base/s", "stress", "recov", "after",
-           "longest", "took", "verdict")  # fmt: skip
+COLUMNS = (
+    "storm",
+    "acked",
+    "accounted",
+    "lost",
+    "twice",
+    "stuck",
+    "runs>att",
+    "base/s",
+    "stress",
+    "recov",
+    "after",
+    "longest",
+    "took",
+    "verdict",
+)
 
 
 def table(results: list[Result]) -> str:
@@ -22,8 +36,14 @@ def cells(result: Result) -> tuple[str, ...]:
     books = ["-"] * 6
     if account is not None:
         wrong = account.wrong
-        numbers = (account.acknowledged, account.accounted, wrong["lost"], wrong["committed twice"], wrong["stuck"],
-                   wrong["runs over attempts"])  # fmt: skip
+        numbers = (
+            account.acknowledged,
+            account.accounted,
+            wrong["lost"],
+            wrong["committed twice"],
+            wrong["stuck"],
+            wrong["runs over attempts"],
+        )
         books = [str(number) for number in numbers]
     speeds = ["-"] * 5
     if rates is not None:

@@ -99,10 +99,15 @@ def migrate(url: str) -> None:
 @contextlib.contextmanager
 def small_disk(directory: Path, megabytes: int) -> Iterator[Path | None]:
     """A file system of this size, or None where mounting is not permitted."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0755", "storm", str(directory)],
-        capture_output=True, check=False,
-    ) if os.getuid() == 0 and shutil.which("mount") else None  # fmt: skip
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0755", "storm", str(directory)],
+            capture_output=True,
+            check=False,
+        )
+        if os.getuid() == 0 and shutil.which("mount")
+        else None
+    )
     if mounted is None or mounted.returncode != 0:
         yield None
         return

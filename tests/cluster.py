@@ -139,9 +139,16 @@ class Cluster:
         with tempfile.TemporaryFile() as output:
             # A file, not a pipe: the server inherits it, and a pipe would never see its end.
             done = subprocess.run(
-                [self._bin / program, *map(str, args)], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                cwd="/", env=_environment(), start_new_session=True, check=False, **identity,
-            )  # fmt: skip
+                [self._bin / program, *map(str, args)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env=_environment(),
+                start_new_session=True,
+                check=False,
+                **identity,
+            )
             if done.returncode != 0:
                 output.seek(0)
                 said = output.read().decode(errors="replace")
@@ -158,9 +165,14 @@ def _reachable(binaries: Path, user: pwd.struct_passwd, shared: Path) -> Path:
     """The wheel may lie below a directory that only root can enter: then it is copied to where the user can."""
     with contextlib.suppress(PermissionError):
         subprocess.run(
-            [binaries / "postgres", "--version"], user=user.pw_uid, group=user.pw_gid, extra_groups=[], cwd="/",
-            capture_output=True, check=True,
-        )  # fmt: skip
+            [binaries / "postgres", "--version"],
+            user=user.pw_uid,
+            group=user.pw_gid,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            check=True,
+        )
         return binaries
     package = binaries.parent.parent
     copy = shared / "binaries"
@@ -249,9 +261,13 @@ def _watch() -> None:
     with locked("watchdog") as path:
         if not path.read_text():
             watchdog = subprocess.Popen(
-                [sys.executable, __file__, str(run_directory())], start_new_session=True, cwd="/",
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                [sys.executable, __file__, str(run_directory())],
+                start_new_session=True,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             watchdog.returncode = 0  # ours to start, not ours to wait for: it outlives this process by design
             path.write_text(str(watchdog.pid))
 

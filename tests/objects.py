@@ -30,9 +30,11 @@ class Objects:
     @property
     def environment(self) -> dict[str, str]:
         return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}", "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET,
-        }  # fmt: skip
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+        }
 
 
 @contextmanager
@@ -44,8 +46,18 @@ def serving(folder: Path) -> Iterator[Objects]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [program, "--config", "/dev/null", "serve", "s3", "--auth-key", f"{KEY},{SECRET}", "--addr",
-               f"127.0.0.1:{port}", str(folder)]  # fmt: skip
+    command = [
+        program,
+        "--config",
+        "/dev/null",
+        "serve",
+        "s3",
+        "--auth-key",
+        f"{KEY},{SECRET}",
+        "--addr",
+        f"127.0.0.1:{port}",
+        str(folder),
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _answering(server, port)

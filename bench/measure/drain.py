@@ -32,9 +32,16 @@ Background = Callable[[Peer], Awaitable[None]]
 
 
 async def measure(
-    bench: Bench, adapter: type[Peer], processes: int, tasks: int, *, pad: str = "", places: int | None = None,
-    background: Background | None = None, **options: Any,
-) -> dict[str, Any]:  # fmt: skip
+    bench: Bench,
+    adapter: type[Peer],
+    processes: int,
+    tasks: int,
+    *,
+    pad: str = "",
+    places: int | None = None,
+    background: Background | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     """``background`` prepares the database while the workers stand still. With ``places`` it also makes the tasks,
     so many of them, of which the first ``tasks`` are measured."""
     async with bench.queue(adapter, **options) as peer:

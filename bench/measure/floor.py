@@ -46,12 +46,22 @@ def pgbench() -> str | None:
 async def _pgbench(url: str, statement: str, batch: int, clients: int, seconds: int) -> int:
     text = statements("bench.fixtures", "floor.sql")[statement].replace("\n", " ")
     ending = " \\gset\n" if statement == "cycle" else ";\n"
-    command = [pgbench() or "", "--no-vacuum", "--protocol=prepared", f"--client={clients}", f"--jobs={clients}",
-               f"--time={seconds}", f"--define=batch={batch}", "--define=pos=0", "--define=ids={}",
-               "--file=/dev/stdin", url]  # fmt: skip
+    command = [
+        pgbench() or "",
+        "--no-vacuum",
+        "--protocol=prepared",
+        f"--client={clients}",
+        f"--jobs={clients}",
+        f"--time={seconds}",
+        f"--define=batch={batch}",
+        "--define=pos=0",
+        "--define=ids={}",
+        "--file=/dev/stdin",
+        url,
+    ]
     done = await asyncio.to_thread(
         subprocess.run, command, input=text + ending, capture_output=True, text=True, check=False
-    )  # fmt: skip
+    )
     found = re.search(r"actually processed: (\d+)", done.stdout)
     if done.returncode != 0 or found is None:
         raise Failed(f"pgbench: {(done.stderr or done.stdout).strip()[-300:]}")

@@ -72,6 +72,4 @@ async def _run(bench: Bench, adapter: type[Peer], case: Case) -> Case:
     if case["case"] == "waiting":
         sample = min(sample, case["rows"])
         return await drain.measure(bench, adapter, 1, sample, places=case["rows"], background=background)
-    return await drain.measure(
-        bench, adapter, 1, sample, background=background, saturated=case["case"] == "saturated"
-    )  # fmt: skip
+    return await drain.measure(bench, adapter, 1, sample, background=background, saturated=case["case"] == "saturated")

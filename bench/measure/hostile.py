@@ -130,9 +130,12 @@ def measure(app: App, times: int = 3) -> dict[str, Any]:
                 used.append(lag.cpu * 1000)
                 highest = max(highest, process.memory_info().rss)
             pages[f"{role.label} {page}"] = {
-                "cpu_ms": round(max(used), 1), "lag_ms": round(min(worst), 1), "worst_ms": round(max(worst), 1),
-                "status": answer.status, "bytes": len(answer.content),
-            }  # fmt: skip
+                "cpu_ms": round(max(used), 1),
+                "lag_ms": round(min(worst), 1),
+                "worst_ms": round(max(worst), 1),
+                "status": answer.status,
+                "bytes": len(answer.content),
+            }
     api.close()
     return {"pages": pages, "rss_mb": round(before / 2**20), "grown_mb": round((highest - before) / 2**20)}
 

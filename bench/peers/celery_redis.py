@@ -47,6 +47,22 @@ class Adapter(Peer):
         self.app.send_task("noop", (n, pad))
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "celery", "-A", __name__, "worker", "--concurrency", "1", "--pool", "prefork",
-                "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat",
-                "--hostname", "bench-%i@%h"]  # fmt: skip
+        return [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            __name__,
+            "worker",
+            "--concurrency",
+            "1",
+            "--pool",
+            "prefork",
+            "--loglevel",
+            "WARNING",
+            "--without-gossip",
+            "--without-mingle",
+            "--without-heartbeat",
+            "--hostname",
+            "bench-%i@%h",
+        ]

@@ -48,8 +48,16 @@ class Adapter(Peer):
         return sum(count.n for count in counts if count.state.value in waiting and count.kind.startswith("NOOP"))
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "redrive.cli", "work", "--app", "bench.peers.redrive_app:app",
-                "--concurrency", str(self.concurrency)]  # fmt: skip
+        return [
+            sys.executable,
+            "-m",
+            "redrive.cli",
+            "work",
+            "--app",
+            "bench.peers.redrive_app:app",
+            "--concurrency",
+            str(self.concurrency),
+        ]
 
     def environment(self) -> dict[str, str]:
         chosen = {"BENCH_SATURATED": "1"} if self.saturated else {}

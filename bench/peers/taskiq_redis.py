@@ -39,8 +39,17 @@ class Adapter(Peer):
         await self.task.kiq(n, pad)
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "taskiq", "worker", f"{__name__}:broker", "--workers", "1",
-                "--max-async-tasks", "100"]  # fmt: skip
+        return [
+            sys.executable,
+            "-m",
+            "taskiq",
+            "worker",
+            f"{__name__}:broker",
+            "--workers",
+            "1",
+            "--max-async-tasks",
+            "100",
+        ]
 
 
 broker = make_broker(worker_url())

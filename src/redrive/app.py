@@ -101,9 +101,13 @@ class App:
     """
 
     def __init__(
-        self, url: str | None = None, *, name: str = DEFAULT_NAME, settings: Settings | None = None,
+        self,
+        url: str | None = None,
+        *,
+        name: str = DEFAULT_NAME,
+        settings: Settings | None = None,
         features: Iterable[Feature] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.settings = settings if settings is not None else load_settings(url=url)
         self.url = url or self.settings.url
         self.name = check_name(name, "app name")
@@ -130,14 +134,24 @@ class App:
     # -- declaring -------------------------------------------------------------------------------------------------
 
     def task(
-        self, kind: str, *, queue: str = "default", max_attempts: int = DEFAULT_MAX_ATTEMPTS,
-        timeout: float | None = None, priority: int = 0, isolation: str | None = None, bulk: int | None = None,
+        self,
+        kind: str,
+        *,
+        queue: str = "default",
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        timeout: float | None = None,
+        priority: int = 0,
+        isolation: str | None = None,
+        bulk: int | None = None,
         payload: Any = None,
-        concurrency: int | None = None, rate_limit_ms: int | None = None,
-        deterministic: tuple[type[BaseException], ...] = (), backoff_base: float | None = None,
-        backoff_max: float | None = None, public: Iterable[str] = (),
+        concurrency: int | None = None,
+        rate_limit_ms: int | None = None,
+        deterministic: tuple[type[BaseException], ...] = (),
+        backoff_base: float | None = None,
+        backoff_max: float | None = None,
+        public: Iterable[str] = (),
         history: str | float | None = DEFAULT_HISTORY,
-    ) -> _Decorator:  # fmt: skip
+    ) -> _Decorator:
         """Register a handler for a kind.
 
         ``async def`` handlers run on the event loop, ``def`` handlers in threads, ``isolation="process"`` ones in a
@@ -147,28 +161,57 @@ class App:
         order's number, not its address. ``history`` says how long completed tasks of this kind are kept, if shorter
         than ``REDRIVE_HISTORY_DAYS``: ``"15m"``, ``"1h"``, ``"2d"`` or seconds; ``None``: they leave nothing.
         """
-        options = {"queue": queue, "max_attempts": max_attempts, "timeout": timeout, "priority": priority,
-                   "isolation": isolation, "bulk": bulk, "payload": payload, "concurrency": concurrency,
-                   "rate_limit_ms": rate_limit_ms, "deterministic": deterministic, "backoff_base": backoff_base,
-                   "backoff_max": backoff_max, "public": public,
-                   "history": check_history(kind, history)}  # fmt: skip
+        options = {
+            "queue": queue,
+            "max_attempts": max_attempts,
+            "timeout": timeout,
+            "priority": priority,
+            "isolation": isolation,
+            "bulk": bulk,
+            "payload": payload,
+            "concurrency": concurrency,
+            "rate_limit_ms": rate_limit_ms,
+            "deterministic": deterministic,
+            "backoff_base": backoff_base,
+            "backoff_max": backoff_max,
+            "public": public,
+            "history": check_history(kind, history),
+        }
         return _Decorator(self, kind, options)
 
     def declare(
-        self, kind: str, *, queue: str = "default", max_attempts: int = DEFAULT_MAX_ATTEMPTS, priority: int = 0,
+        self,
+        kind: str,
+        *,
+        queue: str = "default",
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        priority: int = 0,
         public: Iterable[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A kind that this application enqueues and another one handles."""
-        self.registry.declare(Declared(
-            check_name(kind, "kind"), check_name(queue, "queue"), check_attempts(max_attempts),
-            check_priority(priority), check_public(kind, public),
-        ))  # fmt: skip
+        self.registry.declare(
+            Declared(
+                check_name(kind, "kind"),
+                check_name(queue, "queue"),
+                check_attempts(max_attempts),
+                check_priority(priority),
+                check_public(kind, public),
+            )
+        )
 
     def periodic(
-        self, kind: str, *, cron: str, timezone: str = "UTC", payload: Any = None, name: str | None = None,
-        missed: str = "coalesce", queue: str | None = None, priority: int | None = None,
+        self,
+        kind: str,
+        *,
+        cron: str,
+        timezone: str = "UTC",
+        payload: Any = None,
+        name: str | None = None,
+        missed: str = "coalesce",
+        queue: str | None = None,
+        priority: int | None = None,
         max_attempts: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Enqueue a kind by the clock, once across the fleet.
 
         ``missed`` says what happens to runs that fell into a time without workers: ``coalesce`` runs once for all of
@@ -182,9 +225,17 @@ class App:
         if label in self.schedules:
             raise InvalidInput(f"two schedules are named {label!r}", hint="give one of them name=…")
         self.schedules[label] = Schedule(
-            label, kind, cron, timezone, missed, task.queue, task.payload, task.priority, task.max_attempts,
+            label,
+            kind,
+            cron,
+            timezone,
+            missed,
+            task.queue,
+            task.payload,
+            task.priority,
+            task.max_attempts,
             datetime.now(UTC),
-        )  # fmt: skip
+        )
 
     def classify(self, function: Classifier) -> Classifier:
         """Register a function of an exception that gives back a ``Classification``, or None where it does not know.
@@ -213,8 +264,17 @@ class App:
         default = self.settings.backoff
         backoff = type(default)(default.base if base is None else base, default.maximum if most is None else most)
         policy = Policy(given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS), backoff, given.pop("history", None))
-        plain = {"queue": "default", "timeout": None, "isolation": None, "bulk": None, "payload": None, "priority": 0,
-                 "concurrency": None, "rate_limit_ms": None, "deterministic": ()}  # fmt: skip
+        plain = {
+            "queue": "default",
+            "timeout": None,
+            "isolation": None,
+            "bulk": None,
+            "payload": None,
+            "priority": 0,
+            "concurrency": None,
+            "rate_limit_ms": None,
+            "deterministic": (),
+        }
         made = make_handler(kind, function, policy=policy, **{**plain, **given})
         handler = replace(made, rules=self.registry.rules)
         self.registry.add(handler)
@@ -223,11 +283,22 @@ class App:
     # -- enqueueing ------------------------------------------------------------------------------------------------
 
     async def enqueue(
-        self, kind: str, payload: Any = None, *, connection: Any = None, queue: str | None = None,
-        priority: int | None = None, delay: float | None = None, run_at: datetime | None = None,
-        max_attempts: int | None = None, timeout: float | None = None, group: str | None = None,
-        scope: str | None = None, trace_id: str | None = None, idempotency_key: str | None = None,
-    ) -> Task:  # fmt: skip
+        self,
+        kind: str,
+        payload: Any = None,
+        *,
+        connection: Any = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        timeout: float | None = None,
+        group: str | None = None,
+        scope: str | None = None,
+        trace_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
         """Enqueue one task; when this returns, it is durable.
 
         With ``connection`` (psycopg, asyncpg, sqlite3, SQLAlchemy, Django) it becomes part of that connection's
@@ -236,10 +307,20 @@ class App:
         ``IdempotencyConflict`` is raised.
         """
         new = make_task(
-            self.registry, kind, payload, queue=queue, priority=priority, delay=delay, run_at=run_at,
-            max_attempts=max_attempts, timeout=timeout, group=group, scope=scope, trace_id=trace_id,
+            self.registry,
+            kind,
+            payload,
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            timeout=timeout,
+            group=group,
+            scope=scope,
+            trace_id=trace_id,
             idempotency_key=idempotency_key,
-        )  # fmt: skip
+        )
         [answer] = await self._put([new], connection)
         return as_enqueued(new) if answer.created else await self._known(new, answer, connection)
 
@@ -330,20 +411,30 @@ class App:
     # -- running ---------------------------------------------------------------------------------------------------
 
     def worker(
-        self, store: Store | None = None, options: Options | None = None, *, log: TaskLog | None = None,
+        self,
+        store: Store | None = None,
+        options: Options | None = None,
+        *,
+        log: TaskLog | None = None,
         **given: Unpack[WorkerOptions],
-    ) -> Worker:  # fmt: skip
+    ) -> Worker:
         """A worker of this application for your own process, with the options of ``redrive work`` by name:
         ``async with app.worker(queues="mail", concurrency=10): …`` or ``await app.worker(concurrency=10).run()``."""
         if options is not None and given:
             raise InvalidInput("give the worker's options by name, or as one Options, not both")
         chosen = options or make_options(given, self.queues(), self.settings)
         return Worker(
-            self._own_store() if store is None else store, self.registry, self.settings, chosen,
-            schedules=[self._planned(s) for s in self.schedules.values()], owner=self.owner,
-            log=log or TaskLog(style=choose_style(self.settings.log_format)), duties=self._duties(),
-            retention=retention_of(self.settings), where=self.shown_url,
-        )  # fmt: skip
+            self._own_store() if store is None else store,
+            self.registry,
+            self.settings,
+            chosen,
+            schedules=[self._planned(s) for s in self.schedules.values()],
+            owner=self.owner,
+            log=log or TaskLog(style=choose_style(self.settings.log_format)),
+            duties=self._duties(),
+            retention=retention_of(self.settings),
+            where=self.shown_url,
+        )
 
     def _own_store(self) -> Store:
         try:

@@ -135,10 +135,13 @@ class Settings(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource, dotenv_settings: PydanticBaseSettingsSource,
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, _TomlSource(settings_cls)
 
     @property
@@ -210,9 +213,10 @@ def unknown_names() -> list[str]:
     """Environment variables that look like settings and are none: most likely misspelt."""
     known = {_name(field) for field in Settings.model_fields} | OTHER_NAMES
     return sorted(
-        name for name in os.environ
+        name
+        for name in os.environ
         if name.startswith(OURS) and name not in known and not name.startswith("REDRIVE_TEST_")
-    )  # fmt: skip
+    )
 
 
 def misspelt() -> list[str]:

@@ -16,9 +16,16 @@ from tests.api.conftest import served
 
 pytestmark = pytest.mark.anyio
 SECRET = "the-secret-of-the-worker"
-CHANGES = [("POST", "/api/tasks"), ("POST", "/api/tasks/claim"), ("POST", "/api/tasks/dead-letters/retry"),
-           ("POST", "/api/operations"), ("PATCH", "/api/failure-groups/abcd"), ("PUT", "/api/kinds/A/limits"),
-           ("POST", "/api/worker/run"), ("POST", "/api/none")]  # fmt: skip
+CHANGES = [
+    ("POST", "/api/tasks"),
+    ("POST", "/api/tasks/claim"),
+    ("POST", "/api/tasks/dead-letters/retry"),
+    ("POST", "/api/operations"),
+    ("PATCH", "/api/failure-groups/abcd"),
+    ("PUT", "/api/kinds/A/limits"),
+    ("POST", "/api/worker/run"),
+    ("POST", "/api/none"),
+]
 
 
 @pytest.fixture
@@ -41,10 +48,19 @@ async def ask(api: Any, method: str, path: str, token: str | None) -> tuple[int,
 
     given = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
     scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-        "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "client": ("127.0.0.1", 0),
-        "headers": [(b"content-type", b"application/json"), *given], "server": ("testserver", 80),
-    }  # fmt: skip
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "client": ("127.0.0.1", 0),
+        "headers": [(b"content-type", b"application/json"), *given],
+        "server": ("testserver", 80),
+    }
     await api(scope, receive, send)
     return sent[0]["status"], asked, json.loads(b"".join(part.get("body", b"") for part in sent[1:]) or b"null")
 
@@ -95,11 +111,11 @@ async def test_small_requests_have_small_bodies(app: App) -> None:
         (b"[" + b",".join([b"[]"] * 20_001) + b"]", 413),
         (b"[" + b",".join([b"1"] * 50_010) + b"]", 413),
         (b"[" * 30_000 + b"]" * 30_000, 413),
-        (json.dumps("{[,\\\"," * 100_000).encode(), 201),
+        (json.dumps('{[,\\",' * 100_000).encode(), 201),
         (b"[" + b",".join([b"[]"] * 15_000) + b"]", 201),
     ],
     ids=["lists", "numbers", "deep", "text", "fine"],
-)  # fmt: skip
+)
 async def test_very_many_values_are_refused_before_they_are_parsed(app: App, payload: bytes, status: int) -> None:
     app.declare("X")
     async with served(app) as client:

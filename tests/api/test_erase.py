@@ -51,8 +51,14 @@ async def test_asked_for_approved_and_done(app: App) -> None:
         operation = (await client.get(f"/api/operations/{asked.json()['operation']['id']}")).json()
         assert operation["status"] == "completed" and operation["filter"] == {"scope": "erased"}
         own = f"/api/tasks/{task.id}"
-        for path in (own, f"{own}/timeline", "/api/tasks/audit-logs", "/api/approvals", "/api/failure-groups",
-                     "/api/tasks/dead-letters"):  # fmt: skip
+        for path in (
+            own,
+            f"{own}/timeline",
+            "/api/tasks/audit-logs",
+            "/api/approvals",
+            "/api/failure-groups",
+            "/api/tasks/dead-letters",
+        ):
             answer = await client.get(path)
             assert "ann" not in answer.text.replace("cannot", ""), path
         retried = await client.post(f"/api/tasks/{task.id}/retry", json={})

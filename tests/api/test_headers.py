@@ -15,9 +15,11 @@ from tests.api.conftest import served
 
 pytestmark = pytest.mark.anyio
 EVERYWHERE = {
-    "x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -27,10 +29,23 @@ def app(tmp_path: Path) -> App:
 
 async def test_every_answer_protects_itself(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(app) as client:
-        answers = [await client.get(path) for path in (
-            "/", "/healthz", "/readyz", "/api/tasks", "/api/tasks/ops", "/api/tasks/audit-logs/export", "/api/none",
-            "/api/tasks?limit=0", "/docs", "/docs/style.css", "/openapi.json", "/none",
-        )]  # fmt: skip
+        answers = [
+            await client.get(path)
+            for path in (
+                "/",
+                "/healthz",
+                "/readyz",
+                "/api/tasks",
+                "/api/tasks/ops",
+                "/api/tasks/audit-logs/export",
+                "/api/none",
+                "/api/tasks?limit=0",
+                "/docs",
+                "/docs/style.css",
+                "/openapi.json",
+                "/none",
+            )
+        ]
         answers += [
             await client.post("/api/tasks", content=b"x" * 3_000_000),
             await client.get("/", headers={"host": "evil.example"}),

@@ -102,8 +102,14 @@ async def test_the_dead_letter_journey(app: App) -> None:
         assert len(plan["retried"]) == 3 and len(plan["skipped"]) == 2
         await work(app)
         assert (await get(client, "/api/tasks/ops"))["totals"] == {
-            "queued": 0, "delayed": 0, "running": 0, "paused": 0, "failed": 0, "completed": 5, "cancelled": 0,
-        }  # fmt: skip
+            "queued": 0,
+            "delayed": 0,
+            "running": 0,
+            "paused": 0,
+            "failed": 0,
+            "completed": 5,
+            "cancelled": 0,
+        }
 
 
 async def test_one_task(app: App) -> None:
@@ -374,8 +380,11 @@ class TestExecutor:
         async with served(app) as client:
             task = await self.claimed(app, client)
             said = {"errorReason": "card 4711 of ann was refused", "errorMessage": "no"}
-            await post(client, f"/api/tasks/{task['id']}/report",
-                       {"leaseToken": task["leaseToken"], "outcome": "failed", **said})  # fmt: skip
+            await post(
+                client,
+                f"/api/tasks/{task['id']}/report",
+                {"leaseToken": task["leaseToken"], "outcome": "failed", **said},
+            )
             [attempt] = (await get(client, f"/api/tasks/{task['id']}"))["attempts"]
             assert attempt["reason"] == "reported" and "no (card 4711 of ann was refused)" in attempt["message"]
 
@@ -442,9 +451,16 @@ class TestAccess:
                 document = await client.get(f"/api/tasks/{task['id']}/payload")
                 assert document.status_code == (403 if role is Role.VIEWER else 200)
                 if role is Role.VIEWER:
-                    for path in ("/api/tasks", "/api/tasks/ops", "/api/tasks/failed", "/api/tasks/dead-letters/preview",
-                                 f"/api/tasks/{task['id']}", "/api/failure-groups", "/api/operations",
-                                 "/api/tasks/audit-logs"):  # fmt: skip
+                    for path in (
+                        "/api/tasks",
+                        "/api/tasks/ops",
+                        "/api/tasks/failed",
+                        "/api/tasks/dead-letters/preview",
+                        f"/api/tasks/{task['id']}",
+                        "/api/failure-groups",
+                        "/api/operations",
+                        "/api/tasks/audit-logs",
+                    ):
                         assert "hunter2" not in (await client.get(path)).text, path
 
     async def test_nor_once_the_task_has_completed(self, app: App) -> None:

@@ -18,10 +18,11 @@ from tests.api.conftest import served
 
 pytestmark = pytest.mark.anyio
 SHAPES = {
-    "lists": lambda n: "[" * n + "1" + "]" * n, "empty lists": lambda n: "[" * n + "]" * n,
+    "lists": lambda n: "[" * n + "1" + "]" * n,
+    "empty lists": lambda n: "[" * n + "]" * n,
     "objects": lambda n: '{"a":' * n + "1" + "}" * n,
     "empty objects": lambda n: '{"a":' * (n - 1) + "{}" + "}" * (n - 1),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -43,8 +44,9 @@ async def python(app: App, url: str, text: str) -> bool:
 
 async def http(app: App, url: str, text: str) -> bool:
     async with served(app) as client:
-        answer = await client.post("/api/tasks", content=f'{{"kind": "A", "payload": {text}}}',
-                                   headers={"Content-Type": "application/json"})  # fmt: skip
+        answer = await client.post(
+            "/api/tasks", content=f'{{"kind": "A", "payload": {text}}}', headers={"Content-Type": "application/json"}
+        )
     assert answer.status_code in (201, 400, 413, 422), answer.text
     return answer.status_code == 201
 

@@ -41,9 +41,11 @@ app = make_app()
 asyncio.run(_fill(app))
 schema = schemathesis.openapi.from_asgi("/openapi.json", make_api(app, open_door=True))
 CHECKS = [
-    checks.not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
     checks.response_schema_conformance,
-]  # fmt: skip
+]
 
 
 @pytest.mark.timeout(300)

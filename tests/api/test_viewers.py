@@ -148,9 +148,11 @@ class World:
         groups = self.viewer.get("/api/failure-groups").ok()["groups"]
         operations = self.viewer.get("/api/operations").ok()["operations"]
         values = {
-            "task_id": ids, "fingerprint": [group["fingerprint"] for group in groups],
-            "operation_id": [one["id"] for one in operations], "name": ["ACT", "default"],
-        }  # fmt: skip
+            "task_id": ids,
+            "fingerprint": [group["fingerprint"] for group in groups],
+            "operation_id": [one["id"] for one in operations],
+            "name": ["ACT", "default"],
+        }
         for path, routes in document["paths"].items():
             if "get" in routes:
                 named = re.findall(r"{(\w+)}", path)
@@ -267,8 +269,10 @@ def test_every_way_in_every_form(sqlite: World) -> None:
             found = leaks(text, secret)
             assert found is None, f"{address}: {_around(text, found)}"
     # An operator does see them: the test looks at what is there.
-    assert all(leaks(sqlite.operator.get(f"/api/tasks/{task_id}").text, secret)
-               for task_id, secret in zip(ids, sqlite.given, strict=True))  # fmt: skip
+    assert all(
+        leaks(sqlite.operator.get(f"/api/tasks/{task_id}").text, secret)
+        for task_id, secret in zip(ids, sqlite.given, strict=True)
+    )
 
 
 def test_logs_hold_messages_but_not_what_tasks_carry(sqlite: World) -> None:

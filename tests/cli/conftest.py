@@ -133,8 +133,11 @@ def start() -> Iterator[Callable[..., Started]]:
     def begin(*arguments: object, **environment: str) -> Started:
         process = subprocess.Popen(
             [sys.executable, "-m", "redrive.cli", *map(str, arguments)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
         running.append(process)
         return Started(process)
 

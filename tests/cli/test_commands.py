@@ -50,15 +50,44 @@ def test_version(redrive) -> None:
 
 def test_enqueue_with_every_option(redrive) -> None:
     said = redrive(
-        "enqueue", "ANY", '{"n": 1}', "--queue", "q", "--priority", 3, "--delay", 60, "--max-attempts", 4,
-        "--timeout", 5, "--group", "g", "--scope", "s", "--trace-id", "t", "--idempotency-key", "k", "--json",
-    )  # fmt: skip
+        "enqueue",
+        "ANY",
+        '{"n": 1}',
+        "--queue",
+        "q",
+        "--priority",
+        3,
+        "--delay",
+        60,
+        "--max-attempts",
+        4,
+        "--timeout",
+        5,
+        "--group",
+        "g",
+        "--scope",
+        "s",
+        "--trace-id",
+        "t",
+        "--idempotency-key",
+        "k",
+        "--json",
+    )
     assert said.code == 0
     task = said.json
     expected = {
-        "kind": "ANY", "queue": "q", "priority": 3, "max_attempts": 4, "timeout": 5.0, "group": "g", "scope": "s",
-        "trace_id": "t", "idempotency_key": "k", "state": "delayed", "payload": {"n": 1},
-    }  # fmt: skip
+        "kind": "ANY",
+        "queue": "q",
+        "priority": 3,
+        "max_attempts": 4,
+        "timeout": 5.0,
+        "group": "g",
+        "scope": "s",
+        "trace_id": "t",
+        "idempotency_key": "k",
+        "state": "delayed",
+        "payload": {"n": 1},
+    }
     assert {name: task[name] for name in expected} == expected
     again = redrive("enqueue", "ANY", '{"n": 1}', "--key", "k", "--json")
     assert again.json["id"] == task["id"] and again.json["deduplicated"]
@@ -281,10 +310,14 @@ def test_the_status_of_migrations(redrive, here: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--to", "-1"], ["--status", "--sql"], ["--status", "--to", "1"], ["--status", "--grant-worker", "w"],
-        ["--sql", "--grant-producer", "p"], ["--down", "--to", "1", "--grant-worker", "w"],
+        ["--to", "-1"],
+        ["--status", "--sql"],
+        ["--status", "--to", "1"],
+        ["--status", "--grant-worker", "w"],
+        ["--sql", "--grant-producer", "p"],
+        ["--down", "--to", "1", "--grant-worker", "w"],
     ],
-)  # fmt: skip
+)
 def test_migrate_refuses_options_that_contradict_each_other(redrive, here: Path, options: list[str]) -> None:
     said = redrive("migrate", *options)
     assert (said.code, said.out) == (2, "")

@@ -21,21 +21,61 @@ NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 LISTS = ["list", "failed", "groups", "operations", "approvals", "audit", "tokens", "limits", "drill --history"]
 # What each command needs to get as far as its store.
 ARGUMENTS = {
-    "enqueue": ["A"], "show": [ID], "retry": [ID], "cancel": [ID], "forget": [ID], "pause": [ID], "resume": [ID],
-    "replay": ["--yes"], "flush": ["--yes"], "purge": ["--queue", "default", "--yes"], "limits": [], "migrate": [],
-    "groups show": ["abcd1234"], "groups note": ["abcd1234", "text"], "groups mute": ["abcd1234", "1h"],
-    "groups resolve": ["abcd1234"], "groups reopen": ["abcd1234"], "groups retry": ["abcd1234", "--yes"],
-    "operations show": ["x"], "operations watch": ["x"], "operations pause": ["x"], "operations resume": ["x"],
-    "operations cancel": ["x"], "approvals approve": ["x"], "approvals reject": ["x"], "audit export": [],
+    "enqueue": ["A"],
+    "show": [ID],
+    "retry": [ID],
+    "cancel": [ID],
+    "forget": [ID],
+    "pause": [ID],
+    "resume": [ID],
+    "replay": ["--yes"],
+    "flush": ["--yes"],
+    "purge": ["--queue", "default", "--yes"],
+    "limits": [],
+    "migrate": [],
+    "groups show": ["abcd1234"],
+    "groups note": ["abcd1234", "text"],
+    "groups mute": ["abcd1234", "1h"],
+    "groups resolve": ["abcd1234"],
+    "groups reopen": ["abcd1234"],
+    "groups retry": ["abcd1234", "--yes"],
+    "operations show": ["x"],
+    "operations watch": ["x"],
+    "operations pause": ["x"],
+    "operations resume": ["x"],
+    "operations cancel": ["x"],
+    "approvals approve": ["x"],
+    "approvals reject": ["x"],
+    "audit export": [],
     "erase": ["--task", ID, "--yes"],
-    "audit prune": ["--older-than-days", "1", "--yes"], "tokens create": ["ann"], "tokens revoke": ["x"],
-}  # fmt: skip
+    "audit prune": ["--older-than-days", "1", "--yes"],
+    "tokens create": ["ann"],
+    "tokens revoke": ["x"],
+}
 # These answer without a store, or look for an instance, or wait for their store.
 STORELESS = {"version", "up", "work", "smoke", "audit search"}
-UNKNOWN = ["show", "operations show", "operations watch", "operations pause", "operations resume", "operations cancel",
-           "approvals approve", "approvals reject", "tokens revoke", "groups show", "groups note", "groups mute",
-           "groups resolve", "groups reopen", "groups retry", "cancel", "retry", "forget", "pause",
-           "resume"]  # fmt: skip
+UNKNOWN = [
+    "show",
+    "operations show",
+    "operations watch",
+    "operations pause",
+    "operations resume",
+    "operations cancel",
+    "approvals approve",
+    "approvals reject",
+    "tokens revoke",
+    "groups show",
+    "groups note",
+    "groups mute",
+    "groups resolve",
+    "groups reopen",
+    "groups retry",
+    "cancel",
+    "retry",
+    "forget",
+    "pause",
+    "resume",
+]
 
 
 def commands() -> Iterator[str]:

@@ -210,8 +210,9 @@ def test_children_are_told_the_url_where_others_cannot_read_it(start, redrive, c
 def test_a_run_that_was_woken_by_http_ends_with_its_server(start, redrive, crash_app: str) -> None:
     """What it holds goes back to the queue, and uses no attempt."""
     secret = "a-secret-of-this-test"
-    up = start("up", "--app", crash_app, "--port", 0, "--json",
-               INTERNAL_WORKER_SECRET=secret, TASK_WORKER_GRACE_MS="300")  # fmt: skip
+    up = start(
+        "up", "--app", crash_app, "--port", 0, "--json", INTERNAL_WORKER_SECRET=secret, TASK_WORKER_GRACE_MS="300"
+    )
     http = up.document()["http"]
     made = redrive("enqueue", "HANG", "--queue", "other", "--json").json["id"]
     caller = threading.Thread(target=_call, args=(f"{http}/api/worker/run", secret, {"queues": ["other"]}))

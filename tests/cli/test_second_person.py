@@ -23,8 +23,10 @@ def url(request: pytest.FixtureRequest, here: Any) -> str:
 
 
 def fail(redrive: Callable[..., Any], url: str, count: int) -> list[str]:
-    ids = [redrive("enqueue", "SYSTEM_FAIL_ALWAYS", "--max-attempts", 1, "--url", url, "--json").json["id"]
-           for _ in range(count)]  # fmt: skip
+    ids = [
+        redrive("enqueue", "SYSTEM_FAIL_ALWAYS", "--max-attempts", 1, "--url", url, "--json").json["id"]
+        for _ in range(count)
+    ]
     redrive("work", "--stop-when-empty", "--url", url)
     assert redrive("failed", "--url", url, "--json").json["total"] == count
     return ids
@@ -32,8 +34,10 @@ def fail(redrive: Callable[..., Any], url: str, count: int) -> list[str]:
 
 def test_two_processes_of_one_person(redrive: Any, start: Any, url: str) -> None:
     ids = fail(redrive, url, 6)
-    halves = [start("retry", *ids[half : half + 3], "--by", name, "--url", url, REDRIVE_APPROVALS_ABOVE="4")
-              for half, name in ((0, "ann"), (3, "Ann"))]  # fmt: skip
+    halves = [
+        start("retry", *ids[half : half + 3], "--by", name, "--url", url, REDRIVE_APPROVALS_ABOVE="4")
+        for half, name in ((0, "ann"), (3, "Ann"))
+    ]
     assert sorted(process.ends() for process in halves) == [0, 1]
     assert redrive("failed", "--url", url, "--json").json["total"] == 3
 
@@ -47,9 +51,10 @@ def test_http_and_command_line_count_together(redrive: Any, start: Any, url: str
 
     def post(token: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         request = urllib.request.Request(
-            f"{base}/api/tasks/dead-letters/retry", json.dumps(body).encode(),
+            f"{base}/api/tasks/dead-letters/retry",
+            json.dumps(body).encode(),
             {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-        )  # fmt: skip
+        )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, json.load(answer)

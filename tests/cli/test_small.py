@@ -52,8 +52,13 @@ async def fail_one(url: str) -> str:
 def test_a_mute_until_the_end_of_time(here: Path, redrive: Callable[..., Said]) -> None:
     fingerprint = asyncio.run(fail_one(f"sqlite:///{here}/x.db"))
     url = ("--url", f"sqlite:///{here}/x.db")
-    for command in (["groups", *url], ["groups", "--json", *url], ["groups", "show", fingerprint, *url],
-                    ["doctor", *url], ["stats", *url]):  # fmt: skip
+    for command in (
+        ["groups", *url],
+        ["groups", "--json", *url],
+        ["groups", "show", fingerprint, *url],
+        ["doctor", *url],
+        ["stats", *url],
+    ):
         said = redrive(*command)
         assert "Traceback" not in said.err and said.code in (0, 1), said.err
     assert "9999" in redrive("groups", "show", fingerprint, *url).out
@@ -77,8 +82,10 @@ async def test_log_and_shared_memory_of_a_store_are_too(here: Path) -> None:
     await app.store()
     await app.enqueue("SYSTEM_HEALTH_CHECK")
     assert {path.name: mode(path) for path in here.glob("wal.db*")} == {
-        "wal.db": 0o600, "wal.db-wal": 0o600, "wal.db-shm": 0o600
-    }  # fmt: skip
+        "wal.db": 0o600,
+        "wal.db-wal": 0o600,
+        "wal.db-shm": 0o600,
+    }
     await app.close()
 
 

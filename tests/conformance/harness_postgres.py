@@ -106,8 +106,11 @@ class PostgresHarness(Harness):
             )
             await admin.execute(
                 "insert into redrive.failed_delta values ($1, $2, '', 'STOCKED', 'stocked', 'unknown',"
-                " 'non_retryable', 'stocked', $3)", kind, queue, count,
-            )  # fmt: skip
+                " 'non_retryable', 'stocked', $3)",
+                kind,
+                queue,
+                count,
+            )
 
     async def stock_causes(self, count: int) -> None:
         await self.sql(

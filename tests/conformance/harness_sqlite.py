@@ -88,9 +88,15 @@ class SqliteHarness(Harness):
                     (kind, queue, count),
                 )
                 for dimension, value in (
-                    ("total", ""), ("kind", kind), ("queue", queue), ("group", ""), ("code", "STOCKED"),
-                    ("type", "unknown"), ("reason", "non_retryable"), ("cause", "stocked"),
-                ):  # fmt: skip
+                    ("total", ""),
+                    ("kind", kind),
+                    ("queue", queue),
+                    ("group", ""),
+                    ("code", "STOCKED"),
+                    ("type", "unknown"),
+                    ("reason", "non_retryable"),
+                    ("cause", "stocked"),
+                ):
                     connection.execute(
                         "insert into redrive_failed_sum values (?, ?, ?) on conflict do update set n = n + excluded.n",
                         (dimension, value, count),

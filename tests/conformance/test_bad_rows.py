@@ -86,8 +86,10 @@ alter table redrive.task add constraint task_attempts_in_bounds
 alter table redrive.task add constraint task_max_attempts_check check (max_attempts between 1 and 1000000) not valid;
 alter table redrive.task add constraint task_timeout_ms_check check (timeout_ms between 1 and 2000000000) not valid;
 """
-CASES = [*(("postgres", name, text) for name, text in POSTGRES.items()),
-         *(("sqlite", name, text) for name, text in SQLITE.items())]  # fmt: skip
+CASES = [
+    *(("postgres", name, text) for name, text in POSTGRES.items()),
+    *(("sqlite", name, text) for name, text in SQLITE.items()),
+]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}: {case[1]}")

@@ -29,14 +29,16 @@ T = TypeVar("T")
 End = Callable[[Harness], Awaitable[None]]
 LEASE = 60.0
 ENDS: list[Outcome] = [Completed(), TERMINAL, Cancel("stop")]
-OUTCOMES: list[Outcome] = [
-    *ENDS, failing(), Retry("now", after=0), Snooze(20), Snooze(0), Released()]  # fmt: skip
+OUTCOMES: list[Outcome] = [*ENDS, failing(), Retry("now", after=0), Snooze(20), Snooze(0), Released()]
 OPERATIONS = [Event.REDRIVE, Event.CANCEL, Event.PAUSE, Event.RESUME]
 picks = st.integers(min_value=0, max_value=10_000)
 QUICK = settings(
-    deadline=None, derandomize=True, database=None, print_blob=False,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    print_blob=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)  # fmt: skip
+)
 
 
 class Machine(RuleBasedStateMachine):
@@ -60,9 +62,12 @@ class Machine(RuleBasedStateMachine):
     # -- producers -------------------------------------------------------------------------------------------------
 
     @rule(
-        kind=st.sampled_from(["FREE", "LIMITED"]), priority=st.sampled_from([0, 0, -1, 5]), most=st.integers(1, 3),
-        delay=st.sampled_from([0.0, 0.0, 30.0]), count=st.integers(1, 3),
-    )  # fmt: skip
+        kind=st.sampled_from(["FREE", "LIMITED"]),
+        priority=st.sampled_from([0, 0, -1, 5]),
+        most=st.integers(1, 3),
+        delay=st.sampled_from([0.0, 0.0, 30.0]),
+        count=st.integers(1, 3),
+    )
     def enqueue(self, kind: str, priority: int, most: int, delay: float, count: int) -> None:
         # One at a time when delayed: the order of tasks that are due at the same instant is not promised.
         tasks = [
@@ -227,8 +232,10 @@ class Machine(RuleBasedStateMachine):
     def every_task_is_in_the_one_state_it_should_be_in(self) -> None:
         found = self.do(self.harness.store.find(Query(limit=1000)))
         assert len(found) == len({task.id for task in found})
-        seen = {t.id: (t.state, t.attempt_count, t.replay_count, t.lease_token, t.cancel_requested_at is not None)
-                for t in found}  # fmt: skip
+        seen = {
+            t.id: (t.state, t.attempt_count, t.replay_count, t.lease_token, t.cancel_requested_at is not None)
+            for t in found
+        }
         rows = self.model.rows.values()
         assert seen == {r.id: (r.state, r.attempts, r.replays, r.token, r.cancel) for r in rows}
         assert all(0 <= task.attempt_count <= task.max_attempts for task in found)

@@ -111,8 +111,7 @@ async def test_a_group_with_a_locked_task_holds_up_no_other_and_comes_back_whole
         await busy.execute("select 1 from redrive.task where id = $1 for update", locked)
         await harness.hold(Target.GROUP, "a", on=False)
         await harness.hold(Target.GROUP, "b", on=False)
-        assert [await harness.state(i) for i in (locked, first, other)] == [
-            State.PAUSED, State.QUEUED, State.QUEUED]  # fmt: skip
+        assert [await harness.state(i) for i in (locked, first, other)] == [State.PAUSED, State.QUEUED, State.QUEUED]
         await harness.tick()
     await harness.tick()
     assert await harness.state(locked) is State.QUEUED

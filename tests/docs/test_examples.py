@@ -118,9 +118,14 @@ def test_the_postgresql_section_of_the_quickstart_works_as_written(empty_postgre
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("REDRIVE_", "TASK_WORKER_"))}
     for command in [*commands, "redrive list --json"]:
         done = subprocess.run(
-            f"{sys.executable} -m redrive.cli {command.removeprefix('redrive ')}", shell=True, cwd=tmp_path,
-            env={**kept, "REDRIVE_URL": empty_postgres_url}, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
+            f"{sys.executable} -m redrive.cli {command.removeprefix('redrive ')}",
+            shell=True,
+            cwd=tmp_path,
+            env={**kept, "REDRIVE_URL": empty_postgres_url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 0, done.stderr
     [task] = json.loads(done.stdout)["items"]
     assert (task["kind"], task["state"]) == ("BUILD_REPORT", "completed")

@@ -16,16 +16,38 @@ DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 LOOKS = "look, at what is safe to show"
 # How the table calls what needs more than to look.
 WORDS = {
-    "approve": "approve", "reject": "reject", "prune": "prune the audit log", "set_limit": "change limits",
-    "claim": "work as an executor", "heartbeat": "work as an executor", "report": "work as an executor",
-    "forget": "forget", "replay": "replay", "bound": "replay", "retry": "retry", "retry_matching": "retry",
-    "annotate": "annotate causes", "drill": "run drills", "cancel": "cancel", "document": "see payloads and results",
-    "enqueue": "enqueue", "pause": "pause", "resume": "resume", "create": "create", "revoke": "revoke tokens",
-    "OperationService.begin": "begin and steer operations", "OperationService.foresee": "begin and steer operations",
-    "OperationService.begin PURGE": "purge", "OperationService.foresee PURGE": "purge",
-    "ErasureService.begin": "erase", "ErasureService.foresee": "erase", "TokenService.list": "list, create",
-    "verify": "verify the audit log", "export": "export", "query": "query",
-}  # fmt: skip
+    "approve": "approve",
+    "reject": "reject",
+    "prune": "prune the audit log",
+    "set_limit": "change limits",
+    "claim": "work as an executor",
+    "heartbeat": "work as an executor",
+    "report": "work as an executor",
+    "forget": "forget",
+    "replay": "replay",
+    "bound": "replay",
+    "retry": "retry",
+    "retry_matching": "retry",
+    "annotate": "annotate causes",
+    "drill": "run drills",
+    "cancel": "cancel",
+    "document": "see payloads and results",
+    "enqueue": "enqueue",
+    "pause": "pause",
+    "resume": "resume",
+    "create": "create",
+    "revoke": "revoke tokens",
+    "OperationService.begin": "begin and steer operations",
+    "OperationService.foresee": "begin and steer operations",
+    "OperationService.begin PURGE": "purge",
+    "OperationService.foresee PURGE": "purge",
+    "ErasureService.begin": "erase",
+    "ErasureService.foresee": "erase",
+    "TokenService.list": "list, create",
+    "verify": "verify the audit log",
+    "export": "export",
+    "query": "query",
+}
 
 
 def rows() -> dict[Role, str]:

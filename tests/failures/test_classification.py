@@ -83,14 +83,25 @@ class TestWords:
     @pytest.mark.parametrize(
         "message, kind",
         [
-            ("Request TIMEOUT", "timeout"), ("请求超时", "timeout"), ("network timeout", "timeout"),
-            ("Network is down", "network"), ("连接失败", "network"), ("TypeError: fetch failed", "network"),
-            ("the model is gone", "model_error"), ("API said no", "model_error"), ("got 401", "model_error"),
-            ("403 from somebody", "model_error"), ("invalid model", "model_error"), ("bad parameter", "param_error"),
-            ("Invalid colour", "param_error"), ("got 400", "param_error"), ("got 14003", "unknown"),
-            ("capital letters", "unknown"), ("", "unknown"),
+            ("Request TIMEOUT", "timeout"),
+            ("请求超时", "timeout"),
+            ("network timeout", "timeout"),
+            ("Network is down", "network"),
+            ("连接失败", "network"),
+            ("TypeError: fetch failed", "network"),
+            ("the model is gone", "model_error"),
+            ("API said no", "model_error"),
+            ("got 401", "model_error"),
+            ("403 from somebody", "model_error"),
+            ("invalid model", "model_error"),
+            ("bad parameter", "param_error"),
+            ("Invalid colour", "param_error"),
+            ("got 400", "param_error"),
+            ("got 14003", "unknown"),
+            ("capital letters", "unknown"),
+            ("", "unknown"),
         ],
-    )  # fmt: skip
+    )
     def test_in_their_order(self, message: str, kind: str) -> None:
         assert by_words(message) == kind
         assert failure_of(RuntimeError(message)).type == kind

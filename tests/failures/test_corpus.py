@@ -26,9 +26,10 @@ def stored(cause: Cause, happened: Any) -> Failure:
         import tests.failures.corpus.collect as collect
 
         handler = {
-            "SHOP_CLOSED": ("shop_orders", "refuse"), "CLINIC_DRUG": ("clinic_ward", "prescribe"),
+            "SHOP_CLOSED": ("shop_orders", "refuse"),
+            "CLINIC_DRUG": ("clinic_ward", "prescribe"),
             "DEPOT_LATE": ("depot_jobs", "late"),
-        }  # fmt: skip
+        }
         module, name = handler[happened.code]  # type: ignore[attr-defined]
         function = getattr(collect.load(module, 0), name)
         return failed(happened, Origin(function.__module__, function.__code__, f"{function.__module__}:{name}")).failure

@@ -63,10 +63,16 @@ class TestWhatCounts:
     def test_each_fact_counts(self) -> None:
         base = Facts("C", "r", ("E",), ("a:b",), {"status": 1}, "m")
         others = [
-            replace(base, code="D"), replace(base, exceptions=("F",)), replace(base, exceptions=("E", "G")),
-            replace(base, frames=("a:c",)), replace(base, marks={"status": 2}), replace(base, marks={"errno": 1}),
-            replace(base, message="n"), replace(base, message=None), replace(base, cause="x"),
-        ]  # fmt: skip
+            replace(base, code="D"),
+            replace(base, exceptions=("F",)),
+            replace(base, exceptions=("E", "G")),
+            replace(base, frames=("a:c",)),
+            replace(base, marks={"status": 2}),
+            replace(base, marks={"errno": 1}),
+            replace(base, message="n"),
+            replace(base, message=None),
+            replace(base, cause="x"),
+        ]
         assert len({fingerprint(facts) for facts in (base, *others)}) == len(others) + 1
         assert fingerprint(replace(base, reason="deterministic_exception")) == fingerprint(base)
 
@@ -75,8 +81,12 @@ class TestWhatCounts:
             return failure("TASK_EXECUTION_FAILED", "told", text)
 
         assert prints(told("HTTP 404 for x1"), told("HTTP 404 for x2")) == 1
-        for one, two in (("HTTP 404 for x1", "HTTP 403 for x1"), ("[Errno 2] x1", "[Errno 13] x1"),
-                         ("exit status 1", "exit status 137"), ("SQLSTATE 23505", "SQLSTATE 40001")):  # fmt: skip
+        for one, two in (
+            ("HTTP 404 for x1", "HTTP 403 for x1"),
+            ("[Errno 2] x1", "[Errno 13] x1"),
+            ("exit status 1", "exit status 137"),
+            ("SQLSTATE 23505", "SQLSTATE 40001"),
+        ):
             assert prints(told(one), told(two)) == 2
 
     def test_a_message_of_something_that_was_called_does_not_count(self) -> None:

@@ -37,8 +37,14 @@ async def failures(app: App, **kinds: Any) -> dict[str, Timeline]:
 
 
 def told(task: Task) -> tuple[Any, ...]:
-    return (task.error_code, task.error_reason, task.failure_type, task.error_message, task.error_fingerprint,
-            task.error_summary)  # fmt: skip
+    return (
+        task.error_code,
+        task.error_reason,
+        task.failure_type,
+        task.error_message,
+        task.error_fingerprint,
+        task.error_summary,
+    )
 
 
 @pytest.mark.parametrize("name", ["fail", "crash", "decline", "again"])

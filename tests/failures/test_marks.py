@@ -168,9 +168,13 @@ class TestOthers:
 
     @pytest.mark.parametrize(
         "message, mark",
-        [("SQLSTATE 22P02", ("sqlstate", "22P02")), ("exit code 3", ("exit", "3")), ("[Errno 2] x", ("errno", "2")),
-         ("[SSL: CERTIFICATE_VERIFY_FAILED] x", ("ssl", "CERTIFICATE_VERIFY_FAILED"))],
-    )  # fmt: skip
+        [
+            ("SQLSTATE 22P02", ("sqlstate", "22P02")),
+            ("exit code 3", ("exit", "3")),
+            ("[Errno 2] x", ("errno", "2")),
+            ("[SSL: CERTIFICATE_VERIFY_FAILED] x", ("ssl", "CERTIFICATE_VERIFY_FAILED")),
+        ],
+    )
     def test_known_ones_are(self, message: str, mark: tuple[str, str]) -> None:
         def say() -> None:
             raise ssl.SSLError(message) if "SSL" in message else RuntimeError(message)

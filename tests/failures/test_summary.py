@@ -48,7 +48,8 @@ class TestWords:
 
     def test_without_source_only_words_of_errors_are_kept(self) -> None:
         assert safe_message("connection to db.example.com refused: password hunter for Penelope") == (
-            f"connection to {LEFT_OUT} refused: {LEFT_OUT} for {LEFT_OUT}")  # fmt: skip
+            f"connection to {LEFT_OUT} refused: {LEFT_OUT} for {LEFT_OUT}"
+        )
 
     def test_names_of_exceptions_and_brackets_are_no_data(self) -> None:
         found = caught(open, "/nowhere/Penelope", payload={}).summary

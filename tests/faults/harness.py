@@ -92,9 +92,15 @@ class Started(subprocess.Popen[str]):
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         super().__init__(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
 
     def open_log(self) -> IO[str]:
         assert self.stderr is not None
@@ -152,9 +158,10 @@ class WorkerProcess:
     def logged(self, event: str, *, since: int = 0, **fields: Any) -> list[Event]:
         wanted = {name: str(value) if isinstance(value, UUID) else value for name, value in fields.items()}
         return [
-            found for found in self.events[since:]
+            found
+            for found in self.events[since:]
             if found["event"] == event and all(found.get(k) == v for k, v in wanted.items())
-        ]  # fmt: skip
+        ]
 
     @property
     def mark(self) -> int:
@@ -212,11 +219,16 @@ class World:
         self.app.registry = fault_app.app.registry
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("TASK_WORKER", "REDRIVE", "FAULT", "PG"))},
-            "REDRIVE_URL": url, "REDRIVE_LOG": "json", "REDRIVE_APP": "tests.faults.fault_app:app",
-            "FAULT_DIR": str(directory), "FAULT_PARENT": str(os.getpid()),
+            "REDRIVE_URL": url,
+            "REDRIVE_LOG": "json",
+            "REDRIVE_APP": "tests.faults.fault_app:app",
+            "FAULT_DIR": str(directory),
+            "FAULT_PARENT": str(os.getpid()),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-            "TASK_WORKER_LEASE_MS": "2000", "TASK_WORKER_INTERVAL_MS": "200", "TASK_WORKER_GRACE_MS": "2000",
-        }  # fmt: skip
+            "TASK_WORKER_LEASE_MS": "2000",
+            "TASK_WORKER_INTERVAL_MS": "200",
+            "TASK_WORKER_GRACE_MS": "2000",
+        }
         with contextlib.closing(sqlite3.connect(directory / "effects.db")) as connection:
             connection.execute("pragma journal_mode = wal")
             connection.execute(fault_app.SCHEMA)
@@ -224,10 +236,16 @@ class World:
     # -- workers ---------------------------------------------------------------------------------------------------
 
     def worker(
-        self, name: str | None = None, *, url: str | None = None, constants: dict[str, Any] | None = None,
-        skew: float = 0, env: dict[str, str] | None = None, ready: bool = True,
+        self,
+        name: str | None = None,
+        *,
+        url: str | None = None,
+        constants: dict[str, Any] | None = None,
+        skew: float = 0,
+        env: dict[str, str] | None = None,
+        ready: bool = True,
         **options: Any,
-    ) -> WorkerProcess:  # fmt: skip
+    ) -> WorkerProcess:
         """Start one. ``ready`` waits until it has beaten once, so that nothing of what follows is its start-up."""
         given = {"options": {"sleep": 0.2, **options}, "constants": constants or {}, "skew": skew}
         label = name or f"w{len(self.workers) + 1}"
@@ -428,9 +446,11 @@ def _uuid(value: Any) -> UUID:
 def handed_back(*workers: WorkerProcess) -> Counter[str]:
     """How often each task was given back without using up its attempt, by what the workers logged."""
     return Counter(
-        event["task_id"] for worker in workers for event in worker.events
+        event["task_id"]
+        for worker in workers
+        for event in worker.events
         if event["event"] == "task.requeued" and event.get("error_code") is None
-    )  # fmt: skip
+    )
 
 
 @contextlib.contextmanager

@@ -61,9 +61,13 @@ def bouncer(postgres: World) -> Iterator[str]:
             os.chown(path, user.pw_uid, user.pw_gid)
     identity = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     process = subprocess.Popen(
-        [program, "-q", str(config)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        cwd="/", **identity,
-    )  # fmt: skip
+        [program, "-q", str(config)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        **identity,
+    )
     url = f"postgresql://postgres@127.0.0.1:{own}{parts.path}"
     try:
         until(lambda: _answers(url, process, directory), "pgbouncer answers")

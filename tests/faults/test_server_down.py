@@ -106,8 +106,9 @@ def test_a_storm_of_killed_backends(breakable: World, breakable_server: Cluster)
             worker.wait_for("task.completed", count=done + 10)
             admin.execute(
                 "select count(pg_terminate_backend(pid)) from pg_stat_activity"
-                " where datname = %s and application_name = 'redrive'", (name,)
-            )  # fmt: skip
+                " where datname = %s and application_name = 'redrive'",
+                (name,),
+            )
     assert producer.doubtful == 0
     breakable.wait_completed(producer.acknowledged)
     assert worker.stop() == 0

@@ -23,9 +23,14 @@ app.sync.close()
 def enqueue_elsewhere(world: World, kind: str, delay: float | None = None) -> str:
     """Another process enqueues one task and ends."""
     done = subprocess.run(
-        [sys.executable, "-c", BY_ANOTHER.format(kind=kind, delay=delay)], cwd=ROOT, env=world.environment,
-        capture_output=True, text=True, check=True, timeout=30,
-    )  # fmt: skip
+        [sys.executable, "-c", BY_ANOTHER.format(kind=kind, delay=delay)],
+        cwd=ROOT,
+        env=world.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
     return done.stdout.strip()
 
 

@@ -37,8 +37,13 @@ class Served:
         self.url, self.log = url, folder / "log"
         self.begun, self.open = folder / "begun", folder / "open"
         command = [sys.executable, "-m", "uvicorn", "--port", str(self.port), "tests.integrations.lifespan_app:web"]
-        environment = {"REDRIVE_URL": url, "TASK_WORKER_GRACE_MS": str(grace_ms), "REDRIVE_LOG": "json",
-                       "BEGUN": str(self.begun), "OPEN": str(self.open)}  # fmt: skip
+        environment = {
+            "REDRIVE_URL": url,
+            "TASK_WORKER_GRACE_MS": str(grace_ms),
+            "REDRIVE_LOG": "json",
+            "BEGUN": str(self.begun),
+            "OPEN": str(self.open),
+        }
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdout=out, stderr=out, env={**os.environ, **environment}

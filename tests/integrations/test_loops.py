@@ -208,8 +208,12 @@ app.sync.enqueue("PARENT")
 asyncio.run(app.close())
 print(len({id(one) for one in threading.enumerate()}))
 """
-    done = subprocess.run([sys.executable, "-W", "error::ResourceWarning", "-c", script, address],
-                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", script, address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     counted = App(address)
     totals = asyncio.run(_totals(counted))
@@ -251,8 +255,13 @@ def serving(command: list[str], url: str, log: Path, **environment: str) -> Iter
         port = free.getsockname()[1]
     arguments = [part.format(port=port) for part in command]
     with log.open("wb") as out:
-        process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stdout=out, stderr=out,
-                                   env={**os.environ, "REDRIVE_URL": url, **environment})  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "REDRIVE_URL": url, **environment},
+        )
     try:
         give_up = time.monotonic() + 40
         while True:

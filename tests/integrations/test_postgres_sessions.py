@@ -30,8 +30,15 @@ from tests.integrations.callers import (
 from tests.integrations.conftest import Outside, make_app, seen
 
 KINDS: list[type[Caller]] = [
-    Psycopg, Psycopg2, PsycopgAsync, Asyncpg, AlchemySession, AlchemyPsycopg2Session, AlchemyAsyncSession, Django,
-]  # fmt: skip
+    Psycopg,
+    Psycopg2,
+    PsycopgAsync,
+    Asyncpg,
+    AlchemySession,
+    AlchemyPsycopg2Session,
+    AlchemyAsyncSession,
+    Django,
+]
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 

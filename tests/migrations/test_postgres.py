@@ -319,7 +319,12 @@ class TestRoles:
             task = await owner.get(row[0])
             assert task is not None
             assert (task.kind, task.queue, task.priority, task.timeout, task.state) == (
-                "SEND_EMAIL", "mail", 3, 5.0, State.DELAYED)  # fmt: skip
+                "SEND_EMAIL",
+                "mail",
+                3,
+                5.0,
+                State.DELAYED,
+            )
             assert len(await owner.find(Query(kind="A"))) == 3
 
     @pytest.mark.parametrize("named", ["uuid", "text", "int8", "timestamptz", "regclass"])
@@ -440,8 +445,10 @@ class TestRoles:
                 "select relname from pg_class where relname ~ '^history_\\d{8}$' and relkind = 'r'"
             ).fetchall():
                 owner.execute(f"drop table redrive.{name}")
-            owner.execute("create table redrive.history_20200101 partition of redrive.history"
-                          " for values from ('2020-01-01') to ('2020-01-02')")  # fmt: skip
+            owner.execute(
+                "create table redrive.history_20200101 partition of redrive.history"
+                " for values from ('2020-01-01') to ('2020-01-02')"
+            )
         harness = PostgresHarness(worker)
         assert await harness.store.upkeep("partitions", Retention(history_days=10.0)) == 5
         claimed = await harness.running()
@@ -530,15 +537,27 @@ class TestEnqueueFunction:
     @pytest.mark.parametrize(
         "column, value",
         [
-            ("kind", "repeat('x', 121)"), ("queue", "''"), ("task_group", "repeat('x', 12000)"), ("scope", "''"),
-            ("trace_id", "repeat('x', 3000)"), ("idempotency_key", "repeat('x', 3000)"), ("max_attempts", "2000000"),
-            ("payload", "(repeat('[', 300) || repeat(']', 300))::jsonb"), ("payload", "to_jsonb(repeat('x', 2000000))"),
+            ("kind", "repeat('x', 121)"),
+            ("queue", "''"),
+            ("task_group", "repeat('x', 12000)"),
+            ("scope", "''"),
+            ("trace_id", "repeat('x', 3000)"),
+            ("idempotency_key", "repeat('x', 3000)"),
+            ("max_attempts", "2000000"),
+            ("payload", "(repeat('[', 300) || repeat(']', 300))::jsonb"),
+            ("payload", "to_jsonb(repeat('x', 2000000))"),
         ],
-    )  # fmt: skip
+    )
     async def test_a_row_inserted_by_hand(self, postgres_url: str, column: str, value: str) -> None:
         """The owner may. What enqueue refuses is refused there, too; and no update gets past the lengths."""
-        values = {"id": "gen_random_uuid()", "created_at": "now()", "state": "'queued'", "max_attempts": "3",
-                  "kind": "'A'", "queue": "'q'"}  # fmt: skip
+        values = {
+            "id": "gen_random_uuid()",
+            "created_at": "now()",
+            "state": "'queued'",
+            "max_attempts": "3",
+            "kind": "'A'",
+            "queue": "'q'",
+        }
         insert = "insert into redrive.task ({}) select {} returning id"
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute(insert.format(", ".join(values), ", ".join(values.values())))

@@ -24,8 +24,12 @@ ROLES = ("producer", "worker", "viewer", "stranger")
 VIEWS = ("v_tasks", "v_failures", "v_dead_letters", "v_audit", "v_counts", "v_failed_counts")
 HIDDEN = {"payload", "result", "progress", "error_message", "error_stack", "before", "after", "idempotency_key"}
 WORKER_WRITES = {
-    ("record", "insert"), ("record", "update"), ("record", "delete"), ("audit", "insert"), ("audit", "delete"),
-}  # fmt: skip
+    ("record", "insert"),
+    ("record", "update"),
+    ("record", "delete"),
+    ("audit", "insert"),
+    ("audit", "delete"),
+}
 RELATIONS = """
 select c.relname, c.relkind::text, array_agg(a.attname::text order by a.attnum) filter (where a.attnum > 0)
 from pg_class c left join pg_attribute a on a.attrelid = c.oid and not a.attisdropped
@@ -129,8 +133,10 @@ def test_who_may_write_what(people: People, who: str) -> None:
             "lock": f"lock table redrive.{name} in exclusive mode",
             "drop": f"drop {'view' if kind == 'v' else 'table'} redrive.{name} cascade",
             "trigger": f"create trigger t instead of delete on redrive.{name} for each row execute function"
-            " redrive.refuse_change()" if kind == "v" else f"alter table redrive.{name} add column mine integer",
-        }  # fmt: skip
+            " redrive.refuse_change()"
+            if kind == "v"
+            else f"alter table redrive.{name} add column mine integer",
+        }
         if columns:
             tried["update"] = f"update redrive.{name} set {columns[0]} = default where false"
         if kind != "v":  # has neither
@@ -140,8 +146,9 @@ def test_who_may_write_what(people: People, who: str) -> None:
             allowed = who == "worker" and (
                 (name, verb) in WORKER_WRITES
                 # Whoever may delete from a table may lock it, and its rows: these two stop nobody's work.
-                or (verb == "lock" and name in ("record", "audit")) or (verb == "row lock" and name == "record")
-            )  # fmt: skip
+                or (verb == "lock" and name in ("record", "audit"))
+                or (verb == "row lock" and name == "record")
+            )
             assert people.may(who, statement) == allowed, (who, verb, name)
 
 

@@ -28,9 +28,19 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 def row(number: int, actor: str = "ann") -> AuditRow:
     return AuditRow(
-        number, NOW + timedelta(seconds=number), actor, "NOTE", f"reason {number}", None, None, None, {"n": number},
-        {"ü": "\u2028"}, "A", salt="00",
-    )  # fmt: skip
+        number,
+        NOW + timedelta(seconds=number),
+        actor,
+        "NOTE",
+        f"reason {number}",
+        None,
+        None,
+        None,
+        {"n": number},
+        {"ü": "\u2028"},
+        "A",
+        salt="00",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -63,9 +63,10 @@ class Scene:
         now = "(select max(at) from {audit})"
         await self.sql(
             f"insert into {{audit}} (id, at, actor, action, after){overriding} values ({number}, {now}, '{actor}',"
-            f" '{action}', '{json.dumps(after)}')".replace("{", "{{").replace("}", "}}")
+            f" '{action}', '{json.dumps(after)}')".replace("{", "{{")
+            .replace("}", "}}")
             .replace("{{audit}}", "{audit}")
-        )  # fmt: skip
+        )
 
     def piece(self) -> Path:
         [found] = self.folder.iterdir()
@@ -138,10 +139,20 @@ async def row_refilled_after_emptying(scene: Scene) -> None:
 async def deleted_with_an_unsealed_summary(scene: Scene) -> None:
     rows = await scene.harness.store.audit(AuditFilter(), limit=2, after=6)
     await scene.sql("delete from {audit} where id in (7, 8)")
-    await scene.insert(50, PRUNE_SUMMARY, {
-        "ids": "7-8", "removed": 2, "everything": True, "hashes": [row_hash(row) for row in rows], "piece": None,
-        "youngest": rows[-1].at.isoformat(), "older_than": rows[-1].at.isoformat(),
-    }, actor=audit.KEEPER)  # fmt: skip
+    await scene.insert(
+        50,
+        PRUNE_SUMMARY,
+        {
+            "ids": "7-8",
+            "removed": 2,
+            "everything": True,
+            "hashes": [row_hash(row) for row in rows],
+            "piece": None,
+            "youngest": rows[-1].at.isoformat(),
+            "older_than": rows[-1].at.isoformat(),
+        },
+        actor=audit.KEEPER,
+    )
 
 
 async def deleted_with_a_summary_that_the_workers_sealed(scene: Scene) -> None:
@@ -355,9 +366,14 @@ async def test_a_prune_that_lies_about_the_age_of_what_it_took(scene: Scene) -> 
     """Sealed as a prune would be, which takes the right to write the chain: the seals of the rows know better."""
     rows = await scene.harness.store.audit(AuditFilter(), limit=4, after=4)
     after = {
-        "ids": "5-8", "removed": 4, "everything": False, "hashes": [row_hash(row) for row in rows], "piece": None,
-        "youngest": "2001-01-01T00:00:00+00:00", "older_than": "2001-01-02T00:00:00+00:00",
-    }  # fmt: skip
+        "ids": "5-8",
+        "removed": 4,
+        "everything": False,
+        "hashes": [row_hash(row) for row in rows],
+        "piece": None,
+        "youngest": "2001-01-01T00:00:00+00:00",
+        "older_than": "2001-01-02T00:00:00+00:00",
+    }
     forged = Audit(audit.KEEPER, PRUNE_SUMMARY, None, None, "b", None, after)
     await audit_chain.apply_sealed(scene.harness.store, Commit(pruned=[5, 6, 7, 8], conclusion=lambda _: [forged]))
     found = await scene.verdict()
@@ -366,9 +382,19 @@ async def test_a_prune_that_lies_about_the_age_of_what_it_took(scene: Scene) -> 
 
 
 @pytest.mark.parametrize(
-    "after", [{"ids": "1-1000000000000000000", "hashes": []}, {"ids": "abc"}, {"ids": 5}, {"ids": "1", "hashes": 5},
-              [1], "x", {"ids": "9-1", "hashes": []}, {"ids": "1,1", "hashes": ["a", "b"]}, {"hashes": [[[]]]}],
-)  # fmt: skip
+    "after",
+    [
+        {"ids": "1-1000000000000000000", "hashes": []},
+        {"ids": "abc"},
+        {"ids": 5},
+        {"ids": "1", "hashes": 5},
+        [1],
+        "x",
+        {"ids": "9-1", "hashes": []},
+        {"ids": "1,1", "hashes": ["a", "b"]},
+        {"hashes": [[[]]]},
+    ],
+)
 @pytest.mark.parametrize("sealed", [True, False])
 async def test_summaries_of_rubbish(scene: Scene, after: Any, sealed: bool) -> None:
     row = Audit("eve", PRUNE_SUMMARY, None, after=after)
@@ -391,8 +417,11 @@ async def test_a_bomb_does_not_fill_the_memory(scene: Scene) -> None:
 
 async def test_sealing_goes_on_where_seals_were_moved(scene: Scene) -> None:
     """The order of writing may be tampered with; the numbers say where the end is."""
-    await scene.sql("update {record} set seq = seq + 1000 where collection = 'audit-seal' and id = '000000000001'"
-                    if table(scene.harness, "audit") == "redrive_audit" else "select 1")  # fmt: skip
+    await scene.sql(
+        "update {record} set seq = seq + 1000 where collection = 'audit-seal' and id = '000000000001'"
+        if table(scene.harness, "audit") == "redrive_audit"
+        else "select 1"
+    )
     await write(scene.harness, 4)
     assert await audit_chain.seal(scene.harness.store, **AT_ONCE) == 4
     assert (await scene.verdict()).problems == []

@@ -48,33 +48,86 @@ SCOPE, SECRET = "user:ann.smith", "ann-secret-4711"
 # Every column of what belongs to a task: erased, or kept. A new column needs a word here, and in the stores.
 COLUMNS = {
     "history": {
-        "erased": {"payload", "result", "cancel_reason", "scope", "trace_id", "task_group", "idempotency_key",
-                   "facts"},
-        "kept": {"id", "finished_at", "created_at", "last_attempt_at", "expires_at", "erased_at", "lease_token",
-                 "execution_ms", "state", "attempt_count", "max_attempts", "replay_count", "timeout_ms", "priority",
-                 "kind", "queue", "worker_id", "feature", "join_id"},
+        "erased": {"payload", "result", "cancel_reason", "scope", "trace_id", "task_group", "idempotency_key", "facts"},
+        "kept": {
+            "id",
+            "finished_at",
+            "created_at",
+            "last_attempt_at",
+            "expires_at",
+            "erased_at",
+            "lease_token",
+            "execution_ms",
+            "state",
+            "attempt_count",
+            "max_attempts",
+            "replay_count",
+            "timeout_ms",
+            "priority",
+            "kind",
+            "queue",
+            "worker_id",
+            "feature",
+            "join_id",
+        },
     },
     "attempt": {
         "erased": {"message", "stack", "error_summary"},
-        "kept": {"seq", "task_id", "at", "lease_token", "execution_ms", "attempt", "replay", "code", "reason",
-                 "failure_type", "fingerprint", "worker_id"},
+        "kept": {
+            "seq",
+            "task_id",
+            "at",
+            "lease_token",
+            "execution_ms",
+            "attempt",
+            "replay",
+            "code",
+            "reason",
+            "failure_type",
+            "fingerprint",
+            "worker_id",
+        },
     },
     "dead_letter": {
         "erased": {"payload", "error_message", "error_summary", "scope", "trace_id", "task_group"},
-        "kept": {"seq", "id", "task_id", "dead_at", "attempt_count", "max_attempts", "replay_count", "reason", "kind",
-                 "queue", "error_code", "error_reason", "failure_type", "error_fingerprint"},
+        "kept": {
+            "seq",
+            "id",
+            "task_id",
+            "dead_at",
+            "attempt_count",
+            "max_attempts",
+            "replay_count",
+            "reason",
+            "kind",
+            "queue",
+            "error_code",
+            "error_reason",
+            "failure_type",
+            "error_fingerprint",
+        },
     },
     "failure_group": {
         "erased": {"message", "error_summary", "sample_scope"},
-        "kept": {"fingerprint", "n", "code", "reason", "failure_type", "kind", "sample_task", "first_seen",
-                 "last_seen", "failing"},
+        "kept": {
+            "fingerprint",
+            "n",
+            "code",
+            "reason",
+            "failure_type",
+            "kind",
+            "sample_task",
+            "first_seen",
+            "last_seen",
+            "failing",
+        },
     },
     "audit": {
         "erased": {"reason", "target", "scope", "trace_id", "before", "after", "salt"},
         "kept": {"id", "at", "actor", "action", "task_id", "batch_id", "kind", "erased"},
     },
     "idempotency_key": {"erased": {"key", "task_id", "digest", "created_at"}, "kept": set()},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -120,9 +173,12 @@ def quoting(text: str) -> list[str]:
 async def a_life(harness: Harness) -> dict[str, UUID]:
     """Tasks of a person in all states, with the secret in everything that they carry and say."""
     options: dict[str, Any] = {
-        "scope": SCOPE, "trace_id": f"trace-{SECRET}", "group": f"group-{SECRET}",
-        "payload": json.dumps({"mail": SECRET}), "max_attempts": 1,
-    }  # fmt: skip
+        "scope": SCOPE,
+        "trace_id": f"trace-{SECRET}",
+        "group": f"group-{SECRET}",
+        "payload": json.dumps({"mail": SECRET}),
+        "max_attempts": 1,
+    }
     made = {}
     claimed = await harness.running("DONE", idempotency_key=f"key-{SECRET}", **options)
     await harness.settle(claimed, Completed(json.dumps({"sent to": SECRET})))
@@ -163,9 +219,14 @@ async def carried_out(harness: Harness, operation: Operation) -> Operation:
 async def begun(harness: Harness, archive: Archive | None = None, **what: Any) -> Operation:
     given = {"scope": SCOPE, "task_id": None, **what}
     operation, _ = await erase.begin(
-        harness.store, given["scope"], given["task_id"], actor="cy", reason="she asked for it", rule=FREE,
+        harness.store,
+        given["scope"],
+        given["task_id"],
+        actor="cy",
+        reason="she asked for it",
+        rule=FREE,
         archive=None if archive is None else str(archive),
-    )  # fmt: skip
+    )
     return operation
 
 
@@ -189,8 +250,11 @@ async def test_nothing_is_left_anywhere(harness: Harness) -> None:
     ]
     assert (ended.status, ended.note, ended.done) == (Status.COMPLETED, erase.NOT_COVERED, 7)
     states = {name: await harness.state(task_id) for name, task_id in made.items()}
-    assert states == {"completed": State.COMPLETED, "retried": State.COMPLETED, **dict.fromkeys(
-        ("failed", "given up", "waiting", "delayed", "paused"), State.CANCELLED)}  # fmt: skip
+    assert states == {
+        "completed": State.COMPLETED,
+        "retried": State.COMPLETED,
+        **dict.fromkeys(("failed", "given up", "waiting", "delayed", "paused"), State.CANCELLED),
+    }
     await harness.check_totals()
     found = await audit_verify.verify(harness.store)
     assert found.problems == [] and found.erased == 4, found
@@ -370,8 +434,10 @@ async def test_what_a_prune_was_asked_for_goes(harness: Harness) -> None:
     assert [row.after["removed"] for row in rows] == [1, 1, 1]
     found = await audit_verify.verify(harness.store)
     assert found.problems == [] and found.pruned == 3
-    await harness.sql(f"update {table(harness, 'audit')} set before = null, salt = null, erased = '{'0' * 64}'"
-                      f" where id = {rows[0].id}")  # fmt: skip
+    await harness.sql(
+        f"update {table(harness, 'audit')} set before = null, salt = null, erased = '{'0' * 64}'"
+        f" where id = {rows[0].id}"
+    )
     problems = (await audit_verify.verify(harness.store)).problems
     assert any(f"rows {rows[0].id} were emptied, and no sealed erasure says so" in problem for problem in problems)
 

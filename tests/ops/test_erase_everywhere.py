@@ -28,9 +28,20 @@ NAMES = "the application's own names of kinds, queues and schedules"
 CODES = "codes and causes, made of the programmer's words"
 LATER = "a task to come, erased by its own scope: see test_erase"
 WHO = "who acted, or which process"
-LABELS = {"kind": NAMES, "queue": NAMES, "lane": NAMES, "worker_id": WHO, "actor": WHO, "lease_token": "an id",
-          "join_id": "an id",
-          "code": CODES, "reason": CODES, "failure_type": CODES, "fingerprint": CODES, "former": CODES}  # fmt: skip
+LABELS = {
+    "kind": NAMES,
+    "queue": NAMES,
+    "lane": NAMES,
+    "worker_id": WHO,
+    "actor": WHO,
+    "lease_token": "an id",
+    "join_id": "an id",
+    "code": CODES,
+    "reason": CODES,
+    "failure_type": CODES,
+    "fingerprint": CODES,
+    "former": CODES,
+}
 # What stays, by table and column, and why. A new column is erased, or has its reason here.
 KEPT: dict[str, dict[str, str]] = {
     "history": LABELS,
@@ -57,14 +68,29 @@ KEPT: dict[str, dict[str, str]] = {
 }
 # By these rows are found: a marker there would hide the row, not test it.
 STRUCTURE = {
-    ("task", "feature"), ("history", "feature"), ("history", "state"), ("audit", "erased"), ("record", "collection"),
+    ("task", "feature"),
+    ("history", "feature"),
+    ("history", "state"),
+    ("audit", "erased"),
+    ("record", "collection"),
     ("record", "body"),
-}  # fmt: skip
+}
 # Counted by the store from what tasks say: nothing is written there, but nothing may be left there either.
 COUNTED = {"total", "total_delta", "failed_total", "failed_sum", "failed_delta"}
 # Of live tasks, what those counts are made of.
-COUNTED_BY = {"kind", "queue", "lane", "task_group", "error_code", "error_reason", "failure_type", "dead_reason",
-              "error_fingerprint", "state", "idempotency_key"}  # fmt: skip
+COUNTED_BY = {
+    "kind",
+    "queue",
+    "lane",
+    "task_group",
+    "error_code",
+    "error_reason",
+    "failure_type",
+    "dead_reason",
+    "error_fingerprint",
+    "state",
+    "idempotency_key",
+}
 # Collections that do not quote people, and why.
 QUIET = {
     "token": "names of those who act",
@@ -100,9 +126,11 @@ async def texts(harness: Harness) -> set[tuple[str, str]]:
         return {(row[0], row[1]) for row in await harness.sql(COLUMNS)}
     names = await harness.sql("select name from sqlite_master where type = 'table' and name like 'redrive_%'")
     return {
-        (name.removeprefix("redrive_"), column[1]) for (name,) in names
-        for column in await harness.sql(f"pragma table_info({name})") if column[2].lower() not in ("integer", "real")
-    }  # fmt: skip
+        (name.removeprefix("redrive_"), column[1])
+        for (name,) in names
+        for column in await harness.sql(f"pragma table_info({name})")
+        if column[2].lower() not in ("integer", "real")
+    }
 
 
 async def plant(harness: Harness, name: str, column: str) -> bool:
@@ -128,9 +156,10 @@ async def found(harness: Harness) -> set[tuple[str, str]]:
     """Columns in which the person is named."""
     sql = "select 1 from {} where cast({} as text) like '%{}%' or cast({} as text) like '%{}%' limit 1"
     return {
-        (name, column) for name, column in await texts(harness)
+        (name, column)
+        for name, column in await texts(harness)
         if await harness.sql(sql.format(table(harness, name), column, SCOPE, column, SECRET))
-    }  # fmt: skip
+    }
 
 
 async def a_full_house(harness: Harness) -> None:

@@ -51,7 +51,13 @@ async def test_a_plan_is_about_the_tasks_that_were_previewed(harness: Harness) -
     assert await harness.store.count_failed(FailureFilter()) == 5
     rows = await harness.audit(batch_id=result.batch_id)
     assert sorted(row.action.removeprefix("TASK_RETRY_BATCH_") for row in rows) == [
-        "ITEM", "ITEM", "ITEM", "SKIPPED", "SKIPPED", "SUMMARY"]  # fmt: skip
+        "ITEM",
+        "ITEM",
+        "ITEM",
+        "SKIPPED",
+        "SKIPPED",
+        "SUMMARY",
+    ]
 
 
 async def test_a_plan_says_it_all(harness: Harness) -> None:

@@ -51,30 +51,72 @@ JUDGED: dict[str, list[Try]] = {
         lambda own, ids: own.operations.begin(Action.PURGE, FailureFilter(queue="default")),
     ],
     "erasures.begin": [
-        lambda own, ids: own.erasures.begin(scope="s1"), lambda own, ids: own.erasures.begin(task_id=ids[0]),
+        lambda own, ids: own.erasures.begin(scope="s1"),
+        lambda own, ids: own.erasures.begin(task_id=ids[0]),
     ],
-}  # fmt: skip
+}
 # These do not, and why.
 TAKEN_BACK_BY_ONE_COMMAND = {"tasks.pause", "tasks.resume", "control.pause", "control.resume", "control.set_limit"}
 ITS_OWN_TASK = {"tasks.enqueue", "health.drill"}
 OF_WHAT_WAS_JUDGED = {
-    "approvals.approve", "approvals.reject", "operations.pause", "operations.resume", "operations.cancel",
-}  # fmt: skip
+    "approvals.approve",
+    "approvals.reject",
+    "operations.pause",
+    "operations.resume",
+    "operations.cancel",
+}
 FENCED_BY_A_LEASE = {"executors.claim", "executors.heartbeat", "executors.report"}
 NO_TASKS = {
-    "groups.annotate", "audit.prune", "audit.export", "audit.verify", "audit.archive", "tokens.create", "tokens.revoke",
+    "groups.annotate",
+    "audit.prune",
+    "audit.export",
+    "audit.verify",
+    "audit.archive",
+    "tokens.create",
+    "tokens.revoke",
     "failures.preview",  # writes down what it showed
-}  # fmt: skip
+}
 LOOKS = {
-    "tasks.list", "tasks.get", "tasks.document", "tasks.get_many", "tasks.show", "tasks.why", "tasks.pauses",
-    "tasks.is_only_declared", "failures.list", "failures.known", "failures.count", "failures.statistics",
-    "failures.dead_letters", "failures.foretell", "failures.bound", "groups.list", "groups.show",
-    "operations.foresee", "operations.list", "operations.show", "operations.record", "operations.failed_again",
-    "operations.has_driver", "approvals.list", "approvals.show", "control.queues", "control.kinds", "control.workers",
-    "control.check_queue", "control.limits", "audit.query", "erasures.foresee", "tokens.list", "health.now",
-    "health.stats", "health.examine", "health.triage", "health.drills",
+    "tasks.list",
+    "tasks.get",
+    "tasks.document",
+    "tasks.get_many",
+    "tasks.show",
+    "tasks.why",
+    "tasks.pauses",
+    "tasks.is_only_declared",
+    "failures.list",
+    "failures.known",
+    "failures.count",
+    "failures.statistics",
+    "failures.dead_letters",
+    "failures.foretell",
+    "failures.bound",
+    "groups.list",
+    "groups.show",
+    "operations.foresee",
+    "operations.list",
+    "operations.show",
+    "operations.record",
+    "operations.failed_again",
+    "operations.has_driver",
+    "approvals.list",
+    "approvals.show",
+    "control.queues",
+    "control.kinds",
+    "control.workers",
+    "control.check_queue",
+    "control.limits",
+    "audit.query",
+    "erasures.foresee",
+    "tokens.list",
+    "health.now",
+    "health.stats",
+    "health.examine",
+    "health.triage",
+    "health.drills",
     "tokens.any",
-}  # fmt: skip
+}
 OTHERS = TAKEN_BACK_BY_ONE_COMMAND | ITS_OWN_TASK | OF_WHAT_WAS_JUDGED | FENCED_BY_A_LEASE | NO_TASKS | LOOKS
 
 
@@ -82,9 +124,11 @@ def actions_of(own: Operator) -> set[str]:
     """Everything that can be asked of an operator, by service."""
     services = {name: part for name, part in vars(own).items() if not name.startswith("_")}
     return {
-        f"{name}.{method}" for name, part in services.items()
-        for method, _ in inspect.getmembers(type(part), inspect.isfunction) if not method.startswith("_")
-    }  # fmt: skip
+        f"{name}.{method}"
+        for name, part in services.items()
+        for method, _ in inspect.getmembers(type(part), inspect.isfunction)
+        if not method.startswith("_")
+    }
 
 
 async def test_every_action_is_decided_about(harness: Harness) -> None:

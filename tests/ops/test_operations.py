@@ -501,9 +501,11 @@ class TestApprovals:
         assert (ended.status, ended.done) == (Status.COMPLETED, 6)
         told = {(row.actor, row.action) for row in await harness.audit() if not row.action.endswith("ITEM")}
         assert told == {
-            ("ann", "APPROVAL_REQUEST"), ("bob", "APPROVAL_APPROVE"), ("ann", "OPERATION_START"),
+            ("ann", "APPROVAL_REQUEST"),
+            ("bob", "APPROVAL_APPROVE"),
+            ("ann", "OPERATION_START"),
             ("ann", "TASK_FORGET_BATCH_SUMMARY"),
-        }  # fmt: skip
+        }
         with pytest.raises(InvalidTransition, match="is approved"):
             await approvals.reject(harness.store, approval.id, actor="bob")
 
@@ -553,10 +555,27 @@ def test_an_operation_survives_being_written_down() -> None:
     from redrive.kernel.records import Record
 
     operation = Operation(
-        "o1", Action.RETRY, FailureFilter(kind="A", ids=(UUID(int=1),)), "ann", None, 5, upto=9, cursor=3, done=2,
-        skipped=1, rate=2.5, canary=Canary(2, 50.0, (UUID(int=2),), True), stop_on_return=True,
-        fingerprints=("f",), plan="p", approval="a", note="n", last_piece=2, driver="w1", status=Status.PAUSED,
-    )  # fmt: skip
+        "o1",
+        Action.RETRY,
+        FailureFilter(kind="A", ids=(UUID(int=1),)),
+        "ann",
+        None,
+        5,
+        upto=9,
+        cursor=3,
+        done=2,
+        skipped=1,
+        rate=2.5,
+        canary=Canary(2, 50.0, (UUID(int=2),), True),
+        stop_on_return=True,
+        fingerprints=("f",),
+        plan="p",
+        approval="a",
+        note="n",
+        last_piece=2,
+        driver="w1",
+        status=Status.PAUSED,
+    )
     now = datetime.now(UTC)
     record = Record("operation", "o1", "paused", 7, operation.body(), now, now, 1)
     assert Operation.of(record) == operation

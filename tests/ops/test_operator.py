@@ -34,14 +34,24 @@ async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
     assert (await viewer.failures.list()).total == 1
     assert (await viewer.tasks.show(task_id)).timeline.task.id == task_id
     refused = [
-        viewer.tasks.retry(task_id), viewer.tasks.cancel([task_id]), viewer.tasks.pause([task_id]),
-        viewer.tasks.enqueue("A"), viewer.failures.retry([task_id]), viewer.failures.forget([task_id]),
-        viewer.failures.retry_matching(FailureFilter(kind="A")), viewer.operations.begin(Action.RETRY),
-        viewer.operations.foresee(Action.RETRY), viewer.groups.annotate("abcd", note="x"),
-        viewer.control.pause("queue", "default"), viewer.control.set_limit("A", concurrency=1),
-        viewer.audit.prune(older_than_days=1), viewer.tokens.create("bob", Role.ADMIN), viewer.tokens.list(),
-        viewer.approvals.approve("x"), viewer.executors.claim("w", ["default"], 1, 60),
-    ]  # fmt: skip
+        viewer.tasks.retry(task_id),
+        viewer.tasks.cancel([task_id]),
+        viewer.tasks.pause([task_id]),
+        viewer.tasks.enqueue("A"),
+        viewer.failures.retry([task_id]),
+        viewer.failures.forget([task_id]),
+        viewer.failures.retry_matching(FailureFilter(kind="A")),
+        viewer.operations.begin(Action.RETRY),
+        viewer.operations.foresee(Action.RETRY),
+        viewer.groups.annotate("abcd", note="x"),
+        viewer.control.pause("queue", "default"),
+        viewer.control.set_limit("A", concurrency=1),
+        viewer.audit.prune(older_than_days=1),
+        viewer.tokens.create("bob", Role.ADMIN),
+        viewer.tokens.list(),
+        viewer.approvals.approve("x"),
+        viewer.executors.claim("w", ["default"], 1, 60),
+    ]
     for action in refused:
         with pytest.raises(NotAllowed, match="ann is viewer"):
             await action
@@ -50,10 +60,12 @@ async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
 async def test_what_only_an_administrator_may(harness: Harness) -> None:
     mere = operator(harness)
     refused = [
-        mere.operations.begin(Action.PURGE, FailureFilter(queue="default")), mere.control.set_limit("A", concurrency=1),
-        mere.audit.prune(older_than_days=1), mere.tokens.create("bob", Role.ADMIN),
+        mere.operations.begin(Action.PURGE, FailureFilter(queue="default")),
+        mere.control.set_limit("A", concurrency=1),
+        mere.audit.prune(older_than_days=1),
+        mere.tokens.create("bob", Role.ADMIN),
         mere.tokens.revoke("1a2b3c4d5e6f"),
-    ]  # fmt: skip
+    ]
     for action in refused:
         with pytest.raises(NotAllowed, match="this needs admin"):
             await action

@@ -98,8 +98,14 @@ def test_settings_reach_the_stores() -> None:
     kept = retention_of(Settings(**days))
     for name in ("history", "key", "attempt", "dead_letter", "cause", "noted_cause", "trend"):
         assert getattr(kept, f"{name}_days") == days[f"{name}_days"], name
-    told = {"operation": "operation", "approval": "operation", "plan": "plan", "drill": "drill", "vitals": "growth",
-            "token": "revoked_token"}  # fmt: skip
+    told = {
+        "operation": "operation",
+        "approval": "operation",
+        "plan": "plan",
+        "drill": "drill",
+        "vitals": "growth",
+        "token": "revoked_token",
+    }
     rules = kept.records or {}
     assert {name: rule.days for name, rule in rules.items()} == {
         name: days[f"{setting}_days"] for name, setting in told.items()
@@ -119,8 +125,9 @@ async def test_failed_tasks_are_given_up_only_when_asked_for(harness: Harness) -
     assert [await harness.state(task_id) for task_id in young] == [State.FAILED] * 3
     rows = await harness.audit(action=FAILED_SUMMARY)
     assert {(row.kind, row.after["given_up"], row.actor) for row in rows} == {
-        ("A", 5, "redrive:retention"), ("B", 2, "redrive:retention"),
-    }  # fmt: skip
+        ("A", 5, "redrive:retention"),
+        ("B", 2, "redrive:retention"),
+    }
     assert await harness.audit(task_id=old[0]) == [], "one row a piece, not one a task"
     await harness.check_totals()
     timeline = await harness.store.timeline(old[0])

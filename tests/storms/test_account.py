@@ -60,7 +60,16 @@ def test_books_that_were_tampered_with_do_not_balance() -> None:
     result = calm.run()
     assert result.holds, [verdict for verdict in result.verdicts if not verdict.holds]
     assert calm.found == {
-        "lost": 1, "never offered": 1, "committed twice": 2, "torn": 1, "stuck": 1, "unfinished": 1, "failed": 0,
-        "runs over attempts": 2, "ran twice on one lease": 1, "completed without its effect": 0, "totals": 1,
+        "lost": 1,
+        "never offered": 1,
+        "committed twice": 2,
+        "torn": 1,
+        "stuck": 1,
+        "unfinished": 1,
+        "failed": 0,
+        "runs over attempts": 2,
+        "ran twice on one lease": 1,
+        "completed without its effect": 0,
+        "totals": 1,
         "timelines": 1,
-    }  # fmt: skip
+    }

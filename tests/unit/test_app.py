@@ -113,9 +113,13 @@ def test_not_on_an_event_loop(tmp_path: Any) -> None:
 
     async def on_the_loop() -> None:
         for call in (
-            lambda: app.sync.enqueue("T"), lambda: app.sync.enqueue_many([("T", None)]), lambda: app.sync.get(uuid4()),
-            lambda: app.sync.cancel(uuid4()), lambda: app.sync.retry(uuid4()), handler.enqueue_sync,
-        ):  # fmt: skip
+            lambda: app.sync.enqueue("T"),
+            lambda: app.sync.enqueue_many([("T", None)]),
+            lambda: app.sync.get(uuid4()),
+            lambda: app.sync.cancel(uuid4()),
+            lambda: app.sync.retry(uuid4()),
+            handler.enqueue_sync,
+        ):
             with pytest.raises(RedriveError, match="event loop") as caught:
                 call()
             assert "await app." in str(caught.value.hint)

@@ -15,23 +15,35 @@ SECOND = 1_000_000_000
 
 
 def results(**peers: Any) -> dict[str, Any]:
-    return {"mode": "quick", "machine": {"cores": 2}, "peers": peers, "floor": {}, "growth": {}, "horizon": {},
-            "statements": {}}  # fmt: skip
+    return {
+        "mode": "quick",
+        "machine": {"cores": 2},
+        "peers": peers,
+        "floor": {},
+        "growth": {},
+        "horizon": {},
+        "statements": {},
+    }
 
 
 def peer(name: str, backend: str = "postgres", drain: float | None = None, **more: Any) -> dict[str, Any]:
     found = {} if drain is None else {"1": {"per_s": drain, "runs": [drain], "spread": 0.0}}
-    return {"name": name, "backend": backend, "version": "1", "settings": "as it comes", "drain": found, "enqueue": {},
-            **more}  # fmt: skip
+    return {
+        "name": name,
+        "backend": backend,
+        "version": "1",
+        "settings": "as it comes",
+        "drain": found,
+        "enqueue": {},
+        **more,
+    }
 
 
 def row(given: dict[str, Any], name: str) -> targets.Row:
     return next(row for row in targets.evaluate(given) if name in row.name)
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.5, 50), (0.99, 99), (0.995, 100), (1.0, 100), (0.001, 1)]
-)  # fmt: skip
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (0.995, 100), (1.0, 100), (0.001, 1)])
 def test_percentile_is_the_nearest_rank(share: float, expected: int) -> None:
     assert figures.percentile(list(range(100, 0, -1)), share) == expected
 
@@ -79,8 +91,10 @@ def test_ledger_keeps_times_and_shares(tmp_path: Path) -> None:
 def test_the_best_peer_is_the_fastest_other_queue_on_postgres() -> None:
     given = results(
         **{"redrive-postgres": peer("redrive-postgres", drain=30_000.0), "pgqueuer": peer("pgqueuer", drain=10_000.0)},
-        awa=peer("awa", drain=12_500.0), huey=peer("huey", backend="redis", drain=99_000.0), oban=peer("oban"),
-    )  # fmt: skip
+        awa=peer("awa", drain=12_500.0),
+        huey=peer("huey", backend="redis", drain=99_000.0),
+        oban=peer("oban"),
+    )
     found = row(given, "drain, 1 process")
     assert found.value == pytest.approx(2.4)
     assert found.verdict == targets.SHORT
@@ -126,8 +140,14 @@ def test_growth_met_with_fewer_rows_says_so(rows: int, share: float, verdict: st
 
 def test_a_falling_rate_under_a_pinned_horizon_falls_short() -> None:
     given = results()
-    given["horizon"]["redrive-postgres"] = {"pinned_s": 130, "share_of_clean": 0.95, "trend": -0.2, "window_s": 10,
-                                            "clean": [100.0], "pinned": [110.0, 100.0, 90.0]}  # fmt: skip
+    given["horizon"]["redrive-postgres"] = {
+        "pinned_s": 130,
+        "share_of_clean": 0.95,
+        "trend": -0.2,
+        "window_s": 10,
+        "clean": [100.0],
+        "pinned": [110.0, 100.0, 90.0],
+    }
     assert row(given, "share of clean").verdict == targets.MEETS
     assert row(given, "trend").verdict == targets.SHORT
 

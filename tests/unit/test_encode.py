@@ -23,12 +23,26 @@ async def text(value: Any) -> Any:
 
 async def test_values() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    view = View(task_id=UUID(int=1), created_at=at, none=None, totals={"not_ours": 1}, items=[View(a_b=1), View(a_b=2)],
-                empty=[], payload=JsonText('{"stays_as": "it is"}'), made=iter([View(x=1)]))  # fmt: skip
+    view = View(
+        task_id=UUID(int=1),
+        created_at=at,
+        none=None,
+        totals={"not_ours": 1},
+        items=[View(a_b=1), View(a_b=2)],
+        empty=[],
+        payload=JsonText('{"stays_as": "it is"}'),
+        made=iter([View(x=1)]),
+    )
     assert await text(view) == {
-        "taskId": str(UUID(int=1)), "createdAt": "2026-01-02T03:04:05Z", "none": None, "totals": {"not_ours": 1},
-        "items": [{"aB": 1}, {"aB": 2}], "empty": [], "payload": {"stays_as": "it is"}, "made": [{"x": 1}],
-    }  # fmt: skip
+        "taskId": str(UUID(int=1)),
+        "createdAt": "2026-01-02T03:04:05Z",
+        "none": None,
+        "totals": {"not_ours": 1},
+        "items": [{"aB": 1}, {"aB": 2}],
+        "empty": [],
+        "payload": {"stays_as": "it is"},
+        "made": [{"x": 1}],
+    }
     assert await text(View()) == {} and await text(iter([])) == [] and await text(None) is None
     assert await text(View(only=JsonText("1"))) == {"only": 1}
 

@@ -109,10 +109,20 @@ class TestRetryAfter:
 
     @pytest.mark.parametrize(
         "value, expected",
-        [("-5", None), ("0", None), ("999999999", 86_400.0), ("soon", None), ("nan", None), ("", None),
-         ("inf", None), ("-Infinity", None), ("1e400", None), ("9" * 60, 86_400.0),
-         (format_datetime(NOW - timedelta(days=1), usegmt=True), None)],
-    )  # fmt: skip
+        [
+            ("-5", None),
+            ("0", None),
+            ("999999999", 86_400.0),
+            ("soon", None),
+            ("nan", None),
+            ("", None),
+            ("inf", None),
+            ("-Infinity", None),
+            ("1e400", None),
+            ("9" * 60, 86_400.0),
+            (format_datetime(NOW - timedelta(days=1), usegmt=True), None),
+        ],
+    )
     def test_nonsense_is_bounded_or_ignored(self, value: str, expected: float | None) -> None:
         assert parse_retry_after(value, NOW) == expected
 

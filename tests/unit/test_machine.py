@@ -19,8 +19,15 @@ POLICY = Policy(backoff=Backoff(10.0, 10.0))
 BROKEN = failure("TASK_EXECUTION_FAILED", "unknown_exception", "boom")
 FATAL = failure("TASK_PAYLOAD_INVALID", "bad", "no")
 
-Q, D, R, P, F, C, X = (State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED, State.COMPLETED,
-                       State.CANCELLED)  # fmt: skip
+Q, D, R, P, F, C, X = (
+    State.QUEUED,
+    State.DELAYED,
+    State.RUNNING,
+    State.PAUSED,
+    State.FAILED,
+    State.COMPLETED,
+    State.CANCELLED,
+)
 # The table, written a second time by hand: a change of the machine has to be meant.
 EXPECTED = {
     Event.DUE: ({D}, {Q}, False, Attempts.KEEP),
@@ -86,7 +93,11 @@ def test_what_follows_from_an_outcome(
     assert (move.event, move.to, move.dead) == (event, to, dead)
     assert to in move.rule.targets
     assert (move.task_id, move.token, move.worker_id, move.execution_ms) == (
-        held.id, held.token, held.worker_id, held.execution_ms)  # fmt: skip
+        held.id,
+        held.token,
+        held.worker_id,
+        held.execution_ms,
+    )
     assert move.expired == isinstance(outcome, Expired)
     assert (move.delay > 0) == (to is D)
     assert (move.failure is not None) == (event in (Event.RETRY, Event.FAIL, Event.EXPIRE))

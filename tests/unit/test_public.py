@@ -9,9 +9,25 @@ import redrive
 
 def test_exported_names() -> None:
     assert sorted(redrive.__all__) == [
-        "App", "Bulk", "Cancel", "Classification", "Context", "Done", "ErrorCode", "Fail", "Item", "RedriveError",
-        "Retry", "Snooze", "State", "StopReason", "Task", "TaskFields", "Worker", "__version__",
-    ]  # fmt: skip
+        "App",
+        "Bulk",
+        "Cancel",
+        "Classification",
+        "Context",
+        "Done",
+        "ErrorCode",
+        "Fail",
+        "Item",
+        "RedriveError",
+        "Retry",
+        "Snooze",
+        "State",
+        "StopReason",
+        "Task",
+        "TaskFields",
+        "Worker",
+        "__version__",
+    ]
     assert all(hasattr(redrive, name) for name in redrive.__all__)
 
 

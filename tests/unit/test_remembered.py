@@ -37,7 +37,10 @@ def test_after_a_claim_reading_goes_on_behind_it() -> None:
 def test_each_priority_has_its_own_mark() -> None:
     remembered = known(("q", "", 5, 50), ("q", "", -3, 20))
     assert segments(remembered, now=100.1) == [
-        ("q", "", PRIORITY_MIN, 0, -4), ("q", "", -3, 21, 4), ("q", "", 5, 51, PRIORITY_MAX)]  # fmt: skip
+        ("q", "", PRIORITY_MIN, 0, -4),
+        ("q", "", -3, 21, 4),
+        ("q", "", 5, 51, PRIORITY_MAX),
+    ]
 
 
 def test_the_ranges_cover_every_priority_once() -> None:

@@ -36,16 +36,22 @@ def test_a_field_of_triage_that_there_is_not(monkeypatch: pytest.MonkeyPatch, tm
 
 @pytest.mark.parametrize(
     ("wrong", "right"),
-    [("TASK_AUDIT_LOG_TTL_DAY", "TASK_AUDIT_LOG_TTL_DAYS"), ("REDRIVE_URLS", "REDRIVE_URL"),
-     ("TASK_WORKER_LEASE", "TASK_WORKER_LEASE_MS"), ("INTERNAL_WORKER_SECRETS", "INTERNAL_WORKER_SECRET")],
-)  # fmt: skip
+    [
+        ("TASK_AUDIT_LOG_TTL_DAY", "TASK_AUDIT_LOG_TTL_DAYS"),
+        ("REDRIVE_URLS", "REDRIVE_URL"),
+        ("TASK_WORKER_LEASE", "TASK_WORKER_LEASE_MS"),
+        ("INTERNAL_WORKER_SECRETS", "INTERNAL_WORKER_SECRET"),
+    ],
+)
 def test_what_is_misspelt_is_said(monkeypatch: pytest.MonkeyPatch, wrong: str, right: str) -> None:
     monkeypatch.setenv(wrong, "1")
     assert misspelt() == [f"{wrong} is set and is no setting of redrive; did you mean {right}?"]
 
 
-@pytest.mark.parametrize("place", [f"s3://{SECRET}@bucket/x", "s3://k:s3cr3t@bucket", "s3:k:s3cr3t@bucket",
-                                   "https://k:s3cr3t@host/x", "s3://"])  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    [f"s3://{SECRET}@bucket/x", "s3://k:s3cr3t@bucket", "s3:k:s3cr3t@bucket", "https://k:s3cr3t@host/x", "s3://"],
+)
 def test_the_place_of_an_archive_shows_no_login(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     with pytest.raises(ConfigError) as refused:
         archive_at(place)

@@ -326,6 +326,8 @@ assert watches() == 0
 def test_parent_and_child_each_hear_the_other(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORK, str(tmp_path / "redrive.db")],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert (done.returncode, done.stderr) == (0, "child is done")

@@ -12,10 +12,32 @@ import redrive.stores
 
 STORES = Path(redrive.stores.__file__).parent
 VERBS = (
-    "apply", "enqueue", "shared_enqueue", "cycle", "claim", "settle", "move", "effects", "joins", "ledger", "audit",
-    "erase", "tick", "prune", "bad_rows", "transaction", "listen", "reads", "filters", "codec", "diagnose", "errors",
-    "migrate", "url", "store",
-)  # fmt: skip
+    "apply",
+    "enqueue",
+    "shared_enqueue",
+    "cycle",
+    "claim",
+    "settle",
+    "move",
+    "effects",
+    "joins",
+    "ledger",
+    "audit",
+    "erase",
+    "tick",
+    "prune",
+    "bad_rows",
+    "transaction",
+    "listen",
+    "reads",
+    "filters",
+    "codec",
+    "diagnose",
+    "errors",
+    "migrate",
+    "url",
+    "store",
+)
 ERRORS = {name for name, kind in vars(redrive.errors).items() if isinstance(kind, type)}
 
 

@@ -36,11 +36,27 @@ USERS = st.sampled_from(["u", "", "ann.b-c", "a%40b", "a b", "1"])
 HOSTS = st.sampled_from(
     [NOWHERE, "", "localhost:1", "[::1]:1", "[::1", "::1]", "h:1:2", "h:99999", f"{NOWHERE},{NOWHERE}"]
 )
-SCHEMES = st.sampled_from([
-    "postgresql", "postgres", "POSTGRESQL", "postgresql+asyncpg", "postgres+psycopg", "postgresql+what", "mysql",
-    "jdbc", "jdbc:postgresql", "sqlite", "sqlite+aiosqlite", "redis", "oracle+thin", "", SECRET,
-    "postgresql ", " postgresql",
-])  # fmt: skip
+SCHEMES = st.sampled_from(
+    [
+        "postgresql",
+        "postgres",
+        "POSTGRESQL",
+        "postgresql+asyncpg",
+        "postgres+psycopg",
+        "postgresql+what",
+        "mysql",
+        "jdbc",
+        "jdbc:postgresql",
+        "sqlite",
+        "sqlite+aiosqlite",
+        "redis",
+        "oracle+thin",
+        "",
+        SECRET,
+        "postgresql ",
+        " postgresql",
+    ]
+)
 SLASHES = st.sampled_from(["://", "://", "://", ":", ":/", ":///", "//", ""])
 OPTIONS = st.sampled_from(
     ["password", "key", "pwd", "sslpassword", "Password", "passwd", "token", "sslmode", "oops", "port"]
@@ -163,26 +179,40 @@ def test_no_command_shows_a_password(elsewhere: Path, caplog: pytest.LogCaptureF
         ("postgres://ann:pw@db:5432/x", "postgresql://ann:pw@db:5432/x", "postgres://ann:…@db:5432/x"),
         ("postgresql+psycopg://ann@db/x", "postgresql://ann@db/x", "postgresql+psycopg://ann@db/x"),
         ("postgresql+psycopg2://db/x", "postgresql://db/x", "postgresql+psycopg2://db/x"),
-        ("POSTGRESQL+ASYNCPG://db/x?ssl=require", "postgresql://db/x?sslmode=require",
-         "postgresql+asyncpg://db/x?ssl=require"),
+        (
+            "POSTGRESQL+ASYNCPG://db/x?ssl=require",
+            "postgresql://db/x?sslmode=require",
+            "postgresql+asyncpg://db/x?ssl=require",
+        ),
         ("postgresql://db", "postgresql://db", "postgresql://db"),
         ("postgresql://", "postgresql://", "postgresql://"),
-        ("postgresql:///x?host=/run/pg&port=5433", "postgresql:///x?host=%2Frun%2Fpg&port=5433",
-         "postgresql:///x?host=/run/pg&port=5433"),
+        (
+            "postgresql:///x?host=/run/pg&port=5433",
+            "postgresql:///x?host=%2Frun%2Fpg&port=5433",
+            "postgresql:///x?host=/run/pg&port=5433",
+        ),
         ("postgresql://%2Frun%2Fpg/x", "postgresql://%2Frun%2Fpg/x", "postgresql://%2Frun%2Fpg/x"),
-        ("postgresql://a@one:1,two:2/x?target_session_attrs=primary",
-         "postgresql://a@one:1,two:2/x?target_session_attrs=primary",
-         "postgresql://a@one:1,two:2/x?target_session_attrs=primary"),
+        (
+            "postgresql://a@one:1,two:2/x?target_session_attrs=primary",
+            "postgresql://a@one:1,two:2/x?target_session_attrs=primary",
+            "postgresql://a@one:1,two:2/x?target_session_attrs=primary",
+        ),
         ("postgresql://[::1]:5/x", "postgresql://[::1]:5/x", "postgresql://[::1]:5/x"),
         ("postgresql://u:p%40%2F%25@db/x", "postgresql://u:p%40%2F%25@db/x", "postgresql://u:…@db/x"),
         ("postgresql://u:100%@db/x", "postgresql://u:100%25@db/x", "postgresql://u:…@db/x"),
         ("postgresql://u:p@p@db/x", "postgresql://u:p%40p@db/x", "postgresql:…"),
-        ("postgresql://db/x?pgbouncer=1&connect_timeout=3", "postgresql://db/x",
-         "postgresql://db/x?pgbouncer=1&connect_timeout=3"),
-        ("postgresql://db/x?options=-c%20jit%3Doff", "postgresql://db/x?options=-c+jit%3Doff",
-         "postgresql://db/x?options=…"),
+        (
+            "postgresql://db/x?pgbouncer=1&connect_timeout=3",
+            "postgresql://db/x",
+            "postgresql://db/x?pgbouncer=1&connect_timeout=3",
+        ),
+        (
+            "postgresql://db/x?options=-c%20jit%3Doff",
+            "postgresql://db/x?options=-c+jit%3Doff",
+            "postgresql://db/x?options=…",
+        ),
     ],
-)  # fmt: skip
+)
 def test_postgresql(url: str, dsn: str, shown: str) -> None:
     assert (postgres.parse(url).dsn, shown_url(url)) == (dsn, shown)
     assert isinstance(make_store(url), PostgresStore)
@@ -240,11 +270,26 @@ def test_a_password_of_any_characters_reaches_the_server(postgres_url: str) -> N
     password = f"a{SPECIAL.translate(dict.fromkeys(range(32)))}é%41"
     dsn = postgres.parse(f"postgresql://u:{quote(password, safe='')}@db/x").dsn
     _, parameters, _ = _parse_connect_arguments(
-        dsn=dsn, host=None, port=None, user=None, password=None, passfile=None, database=None, command_timeout=None,
-        statement_cache_size=0, max_cached_statement_lifetime=0, max_cacheable_statement_size=0, ssl=None,
-        direct_tls=None, server_settings=None, target_session_attrs=None, krbsrvname=None, gsslib=None, service=None,
+        dsn=dsn,
+        host=None,
+        port=None,
+        user=None,
+        password=None,
+        passfile=None,
+        database=None,
+        command_timeout=None,
+        statement_cache_size=0,
+        max_cached_statement_lifetime=0,
+        max_cacheable_statement_size=0,
+        ssl=None,
+        direct_tls=None,
+        server_settings=None,
+        target_session_attrs=None,
+        krbsrvname=None,
+        gsslib=None,
+        service=None,
         servicefile=None,
-    )  # fmt: skip
+    )
     assert parameters.password == password
 
 

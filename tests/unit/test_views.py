@@ -31,11 +31,28 @@ def names(kind: Any) -> set[str]:
         (DeadLetter, views.LETTER_OPEN, views.LETTER_CLOSED),
         (AuditRow, views.AUDIT_OPEN, ("salt", "erased")),
         (GroupRow, views.GROUP_OPEN, (*views.GROUP_CLOSED, "kind")),
-        (Operation, views.OPERATION_OPEN, ("which", "upto", "cursor", "canary", "fingerprints", "plan", "approval",
-                                           "last_piece", "driver", "version", "archive", "erased", "letters",
-                                               "traces")),
+        (
+            Operation,
+            views.OPERATION_OPEN,
+            (
+                "which",
+                "upto",
+                "cursor",
+                "canary",
+                "fingerprints",
+                "plan",
+                "approval",
+                "last_piece",
+                "driver",
+                "version",
+                "archive",
+                "erased",
+                "letters",
+                "traces",
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_field_was_decided_about(kind: Any, opened: tuple[str, ...], closed: tuple[str, ...]) -> None:
     assert set(opened) | set(closed) >= names(kind), "a new field: open, closed or internal?"
     assert not set(opened) & set(closed)
@@ -80,9 +97,20 @@ def test_what_was_left_out_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("progress", "shown"),
-    [(40, 40), (0.5, 0.5), (JsonText("40"), 40), (JsonText('"4111"'), None), (True, None), (10**16, None), (None, None),
-     (JsonText('{"done":3,"total":10,"note":"card 4111"}'), {"done": 3, "total": 10}), ({"note": "x"}, None),
-     ({"done": "4111", "total": 10}, {"total": 10}), ("4111", None), ([4111], None)],
-)  # fmt: skip
+    [
+        (40, 40),
+        (0.5, 0.5),
+        (JsonText("40"), 40),
+        (JsonText('"4111"'), None),
+        (True, None),
+        (10**16, None),
+        (None, None),
+        (JsonText('{"done":3,"total":10,"note":"card 4111"}'), {"done": 3, "total": 10}),
+        ({"note": "x"}, None),
+        ({"done": "4111", "total": 10}, {"total": 10}),
+        ("4111", None),
+        ([4111], None),
+    ],
+)
 def test_progress_is_a_number_to_viewers(progress: Any, shown: Any) -> None:
     assert views.task(make(progress=progress), VIEWER)["progress"] == shown

@@ -40,13 +40,32 @@ FIELDS: dict[str, Any] = {
 
 
 def echo(
-    ctx: Context, *, text: str = "", number: int = 0, share: float = 0.0, flag: bool = False,
-    when: datetime | None = None, day: date | None = None, clock: time | None = None, span: timedelta | None = None,
-    id: UUID | None = None, price: Decimal | None = None, colour: Colour | None = None, size: Size | None = None,
-    level: Level | None = None, path: Path | None = None, blob: bytes = b"", host: IPv4Address | None = None,
-    point: Point | None = None, line: Line | None = None, address: Address | None = None, order: Order | None = None,
-    box: Box[timedelta] | None = None, patch: Patch | None = None, untyped: Any = None,
-) -> str:  # fmt: skip
+    ctx: Context,
+    *,
+    text: str = "",
+    number: int = 0,
+    share: float = 0.0,
+    flag: bool = False,
+    when: datetime | None = None,
+    day: date | None = None,
+    clock: time | None = None,
+    span: timedelta | None = None,
+    id: UUID | None = None,
+    price: Decimal | None = None,
+    colour: Colour | None = None,
+    size: Size | None = None,
+    level: Level | None = None,
+    path: Path | None = None,
+    blob: bytes = b"",
+    host: IPv4Address | None = None,
+    point: Point | None = None,
+    line: Line | None = None,
+    address: Address | None = None,
+    order: Order | None = None,
+    box: Box[timedelta] | None = None,
+    patch: Patch | None = None,
+    untyped: Any = None,
+) -> str:
     return said({name: value for name, value in locals().items() if name != "ctx"})
 
 

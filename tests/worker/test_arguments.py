@@ -45,9 +45,10 @@ def handlers(app: App) -> dict[str, Any]:
 async def test_on_every_isolation(app: App, handlers: dict[str, Any]) -> None:
     @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(
-        fields=st.lists(FIELDS, min_size=1, max_size=4), orders=st.lists(ORDERS, min_size=1, max_size=3),
+        fields=st.lists(FIELDS, min_size=1, max_size=4),
+        orders=st.lists(ORDERS, min_size=1, max_size=3),
         plain=st.dictionaries(TEXT, PLAIN, max_size=3),
-    )  # fmt: skip
+    )
     def each(fields: list[dict[str, Any]], orders: list[Any], plain: dict[str, Any]) -> None:
         examples.append((fields, orders, plain))
 

@@ -229,9 +229,20 @@ def makes_a_context(ctx: Context) -> Any:
 
 
 LAZY = [
-    forgets_to_gather, keeps_a_coroutine, zips, accumulates, makes_a_thread, makes_a_context, makes_a_generator,
-    makes_an_async_generator, maps, returns_a_function, returns_a_class, plain(blocking_generator), plain(generator),
-]  # fmt: skip
+    forgets_to_gather,
+    keeps_a_coroutine,
+    zips,
+    accumulates,
+    makes_a_thread,
+    makes_a_context,
+    makes_a_generator,
+    makes_an_async_generator,
+    maps,
+    returns_a_function,
+    returns_a_class,
+    plain(blocking_generator),
+    plain(generator),
+]
 
 
 @pytest.mark.parametrize("handler", LAZY)

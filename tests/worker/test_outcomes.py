@@ -192,8 +192,13 @@ async def test_bulk_answers_per_task_and_raises_only_for_the_rest(app: App) -> N
     await drain(app, concurrency=1)
     found = [await app.get(task.id) for task in tasks]
     assert [t.error_code or t.result for t in found if t] == [
-        "ZERO", {"odd": 1}, "TASK_EXECUTION_FAILED", {"odd": 3}, "TASK_EXECUTION_FAILED", {"odd": 5},
-    ]  # fmt: skip
+        "ZERO",
+        {"odd": 1},
+        "TASK_EXECUTION_FAILED",
+        {"odd": 3},
+        "TASK_EXECUTION_FAILED",
+        {"odd": 5},
+    ]
     assert sorted(sizes) == [2, 4]
 
 

@@ -128,8 +128,12 @@ async def test_own_loggers_of_a_process_are_heard_with_their_task(app: App, hear
     ]
     for line in said:
         assert (line["task_id"], line["queue"], line["attempt"], line["trace_id"], line["worker_id"]) == (
-            str(task.id), "default", 1, "trace-1", worker.id,
-        )  # fmt: skip
+            str(task.id),
+            "default",
+            1,
+            "trace-1",
+            worker.id,
+        )
     assert said[0]["customer"] == "c-1"
     assert "ValueError: odd" in said[2]["stack"]
 

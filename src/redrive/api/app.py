@@ -54,9 +54,14 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     only for an address that nobody else can reach.
     """
     api = FastAPI(
-        title="redrive", version=__version__, description=ABOUT, generate_unique_id_function=_name,
-        docs_url=None, redoc_url=None, swagger_ui_oauth2_redirect_url=None,
-    )  # fmt: skip
+        title="redrive",
+        version=__version__,
+        description=ABOUT,
+        generate_unique_id_function=_name,
+        docs_url=None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+    )
     add_docs(api)
     api.state.redrive = app
     api.state.worker = worker
@@ -74,9 +79,23 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.add_exception_handler(RequestValidationError, problems.on_invalid)
     api.add_exception_handler(HTTPException, problems.on_http)
     # Names before ids: /api/tasks/ops is not the task "ops".
-    for part in (tasks.router, overview.router, dead_letters.router, audit.router, executors.router, tasks.single,
-                 queues.router, kinds.router, task_groups.router, workers.router, failure_groups.router,
-                 operations.router, approvals.router, erase.router, worker_run.router):  # fmt: skip
+    for part in (
+        tasks.router,
+        overview.router,
+        dead_letters.router,
+        audit.router,
+        executors.router,
+        tasks.single,
+        queues.router,
+        kinds.router,
+        task_groups.router,
+        workers.router,
+        failure_groups.router,
+        operations.router,
+        approvals.router,
+        erase.router,
+        worker_run.router,
+    ):
         api.include_router(part)
     for feature in app.features:
         if feature.routes is not None:

@@ -36,16 +36,21 @@ class PruneIn(m.In):
 
 @router.get("", response_model=m.AuditPage)
 async def query(
-    operator: TheOperator, which: WhichAudit, auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    operator: TheOperator,
+    which: WhichAudit,
+    auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     auditPageSize: Annotated[int, Query(ge=1, le=500)] = 50,
     before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """Who did what, newest first."""
     found = await operator.audit.query(which, page=auditPage, page_size=auditPageSize, before=before)
     return await answer(
-        items=serialize.audits(found.rows), page=found.page, page_size=found.page_size, more=found.more,
+        items=serialize.audits(found.rows),
+        page=found.page,
+        page_size=found.page_size,
+        more=found.more,
         next_before=found.next_before,
-    )  # fmt: skip
+    )
 
 
 @router.get(
@@ -67,10 +72,13 @@ async def export(
 async def prune(body: PruneIn, operator: TheOperator) -> m.PruneOut:
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
     which = make_audit(
-        action=body.audit_action, actor=body.audit_actor, batch_id=body.batch_id,
+        action=body.audit_action,
+        actor=body.audit_actor,
+        batch_id=body.batch_id,
         scope=one_of(body.episode_id, body.scope, "episodeId and scope"),
-        kind=one_of(body.job_kind, body.kind, "jobKind and kind"), trace_id=body.trace_id,
-    )  # fmt: skip
+        kind=one_of(body.job_kind, body.kind, "jobKind and kind"),
+        trace_id=body.trace_id,
+    )
     acting = operator.named(body.actor)
     done = await acting.audit.prune(which, older_than_days=body.older_than_days, dry_run=body.dry_run)
     return m.PruneOut.model_validate(done)

@@ -41,12 +41,14 @@ async def dead_letters(
 
 @router.get("/dead-letters/preview", response_model=m.PreviewOut)
 async def preview(
-    request: Request, operator: TheOperator, which: WhichFailed,
+    request: Request,
+    operator: TheOperator,
+    which: WhichFailed,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     pageSize: Annotated[int, Query(ge=1, le=500)] = 50,
     limit: Annotated[int | None, Query(ge=1, le=500, description="That of the retry; else all that match.")] = None,
     planToken: Annotated[str | None, Query(description="Pages of an earlier preview.")] = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """What a retry with the same filters would reach, page by page. Changes no task. For those who may retry, the first
     page brings a plan token: with it, further pages and the retry are about exactly this set, whatever fails later."""
     # A plan is written down: not for pages of other sites, which read nothing, but could fill the store.
@@ -54,9 +56,14 @@ async def preview(
         which, page=page, page_size=pageSize, limit=limit, plan=planToken, bind=is_own_page(request)
     )
     return await answer(
-        total=found.total, page=found.page, page_size=found.page_size, pages=found.pages,
-        task_ids=found.ids, tasks=serialize.tasks(found.tasks, operator), plan_token=found.plan,
-    )  # fmt: skip
+        total=found.total,
+        page=found.page,
+        page_size=found.page_size,
+        pages=found.pages,
+        task_ids=found.ids,
+        tasks=serialize.tasks(found.tasks, operator),
+        plan_token=found.plan,
+    )
 
 
 @router.post("/dead-letters/retry")
@@ -64,22 +71,34 @@ async def retry(body: RetryIn, operator: TheOperator) -> m.BatchOut:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
     cancelled tasks are touched; others that were named are returned, and audited, as skipped. What needs a second
     operator (everything, or more than ``REDRIVE_APPROVALS_ABOVE``) is refused with 409: begin it as an operation."""
-    return serialize.batch(await operator.named(body.actor).failures.retry_matching(
-        body.failures(body.task_ids), reason=body.reason, limit=body.limit, plan=body.plan_token, dry_run=body.dry_run
-    ))  # fmt: skip
+    return serialize.batch(
+        await operator.named(body.actor).failures.retry_matching(
+            body.failures(body.task_ids),
+            reason=body.reason,
+            limit=body.limit,
+            plan=body.plan_token,
+            dry_run=body.dry_run,
+        )
+    )
 
 
 @router.get("/failed", response_model=m.FailedPage)
 async def list_failed(
-    operator: TheOperator, which: WhichFailed, limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0, before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
-) -> Response:  # fmt: skip
+    operator: TheOperator,
+    which: WhichFailed,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+) -> Response:
     """Tasks that are failed now, the latest first. ``nextBefore`` continues: stable while more tasks fail."""
     found = await operator.failures.list(which, limit=limit, offset=offset, before=before)
     return await answer(
-        tasks=serialize.tasks(found.tasks, operator), total=found.total, limit=limit, offset=offset,
+        tasks=serialize.tasks(found.tasks, operator),
+        total=found.total,
+        limit=limit,
+        offset=offset,
         next_before=found.tasks[-1].failed_seq if len(found.tasks) == limit else None,
-    )  # fmt: skip
+    )
 
 
 @router.get("/failed/statistics")

@@ -38,10 +38,13 @@ def add_docs(api: FastAPI) -> None:
 def render(document: Document) -> str:
     """The whole page."""
     groups = _by_tag(document)
-    listed = "".join(f"<h2>{escape(tag)}</h2><ul>{''.join(_link(*r[:3]) for r in routes)}</ul>"
-                     for tag, routes in groups.items())  # fmt: skip
-    told = "".join(f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{"".join(_route(document, *r) for r in routes)}'
-                   "</section>" for tag, routes in groups.items())  # fmt: skip
+    listed = "".join(
+        f"<h2>{escape(tag)}</h2><ul>{''.join(_link(*r[:3]) for r in routes)}</ul>" for tag, routes in groups.items()
+    )
+    told = "".join(
+        f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{"".join(_route(document, *r) for r in routes)}</section>'
+        for tag, routes in groups.items()
+    )
     info = document["info"]
     about = "".join(f"<p>{_text(part)}</p>" for part in info["description"].split("\n\n"))
     return (

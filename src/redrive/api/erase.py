@@ -49,7 +49,11 @@ async def erase_data(body: EraseIn, operator: TheOperator) -> Response:
     record = None if begun is None else await operator.operations.record(begun.operation.id)
     approval = None if begun is None else begun.approval
     return await answer(
-        200 if record is None else 202, operation=None if record is None else views.operation(record),
-        approval=None if approval is None else views.approval(approval), places=seen.places,
-        needs_approval=seen.approval, not_covered=erase.NOT_COVERED, dry_run=body.dry_run,
-    )  # fmt: skip
+        200 if record is None else 202,
+        operation=None if record is None else views.operation(record),
+        approval=None if approval is None else views.approval(approval),
+        places=seen.places,
+        needs_approval=seen.approval,
+        not_covered=erase.NOT_COVERED,
+        dry_run=body.dry_run,
+    )

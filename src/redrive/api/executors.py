@@ -96,8 +96,14 @@ async def heartbeat(task_id: UUID, body: HeartbeatIn, operator: TheOperator) -> 
 async def report(task_id: UUID, body: ReportIn, operator: TheOperator) -> Response:
     """The outcome of an attempt. 409 when the lease is not, or no longer, the caller's."""
     said = executor.outcome(
-        body.outcome, body.result, body.error_code, body.error_message, body.retry_after_seconds,
-        reason=body.error_reason, type=body.failure_type, stack=body.error_stack,
-    )  # fmt: skip
+        body.outcome,
+        body.result,
+        body.error_code,
+        body.error_message,
+        body.retry_after_seconds,
+        reason=body.error_reason,
+        type=body.failure_type,
+        stack=body.error_stack,
+    )
     task = await operator.executors.report(task_id, body.lease_token, said, body.execution_ms)
     return await respond(views.task(task, operator.sight))

@@ -33,9 +33,11 @@ class GroupIn(m.In):
 
 @router.get("/failure-groups", response_model=m.GroupPage)
 async def list_groups(
-    operator: TheOperator, limit: Limit = 50, status: str | None = None,
+    operator: TheOperator,
+    limit: Limit = 50,
+    status: str | None = None,
     before: Annotated[str | None, Query(max_length=200)] = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """Failures by cause, the latest first."""
     found = await operator.groups.list(limit=limit, status=status, before=before)
     following = found[-1].place if len(found) == limit else None

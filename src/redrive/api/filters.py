@@ -31,20 +31,30 @@ def _parameters() -> dict[str, Filter]:
 
 def filters(**given: str | None) -> FailureFilter:
     """Which tasks; ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
-    return make_failures(None, **{
-        one.field: one_of(
-            given[one.earlier or one.parameter] or None, given[one.parameter] or None,
-            f"{one.earlier} and {one.parameter}",
+    return make_failures(
+        None,
+        **{
+            one.field: one_of(
+                given[one.earlier or one.parameter] or None,
+                given[one.parameter] or None,
+                f"{one.earlier} and {one.parameter}",
+            )
+            for one in FILTERS
+        },
+    )
+
+
+filters.__signature__ = python.Signature(  # type: ignore[attr-defined]
+    [
+        python.Parameter(
+            name,
+            python.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[str | None, Query(max_length=1000, description=one.help)],
         )
-        for one in FILTERS
-    })  # fmt: skip
-
-
-filters.__signature__ = python.Signature([  # type: ignore[attr-defined]
-    python.Parameter(name, python.Parameter.KEYWORD_ONLY, default=None,
-                     annotation=Annotated[str | None, Query(max_length=1000, description=one.help)])
-    for name, one in _parameters().items()
-])  # fmt: skip
+        for name, one in _parameters().items()
+    ]
+)
 WhichTasks = Annotated[FailureFilter, Depends(filters)]
 
 
@@ -72,10 +82,11 @@ class FilterIn(m.In):
     def failures(self, ids: Sequence[str] | None = None) -> FailureFilter:
         same = [one.field for one in FILTERS if one.earlier is None]
         return make_failures(
-            ids, kind=one_of(self.job_kind, self.kind, "jobKind and kind"),
+            ids,
+            kind=one_of(self.job_kind, self.kind, "jobKind and kind"),
             scope=one_of(self.episode_id, self.scope, "episodeId and scope"),
             **{name: getattr(self, name) for name in same},
-        )  # fmt: skip
+        )
 
 
 def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> FailureFilter:
@@ -92,14 +103,25 @@ def one_of(first: str | None, second: str | None, names: str) -> str | None:
 
 
 def audits(
-    auditAction: Text = None, auditActor: Text = None, batchId: Text = None, episodeId: Text = None,
-    jobKind: Text = None, traceId: Text = None, taskId: Text = None, scope: Text = None, kind: Text = None,
-) -> AuditFilter:  # fmt: skip
+    auditAction: Text = None,
+    auditActor: Text = None,
+    batchId: Text = None,
+    episodeId: Text = None,
+    jobKind: Text = None,
+    traceId: Text = None,
+    taskId: Text = None,
+    scope: Text = None,
+    kind: Text = None,
+) -> AuditFilter:
     return make_audit(
-        taskId or None, action=auditAction or None, actor=auditActor or None, batch_id=batchId or None,
+        taskId or None,
+        action=auditAction or None,
+        actor=auditActor or None,
+        batch_id=batchId or None,
         scope=one_of(episodeId or None, scope or None, "episodeId and scope"),
-        kind=one_of(jobKind or None, kind or None, "jobKind and kind"), trace_id=traceId or None,
-    )  # fmt: skip
+        kind=one_of(jobKind or None, kind or None, "jobKind and kind"),
+        trace_id=traceId or None,
+    )
 
 
 def make_audit(task_id: str | None = None, **texts: str | None) -> AuditFilter:

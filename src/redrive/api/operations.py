@@ -105,13 +105,23 @@ async def begin_operation(
 ) -> Response:
     canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent)
     begun = await operator.named(body.actor).operations.begin(
-        action, which, reason=body.reason, plan=plan, rate=body.rate, canary=canary,
-        stop_on_return=body.stop_on_return, fixed=body.fixed, idempotent=body.idempotent,
-    )  # fmt: skip
+        action,
+        which,
+        reason=body.reason,
+        plan=plan,
+        rate=body.rate,
+        canary=canary,
+        stop_on_return=body.stop_on_return,
+        fixed=body.fixed,
+        idempotent=body.idempotent,
+    )
     approval = begun.approval
     record = await operator.operations.record(begun.operation.id)
     return await answer(
-        202, operation=views.operation(record), matched=begun.operation.total, dry_run=False,
+        202,
+        operation=views.operation(record),
+        matched=begun.operation.total,
+        dry_run=False,
         approval=None if approval is None else views.approval(approval),
         needs_approval=None if approval is None else approval.body["needed"],
-    )  # fmt: skip
+    )

@@ -33,10 +33,12 @@ class OpsOut(m.Out):
 
 @router.get("/ops", response_model=OpsOut)
 async def ops(
-    operator: TheOperator, which: WhichFailed, rows: WhichAudit,
+    operator: TheOperator,
+    which: WhichFailed,
+    rows: WhichAudit,
     auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     auditPageSize: Annotated[int, Query(ge=1, le=500)] = RECENT,
-) -> Response:  # fmt: skip
+) -> Response:
     """Exact totals, what failed lately, what operators did. The filters narrow the lists, not the totals."""
     stats = await operator.health.stats()
     # Dead letters are not known by type or id of their task: these filters narrow the list of failures alone.
@@ -44,10 +46,14 @@ async def ops(
     log = await operator.audit.query(rows, page=auditPage, page_size=auditPageSize)
     kinds, dead = stats.by("kind"), stats.dead_letters()
     return await answer(
-        totals=stats.totals(), queues=stats.by("queue"),
+        totals=stats.totals(),
+        queues=stats.by("queue"),
         kinds={name: {**row, "deadLetter": dead.get(name, 0)} for name, row in kinds.items()},
         dead_letters=sum(dead.values()),
         recent_failures=serialize.tasks((await operator.failures.list(which, limit=RECENT)).tasks, operator),
-        recent_dead_letters=serialize.letters(letters, operator), recent_audit_logs=serialize.audits(log.rows),
-        audit_page=log.page, audit_page_size=log.page_size, audit_more=log.more,
-    )  # fmt: skip
+        recent_dead_letters=serialize.letters(letters, operator),
+        recent_audit_logs=serialize.audits(log.rows),
+        audit_page=log.page,
+        audit_page_size=log.page_size,
+        audit_more=log.more,
+    )

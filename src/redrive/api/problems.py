@@ -53,11 +53,16 @@ _STATUS: dict[type[RedriveError], HTTPStatus] = {
     StoreUnusable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 _MEANINGS = {
-    400: "Not readable as JSON", 401: "No token, or a wrong one", 403: "The token's role does not allow it",
-    404: "There is no such thing", 409: "Not possible in its present state",
-    413: "The body is too large", 422: "A value is wrong; nothing was changed", 429: "Too many wrong tokens",
+    400: "Not readable as JSON",
+    401: "No token, or a wrong one",
+    403: "The token's role does not allow it",
+    404: "There is no such thing",
+    409: "Not possible in its present state",
+    413: "The body is too large",
+    422: "A value is wrong; nothing was changed",
+    429: "Too many wrong tokens",
     503: "The store cannot be reached",
-}  # fmt: skip
+}
 # For every route: what may come instead of the answer.
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {"application/problem+json": {"schema": Problem.model_json_schema()}}}

@@ -34,10 +34,12 @@ def letters(found: Sequence[DeadLetter], operator: Operator) -> Iterator[View]:
 def story(found: Story, operator: Operator) -> View:
     sight, timeline = operator.sight, found.timeline
     return View(
-        task=views.task(timeline.task, sight), why=[views.reason(one, sight) for one in found.why],
+        task=views.task(timeline.task, sight),
+        why=[views.reason(one, sight) for one in found.why],
         attempts=(views.attempt(one, sight) for one in timeline.attempts),
-        dead_letters=letters(timeline.dead_letters, operator), audit=audits(timeline.audit),
-    )  # fmt: skip
+        dead_letters=letters(timeline.dead_letters, operator),
+        audit=audits(timeline.audit),
+    )
 
 
 def audits(found: Sequence[AuditRow]) -> Iterator[View]:
@@ -59,10 +61,14 @@ def approvals(found: Sequence[Record]) -> Iterator[View]:
 def batch(result: BulkResult) -> m.BatchOut:
     skipped = [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in result.skipped.items()]
     return m.BatchOut(
-        batch_id=result.batch_id, matched=result.matched, retried=result.retried, would_retry=result.would_retry,
+        batch_id=result.batch_id,
+        matched=result.matched,
+        retried=result.retried,
+        would_retry=result.would_retry,
         skipped=skipped,
-        dry_run=result.dry_run, needs_approval=result.needs_approval,
-    )  # fmt: skip
+        dry_run=result.dry_run,
+        needs_approval=result.needs_approval,
+    )
 
 
 def worker(found: Worker) -> m.WorkerOut:
@@ -77,12 +83,15 @@ def queue(found: Queue) -> m.QueueOut:
 def kind(found: Kind) -> m.KindOut:
     limit = found.limit
     return m.KindOut(
-        name=found.name, paused=_hold(found.paused), totals=found.totals, dead_letters=found.dead_letters,
+        name=found.name,
+        paused=_hold(found.paused),
+        totals=found.totals,
+        dead_letters=found.dead_letters,
         concurrency=None if limit is None else limit.concurrency,
         rate_limit_ms=None if limit is None else limit.rate_ms,
         running=limit.running if limit is not None and limit.concurrency is not None else None,
         limited_by=None if limit is None else limit.actor,
-    )  # fmt: skip
+    )
 
 
 def _hold(found: HoldRow | None) -> m.HoldOut | None:

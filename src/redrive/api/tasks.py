@@ -63,9 +63,12 @@ async def enqueue(
 
 @router.get("", response_model=m.TaskPage)
 async def list_tasks(
-    operator: TheOperator, which: WhichTasks, state: Annotated[list[str], Query()] = [],  # noqa: B006
-    limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Text = None,
-) -> Response:  # fmt: skip
+    operator: TheOperator,
+    which: WhichTasks,
+    state: Annotated[list[str], Query()] = [],  # noqa: B006
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    before: Text = None,
+) -> Response:
     """Tasks, newest first. ``nextBefore`` continues: stable while tasks are added."""
     after = None if before is None else inspect.parse_id(before)
     query = filters.query(which, states=inspect.parse_states(state), limit=limit, before=after)

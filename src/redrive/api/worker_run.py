@@ -102,9 +102,13 @@ async def run(request: Request, app: TheApp, body: RunIn | None = None) -> RunOu
     for name in wanted.queues or ():
         await operator.control.check_queue(name)
     options = Options(
-        queues=tuple(wanted.queues or app.queues()), concurrency=app.settings.concurrency, sleep=app.settings.interval,
-        max_jobs=wanted.max_jobs, max_time=wanted.max_seconds, stop_when_empty=True,
-    )  # fmt: skip
+        queues=tuple(wanted.queues or app.queues()),
+        concurrency=app.settings.concurrency,
+        sleep=app.settings.interval,
+        max_jobs=wanted.max_jobs,
+        max_time=wanted.max_seconds,
+        stop_when_empty=True,
+    )
     triggered: Triggered = request.app.state.triggered
     worker, began = app.worker(await app.store(), options), time.monotonic()
     await triggered.run(worker)
@@ -112,6 +116,12 @@ async def run(request: Request, app: TheApp, body: RunIn | None = None) -> RunOu
     enough = seconds >= wanted.max_seconds or done.claimed >= (wanted.max_jobs or done.claimed + 1)
     bulk = await operator.operations.list(states=(Status.RUNNING.value,), limit=1)
     return RunOut(
-        worker_id=worker.id, claimed=done.claimed, completed=done.completed, requeued=done.requeued,
-        failed=done.failed, cancelled=done.cancelled, seconds=round(seconds, 3), drained=not enough and not bulk,
-    )  # fmt: skip
+        worker_id=worker.id,
+        claimed=done.claimed,
+        completed=done.completed,
+        requeued=done.requeued,
+        failed=done.failed,
+        cancelled=done.cancelled,
+        seconds=round(seconds, 3),
+        drained=not enough and not bulk,
+    )

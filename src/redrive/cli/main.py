@@ -62,54 +62,98 @@ cli = typer.Typer(
 
 _COMMANDS: dict[str, dict[str, Any]] = {
     "Run": {"up": up.up, "work": work.work, "migrate": migrate.migrate},
-    "Look": {"list": listing.list_tasks, "show": show.show, "failed": failed.failed, "stats": stats.stats,
-             "doctor": doctor.doctor, "smoke": smoke.smoke, "version": version.version},
-    "Act": {"enqueue": enqueue.enqueue, "retry": retry.retry, "replay": replay.replay, "cancel": cancel.cancel,
-            "forget": forget.forget, "flush": flush.flush, "purge": purge.purge, "pause": pause.pause,
-            "resume": pause.resume, "erase": erase.erase, "limits": limits.limits, "drill": drill.drill},
-}  # fmt: skip
-_GROUPS = {"groups": groups_cli, "operations": operations_cli, "approvals": approvals_cli, "audit": audit_cli,
-           "tokens": tokens_cli}  # fmt: skip
+    "Look": {
+        "list": listing.list_tasks,
+        "show": show.show,
+        "failed": failed.failed,
+        "stats": stats.stats,
+        "doctor": doctor.doctor,
+        "smoke": smoke.smoke,
+        "version": version.version,
+    },
+    "Act": {
+        "enqueue": enqueue.enqueue,
+        "retry": retry.retry,
+        "replay": replay.replay,
+        "cancel": cancel.cancel,
+        "forget": forget.forget,
+        "flush": flush.flush,
+        "purge": purge.purge,
+        "pause": pause.pause,
+        "resume": pause.resume,
+        "erase": erase.erase,
+        "limits": limits.limits,
+        "drill": drill.drill,
+    },
+}
+_GROUPS = {
+    "groups": groups_cli,
+    "operations": operations_cli,
+    "approvals": approvals_cli,
+    "audit": audit_cli,
+    "tokens": tokens_cli,
+}
 
 EXAMPLES: dict[str, list[str]] = {
     "up": ["redrive up --app reports:app", "redrive up --url sqlite:///try.db --port 0"],
-    "work": ["redrive work --app reports:app --queue high,default --concurrency 10",
-             "redrive work --app reports:app --stop-when-empty"],
-    "migrate": ["redrive migrate --url postgresql://user@host/database", "redrive migrate --status",
-                "redrive migrate --down --to 1"],
+    "work": [
+        "redrive work --app reports:app --queue high,default --concurrency 10",
+        "redrive work --app reports:app --stop-when-empty",
+    ],
+    "migrate": [
+        "redrive migrate --url postgresql://user@host/database",
+        "redrive migrate --status",
+        "redrive migrate --down --to 1",
+    ],
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
     "stats": ["redrive stats --groups 20", "redrive stats --json"],
     "version": ["redrive version --json"],
-    "enqueue": ["""redrive enqueue --app reports:app BUILD_REPORT '{"month": "2026-10"}' --key report-2026-10""",
-                "redrive enqueue --url sqlite:///reports.db BUILD_REPORT --payload-file report.json --delay 60"],
+    "enqueue": [
+        """redrive enqueue --app reports:app BUILD_REPORT '{"month": "2026-10"}' --key report-2026-10""",
+        "redrive enqueue --url sqlite:///reports.db BUILD_REPORT --payload-file report.json --delay 60",
+    ],
     "failed": ["redrive failed --kind BUILD_REPORT --limit 20", "redrive failed --stats"],
-    "retry": ["redrive retry 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'the bucket exists now'",
-              "redrive retry --kind BUILD_REPORT --error-code TASK_EXECUTION_FAILED --canary 10 --rate 50 --wait",
-              "redrive retry --all --dry-run"],
+    "retry": [
+        "redrive retry 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'the bucket exists now'",
+        "redrive retry --kind BUILD_REPORT --error-code TASK_EXECUTION_FAILED --canary 10 --rate 50 --wait",
+        "redrive retry --all --dry-run",
+    ],
     "replay": ["redrive replay --kind BUILD_REPORT --limit 200 --by ann --reason 'the bucket exists now'"],
     "forget": ["redrive forget 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'ordered twice'"],
-    "flush": ["redrive flush --fixed 'the old bucket is gone' --not-idempotent --reason 'all of the old system'",
-              "redrive flush --dry-run"],
+    "flush": [
+        "redrive flush --fixed 'the old bucket is gone' --not-idempotent --reason 'all of the old system'",
+        "redrive flush --dry-run",
+    ],
     "purge": ["redrive purge --queue reports --dry-run"],
     "doctor": ["redrive doctor", "redrive doctor --queue reports --json"],
     "smoke": ["redrive smoke http://127.0.0.1:8321"],
     "drill": ["redrive drill --by ann --out drill.md", "redrive drill --history"],
     "limits": ["redrive limits", "redrive limits BUILD_REPORT --concurrency 2"],
-    "groups": ["redrive groups", "redrive groups resolve 5f1c… --reason 'deployed the fix'",
-               "redrive groups retry 5f1c… --canary 10"],
+    "groups": [
+        "redrive groups",
+        "redrive groups resolve 5f1c… --reason 'deployed the fix'",
+        "redrive groups retry 5f1c… --canary 10",
+    ],
     "operations": ["redrive operations", "redrive operations watch 0197f0c2-…"],
     "approvals": ["redrive approvals --pending", "redrive approvals approve 0197f0c2-… --by bob"],
-    "erase": ["redrive erase --scope user:4711 --dry-run",
-              "redrive erase --task 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'ticket 812' --by ann"],
-    "audit": ["redrive audit --actor ann", "redrive audit export audit.csv",
-              "redrive audit prune --older-than-days 90 --dry-run"],
+    "erase": [
+        "redrive erase --scope user:4711 --dry-run",
+        "redrive erase --task 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --reason 'ticket 812' --by ann",
+    ],
+    "audit": [
+        "redrive audit --actor ann",
+        "redrive audit export audit.csv",
+        "redrive audit prune --older-than-days 90 --dry-run",
+    ],
     "tokens": ["redrive tokens create ann --role operator --days 90", "redrive tokens revoke 1a2b3c4d5e6f"],
     "cancel": ["redrive cancel 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --by ann --reason 'ordered twice'"],
-    "pause": ["redrive pause --kind BUILD_REPORT --reason 'the printer is on fire'",
-              "redrive pause 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"],
+    "pause": [
+        "redrive pause --kind BUILD_REPORT --reason 'the printer is on fire'",
+        "redrive pause 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b",
+    ],
     "resume": ["redrive resume --kind BUILD_REPORT"],
-}  # fmt: skip
+}
 
 
 def _epilog(command: str) -> str:

@@ -102,10 +102,12 @@ async def demo() -> list[Task]:
         ("SHOT_CHECKSUM", {"text": "s-1"}),
         ("VIDEO_GEN", {"shot_id": "s-1"}),
     ]
-    return await app.enqueue_many([
-        {"kind": kind, "payload": payload, "group": "demo", "idempotency_key": f"demo-{number}"}
-        for number, (kind, payload) in enumerate(tasks, 1)
-    ])  # fmt: skip
+    return await app.enqueue_many(
+        [
+            {"kind": kind, "payload": payload, "group": "demo", "idempotency_key": f"demo-{number}"}
+            for number, (kind, payload) in enumerate(tasks, 1)
+        ]
+    )
 
 
 async def _ensure_table(tx: Any) -> None:

@@ -20,9 +20,14 @@ FIELDS = {
     "weekday": "0-7 (0 and 7 are Sunday), sun-sat, mon#1 (the month's first Monday) or 5L (its last Friday)",
 }
 NICKNAMES = {
-    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
-}  # fmt: skip
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 _EXAMPLE = "five fields: minute hour day month weekday, e.g. '0 9 * * mon'"
 _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 _BAD = (CronSimError, AttributeError, TypeError, ValueError)

@@ -15,8 +15,18 @@ from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.failure import Failure, FailureType, failure
 
 # Values that stand for work which nobody has begun. Iterators are, too, except what is read from: files, cursors.
-_LAZY = (types.GeneratorType, types.AsyncGeneratorType, types.CoroutineType, contextlib._GeneratorContextManager,
-         contextlib._AsyncGeneratorContextManager, map, filter, zip, enumerate, reversed)  # fmt: skip
+_LAZY = (
+    types.GeneratorType,
+    types.AsyncGeneratorType,
+    types.CoroutineType,
+    contextlib._GeneratorContextManager,
+    contextlib._AsyncGeneratorContextManager,
+    map,
+    filter,
+    zip,
+    enumerate,
+    reversed,
+)
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial, type)
 # So many values of a result are looked at: a forgotten gather() shows at its beginning.
 MOST_LOOKED_AT = 1_000

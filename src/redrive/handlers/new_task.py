@@ -31,11 +31,21 @@ Given = Mapping[str, Any] | tuple[str, Any]
 
 
 def make_task(
-    registry: Registry, kind: str, payload: Any = None, *, queue: str | None = None, priority: int | None = None,
-    delay: float | None = None, run_at: datetime | None = None, max_attempts: int | None = None,
-    timeout: float | None = None, group: str | None = None, scope: str | None = None, trace_id: str | None = None,
+    registry: Registry,
+    kind: str,
+    payload: Any = None,
+    *,
+    queue: str | None = None,
+    priority: int | None = None,
+    delay: float | None = None,
+    run_at: datetime | None = None,
+    max_attempts: int | None = None,
+    timeout: float | None = None,
+    group: str | None = None,
+    scope: str | None = None,
+    trace_id: str | None = None,
     idempotency_key: str | None = None,
-) -> NewTask:  # fmt: skip
+) -> NewTask:
     """Nothing reaches a store before all of it is right."""
     # A kind that is known, and what it was declared with, have been checked there.
     known = (registry.known(kind) if isinstance(kind, str) else None) or _unknown(registry, kind)
@@ -118,16 +128,27 @@ class NewTasks(Sequence[NewTask]):
         except InvalidInput as error:
             raise type(error)(f"task {index} of the list: {error.message}", hint=error.hint) from None
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"task {index} of the list cannot be used: {error}",
-                               hint="give (kind, payload) or a dict of enqueue's arguments") from None  # fmt: skip
+            raise InvalidInput(
+                f"task {index} of the list cannot be used: {error}",
+                hint="give (kind, payload) or a dict of enqueue's arguments",
+            ) from None
 
 
 def as_enqueued(new: NewTask) -> Task:
     """A task as its producer knows it, without asking the store again."""
     waits = bool(new.delay) or (new.run_at is not None and new.run_at > datetime.now(UTC))
     return Task(
-        id=new.id, kind=new.kind, queue=new.queue, state=State.DELAYED if waits else State.QUEUED,
-        payload=None if new.payload is None else decode(new.payload), priority=new.priority,
-        max_attempts=new.max_attempts, group=new.group, scope=new.scope, trace_id=new.trace_id,
-        idempotency_key=new.idempotency_key, timeout=new.timeout, run_at=new.run_at,
-    )  # fmt: skip
+        id=new.id,
+        kind=new.kind,
+        queue=new.queue,
+        state=State.DELAYED if waits else State.QUEUED,
+        payload=None if new.payload is None else decode(new.payload),
+        priority=new.priority,
+        max_attempts=new.max_attempts,
+        group=new.group,
+        scope=new.scope,
+        trace_id=new.trace_id,
+        idempotency_key=new.idempotency_key,
+        timeout=new.timeout,
+        run_at=new.run_at,
+    )

@@ -99,11 +99,22 @@ class Registry:
 
 
 def make_handler(
-    kind: str, function: Callable[..., Any], *, queue: str, policy: Policy, timeout: float | None,
-    isolation: str | None, bulk: int | None, payload: Any, priority: int, concurrency: int | None,
-    rate_limit_ms: int | None, deterministic: tuple[type[BaseException], ...], names: Mapping[str, Any] | None = None,
+    kind: str,
+    function: Callable[..., Any],
+    *,
+    queue: str,
+    policy: Policy,
+    timeout: float | None,
+    isolation: str | None,
+    bulk: int | None,
+    payload: Any,
+    priority: int,
+    concurrency: int | None,
+    rate_limit_ms: int | None,
+    deterministic: tuple[type[BaseException], ...],
+    names: Mapping[str, Any] | None = None,
     public: Iterable[str] = (),
-) -> Handler:  # fmt: skip
+) -> Handler:
     """Check everything an application said about a kind, at import time."""
     check_name(kind, "kind")
     check_name(queue, "queue")
@@ -123,10 +134,20 @@ def make_handler(
         _check_importable(kind, function, final)
     spec = PayloadSpec(kind, function, payload, bulk=bulk is not None, names=names)
     return Handler(
-        kind=kind, queue=queue, policy=policy, function=function, payload=spec, timeout=timeout, bulk=bulk,
-        isolation=where, priority=priority, concurrency=concurrency,
-        rate_ms=rate_limit_ms, deterministic=final, public=check_public(kind, public),
-    )  # fmt: skip
+        kind=kind,
+        queue=queue,
+        policy=policy,
+        function=function,
+        payload=spec,
+        timeout=timeout,
+        bulk=bulk,
+        isolation=where,
+        priority=priority,
+        concurrency=concurrency,
+        rate_ms=rate_limit_ms,
+        deterministic=final,
+        public=check_public(kind, public),
+    )
 
 
 def check_public(kind: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -37,9 +37,14 @@ class PayloadSpec:
     """
 
     def __init__(
-        self, kind: str, function: Callable[..., Any], whole: Any = None, *, bulk: bool = False,
+        self,
+        kind: str,
+        function: Callable[..., Any],
+        whole: Any = None,
+        *,
+        bulk: bool = False,
         names: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.kind = kind
         self._bulk = bulk
         self._adapter, self.required = self._read(function, whole, names or {})
@@ -212,9 +217,10 @@ class PayloadSpec:
         problems = [f"{'.'.join(map(str, one['loc'])) or 'payload'}: {one['msg']}" for one in found[:5]]
         more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
         return PayloadInvalid(
-            f"the payload does not fit {self.kind}: {'; '.join(problems)}{more}", hint=self._expects(),
+            f"the payload does not fit {self.kind}: {'; '.join(problems)}{more}",
+            hint=self._expects(),
             what=f"{self.kind} {place(found[0]['loc'], declared_names(self._adapter.core_schema))} {found[0]['type']}",
-        )  # fmt: skip
+        )
 
     def _expects(self) -> str | None:
         if self._fields is not None:

@@ -142,8 +142,19 @@ class Commit:
 
     @property
     def _others(self) -> bool:
-        others = (self.joins, self.controls, self.fires, self.postings, self.rows, self.audits, self.bulk, self.puts,
-                  self.pruned, self.conclusion, self.erase)  # fmt: skip
+        others = (
+            self.joins,
+            self.controls,
+            self.fires,
+            self.postings,
+            self.rows,
+            self.audits,
+            self.bulk,
+            self.puts,
+            self.pruned,
+            self.conclusion,
+            self.erase,
+        )
         return any(others)
 
     def check_conflicts(self, answers: Sequence[Enqueued]) -> None:

@@ -67,15 +67,28 @@ def failure_of(error: BaseException, origin: Origin = NOWHERE) -> Failure:
     found = classify(error, origin.deterministic, origin.rules)
     message = _message(error)
     return _made(
-        found.code, found.reason, _type(found, message), message, origin, error=error, cause=_declared(error, origin),
-        counts=_message_counts(error, origin), retryable=found.retryable,
-    )  # fmt: skip
+        found.code,
+        found.reason,
+        _type(found, message),
+        message,
+        origin,
+        error=error,
+        cause=_declared(error, origin),
+        counts=_message_counts(error, origin),
+        retryable=found.retryable,
+    )
 
 
 def said(
-    code: str, reason: str, message: str, origin: Origin = NOWHERE, *, verdict: BaseException | None = None,
-    type: FailureType | None = None, cause: str | None = None,
-) -> Failure:  # fmt: skip
+    code: str,
+    reason: str,
+    message: str,
+    origin: Origin = NOWHERE,
+    *,
+    verdict: BaseException | None = None,
+    type: FailureType | None = None,
+    cause: str | None = None,
+) -> Failure:
     """Makes a failure of a verdict that a handler declared: with its stack and place if it was raised, else with the
     handler's."""
     message = clean(message[:MAX_MESSAGE])[:MAX_MESSAGE]
@@ -86,10 +99,18 @@ def said(
 
 
 def failure(
-    code: str, reason: str, message: str, *, type: FailureType | None = None, where: str = "",
-    stack: str | None = None, retryable: bool | None = None, public: bool = False, payload: Payload = NO_PAYLOAD,
+    code: str,
+    reason: str,
+    message: str,
+    *,
+    type: FailureType | None = None,
+    where: str = "",
+    stack: str | None = None,
+    retryable: bool | None = None,
+    public: bool = False,
+    payload: Payload = NO_PAYLOAD,
     what: str | None = None,
-) -> Failure:  # fmt: skip
+) -> Failure:
     """Makes a failure without an exception: an expired lease, an unsupported kind, what an executor reports.
 
     ``public``: the message is ours and quotes nothing, so everybody may read it as it is. ``what``: what the message
@@ -114,9 +135,18 @@ def failure(
 
 
 def _made(
-    code: str, reason: str, type: FailureType, message: str, origin: Origin, *, error: BaseException | None = None,
-    declared: bool = False, cause: str | None = None, counts: bool = True, retryable: bool | None = None,
-) -> Failure:  # fmt: skip
+    code: str,
+    reason: str,
+    type: FailureType,
+    message: str,
+    origin: Origin,
+    *,
+    error: BaseException | None = None,
+    declared: bool = False,
+    cause: str | None = None,
+    counts: bool = True,
+    retryable: bool | None = None,
+) -> Failure:
     errors = [] if error is None else evidence.chain(error)
     places = _places(errors, declared or reason == "timeout", origin)
     said = errors[1:] if declared else errors
@@ -125,22 +155,35 @@ def _made(
     written = _written(errors, origin)
     codes = written.literals | marks.declared_codes(said)
     facts = Facts(
-        code, reason, () if declared else tuple(names), tuple(places), marks.telling(found, codes),
+        code,
+        reason,
+        () if declared else tuple(names),
+        tuple(places),
+        marks.telling(found, codes),
         _constant(message, error, origin) if counts else None,
         shape(message, _literals_at(error, origin)) if counts else None,
-        None if declared else peer_of(errors), cause and cause[:MAX_CAUSE],
-    )  # fmt: skip
+        None if declared else peer_of(errors),
+        cause and cause[:MAX_CAUSE],
+    )
     words = written.words | {name.lower() for name in names}
     return Failure(
-        code, reason, type, message, fingerprint(facts), None if error is None else _stack(error),
+        code,
+        reason,
+        type,
+        message,
+        fingerprint(facts),
+        None if error is None else _stack(error),
         code == ErrorCode.EXECUTION_FAILED if retryable is None else retryable,
         retry_after(error, origin.now) if error is not None and retryable else None,
         summary_of(
-            safe_message(message, words, origin.payload), exception=names[0] if names else None, chain=names,
-            frames=places, marks=marks.public(found, codes, origin.payload),
+            safe_message(message, words, origin.payload),
+            exception=names[0] if names else None,
+            chain=names,
+            frames=places,
+            marks=marks.public(found, codes, origin.payload),
         ),
         former(facts),
-    )  # fmt: skip
+    )
 
 
 def _written(errors: list[BaseException], origin: Origin) -> frames.Texts:

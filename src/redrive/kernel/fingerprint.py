@@ -19,8 +19,21 @@ from redrive.kernel.evidence import Marks
 VERSION = 2
 _PEERS_ONLY = frozenset({"connect", "timeout", "tls"})
 # A driver that lost its server does not always say which; an application has one of each.
-_SERVERS = frozenset({"psycopg", "psycopg_pool", "psycopg2", "asyncpg", "sqlalchemy", "redis", "pymongo", "pymysql",
-                      "MySQLdb", "aiopg", "django"})  # fmt: skip
+_SERVERS = frozenset(
+    {
+        "psycopg",
+        "psycopg_pool",
+        "psycopg2",
+        "asyncpg",
+        "sqlalchemy",
+        "redis",
+        "pymongo",
+        "pymysql",
+        "MySQLdb",
+        "aiopg",
+        "django",
+    }
+)
 
 
 @dataclass(slots=True, frozen=True)

@@ -75,35 +75,75 @@ class Rule:
 
 _S = State
 TABLE: dict[Event, Rule] = {
-    Event.DUE: Rule((_S.DELAYED,), (_S.QUEUED,), False, Attempts.KEEP,
-        "its time has come; it joins the tail of its queue"),
-    Event.CLAIM: Rule((_S.QUEUED,), (_S.RUNNING,), False, Attempts.ADD,
-        "a worker takes it under a new lease token"),
-    Event.COMPLETE: Rule((_S.RUNNING,), (_S.COMPLETED,), True, Attempts.KEEP,
-        "the handler returned; the row moves to history"),
-    Event.RETRY: Rule((_S.RUNNING,), (_S.DELAYED, _S.QUEUED), True, Attempts.KEEP,
-        "the attempt failed and attempts remain; it waits for its backoff"),
-    Event.SNOOZE: Rule((_S.RUNNING,), (_S.DELAYED, _S.QUEUED), True, Attempts.GIVE_BACK,
-        "the handler wants to be run again later"),
-    Event.RELEASE: Rule((_S.RUNNING,), (_S.QUEUED,), True, Attempts.GIVE_BACK,
-        "the worker hands it back unfinished, as at shutdown"),
-    Event.FAIL: Rule((_S.RUNNING,), (_S.FAILED,), True, Attempts.KEEP,
-        "the failure is final, or attempts are used up; a dead letter is written"),
-    Event.ABORT: Rule((_S.RUNNING,), (_S.CANCELLED,), True, Attempts.KEEP,
-        "the handler ended after a cancel request, or cancelled its own task"),
-    Event.EXPIRE: Rule((_S.RUNNING,), (_S.QUEUED, _S.FAILED), True, Attempts.KEEP,
-        "the lease ran out; the attempt counts"),
-    Event.CANCEL: Rule((_S.QUEUED, _S.DELAYED, _S.PAUSED, _S.FAILED), (_S.CANCELLED,), False, Attempts.KEEP,
-        "an operator or producer no longer wants it; it moves to history with its payload"),
-    Event.PAUSE: Rule((_S.QUEUED, _S.DELAYED), (_S.PAUSED,), False, Attempts.KEEP,
-        "an operator holds this task, or a worker met it while its group is paused"),
-    Event.RESUME: Rule((_S.PAUSED,), (_S.QUEUED, _S.DELAYED), False, Attempts.KEEP,
-        "the hold is lifted; a future run-at is still kept"),
-    Event.REDRIVE: Rule((_S.FAILED, _S.CANCELLED), (_S.QUEUED,), False, Attempts.RESET,
-        "an operator retries it; attempts and error are cleared, replay_count grows"),
-    Event.REJECT: Rule((_S.QUEUED, _S.DELAYED, _S.PAUSED, _S.RUNNING), (_S.FAILED,), False, Attempts.KEEP,
-        "its row cannot be worked with (from before a limit, or damaged); it is failed by itself, with a dead letter"),
-}  # fmt: skip
+    Event.DUE: Rule(
+        (_S.DELAYED,), (_S.QUEUED,), False, Attempts.KEEP, "its time has come; it joins the tail of its queue"
+    ),
+    Event.CLAIM: Rule((_S.QUEUED,), (_S.RUNNING,), False, Attempts.ADD, "a worker takes it under a new lease token"),
+    Event.COMPLETE: Rule(
+        (_S.RUNNING,), (_S.COMPLETED,), True, Attempts.KEEP, "the handler returned; the row moves to history"
+    ),
+    Event.RETRY: Rule(
+        (_S.RUNNING,),
+        (_S.DELAYED, _S.QUEUED),
+        True,
+        Attempts.KEEP,
+        "the attempt failed and attempts remain; it waits for its backoff",
+    ),
+    Event.SNOOZE: Rule(
+        (_S.RUNNING,), (_S.DELAYED, _S.QUEUED), True, Attempts.GIVE_BACK, "the handler wants to be run again later"
+    ),
+    Event.RELEASE: Rule(
+        (_S.RUNNING,), (_S.QUEUED,), True, Attempts.GIVE_BACK, "the worker hands it back unfinished, as at shutdown"
+    ),
+    Event.FAIL: Rule(
+        (_S.RUNNING,),
+        (_S.FAILED,),
+        True,
+        Attempts.KEEP,
+        "the failure is final, or attempts are used up; a dead letter is written",
+    ),
+    Event.ABORT: Rule(
+        (_S.RUNNING,),
+        (_S.CANCELLED,),
+        True,
+        Attempts.KEEP,
+        "the handler ended after a cancel request, or cancelled its own task",
+    ),
+    Event.EXPIRE: Rule(
+        (_S.RUNNING,), (_S.QUEUED, _S.FAILED), True, Attempts.KEEP, "the lease ran out; the attempt counts"
+    ),
+    Event.CANCEL: Rule(
+        (_S.QUEUED, _S.DELAYED, _S.PAUSED, _S.FAILED),
+        (_S.CANCELLED,),
+        False,
+        Attempts.KEEP,
+        "an operator or producer no longer wants it; it moves to history with its payload",
+    ),
+    Event.PAUSE: Rule(
+        (_S.QUEUED, _S.DELAYED),
+        (_S.PAUSED,),
+        False,
+        Attempts.KEEP,
+        "an operator holds this task, or a worker met it while its group is paused",
+    ),
+    Event.RESUME: Rule(
+        (_S.PAUSED,), (_S.QUEUED, _S.DELAYED), False, Attempts.KEEP, "the hold is lifted; a future run-at is still kept"
+    ),
+    Event.REDRIVE: Rule(
+        (_S.FAILED, _S.CANCELLED),
+        (_S.QUEUED,),
+        False,
+        Attempts.RESET,
+        "an operator retries it; attempts and error are cleared, replay_count grows",
+    ),
+    Event.REJECT: Rule(
+        (_S.QUEUED, _S.DELAYED, _S.PAUSED, _S.RUNNING),
+        (_S.FAILED,),
+        False,
+        Attempts.KEEP,
+        "its row cannot be worked with (from before a limit, or damaged); it is failed by itself, with a dead letter",
+    ),
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -193,9 +233,18 @@ def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tran
         case Completed(result=result):
             # By position and without detours: this is made once for every task.
             done = Transition(
-                held.id, Event.COMPLETE, State.COMPLETED, held.token, 0.0, result, None, None, None,
-                held.execution_ms, held.worker_id,
-            )  # fmt: skip
+                held.id,
+                Event.COMPLETE,
+                State.COMPLETED,
+                held.token,
+                0.0,
+                result,
+                None,
+                None,
+                None,
+                held.execution_ms,
+                held.worker_id,
+            )
             if policy.history is not None:
                 done.keep = policy.history
             if held.feature is not None:
@@ -223,10 +272,15 @@ def declared(verdict: Retry | Fail, origin: Origin = NOWHERE) -> Failed:
         return Failed(cause, verdict.after)
     return Failed(
         said(
-            verdict.code, "handler_failed", verdict.message or verdict.code, origin, verdict=verdict,
-            type=verdict.failure_type, cause=verdict.cause,
+            verdict.code,
+            "handler_failed",
+            verdict.message or verdict.code,
+            origin,
+            verdict=verdict,
+            type=verdict.failure_type,
+            cause=verdict.cause,
         )
-    )  # fmt: skip
+    )
 
 
 def _retry_or_fail(held: Lease, cause: Failure, policy: Policy, jitter: float, after: float | None) -> Transition:
@@ -240,13 +294,16 @@ def _retry_or_fail(held: Lease, cause: Failure, policy: Policy, jitter: float, a
 
 def _expire(held: Lease, limit: float | None) -> Transition:
     cause = failure(
-        ErrorCode.EXECUTION_FAILED, "lease_expired",
+        ErrorCode.EXECUTION_FAILED,
+        "lease_expired",
         f"the lease of attempt {held.attempt} ran out: its worker died, hung or lost the store"
         + ("" if limit is None else f"; by then its time limit of {limit:g} s was over, too"),
-        type=FailureType.TIMEOUT, public=True,
+        type=FailureType.TIMEOUT,
+        public=True,
         # One cause for each kind: what hangs or kills its worker. Whether a limit was over by then is chance.
-        where=held.kind if isinstance(held, ExpiredLease) else "", what="the lease ran out",
-    )  # fmt: skip
+        where=held.kind if isinstance(held, ExpiredLease) else "",
+        what="the lease ran out",
+    )
     if held.attempt >= held.max_attempts:
         dead = DeadReason.MAX_ATTEMPTS
         return _move(held, Event.EXPIRE, State.FAILED, failure=cause, dead=dead, expired=True)
@@ -255,9 +312,15 @@ def _expire(held: Lease, limit: float | None) -> Transition:
 
 def _move(held: Lease, event: Event, to: State, **values: Any) -> Transition:
     return Transition(
-        task_id=held.id, event=event, to=to, token=held.token,
-        worker_id=held.worker_id, execution_ms=held.execution_ms, feature=held.feature, **values,
-    )  # fmt: skip
+        task_id=held.id,
+        event=event,
+        to=to,
+        token=held.token,
+        worker_id=held.worker_id,
+        execution_ms=held.execution_ms,
+        feature=held.feature,
+        **values,
+    )
 
 
 def _waiting(delay: float) -> State:

@@ -23,13 +23,18 @@ from redrive.kernel.summary import Payload
 
 _IN_TEXT = [
     ("status", re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?:[ _-]?code)?)\W{0,3}([1-5]\d\d)\b", re.I)),
-    ("status", re.compile(r"\b([45]\d\d) (?:Bad|Unauth|Payment|Forbid|Not|Method|Proxy|Request|Conflict|Gone|Too|"
-                          r"Unproc|Internal|Service|Gateway)")),
+    (
+        "status",
+        re.compile(
+            r"\b([45]\d\d) (?:Bad|Unauth|Payment|Forbid|Not|Method|Proxy|Request|Conflict|Gone|Too|"
+            r"Unproc|Internal|Service|Gateway)"
+        ),
+    ),
     ("errno", re.compile(r"\[(?:Errno|WinError) (-?\d{1,6})\]")),
     ("sqlstate", re.compile(r"\bSQLSTATE\W{0,3}([0-9A-Z]{5})\b")),
     ("exit", re.compile(r"\bexit (?:status|code) (-?\d{1,5})\b")),
     ("ssl", re.compile(r"\[SSL: ([A-Z0-9_]{3,60})\]")),
-]  # fmt: skip
+]
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _WORD = re.compile(r"[^\W\d_]+")
 # The classes of the standard and of PostgreSQL, then a number.

@@ -48,7 +48,7 @@ _PATTERNS = [
     # Anything with a digit in it: numbers, sizes, versions, ids of every make.
     re.compile(r"(?<![\w-])(?:[^\W\d]\w*-){0,6}[-+#$€]?\w*\d\w*(?:[.,:%/+=-]\w*\d\w*)*(?:-\w+)*%?"),
     re.compile(r"\b(?:None|null|nil|nan|inf|true|false|undefined)\b", re.I),
-]  # fmt: skip
+]
 _HEX_WORD = re.compile(r"\b[a-f]{4,}\b")
 _ENGLISH_HEX = frozenset(
     ["dead", "beef", "face", "faced", "fade", "faded", "cafe", "deaf", "added", "decade", "facade"]
@@ -138,8 +138,13 @@ def _written(text: str, literals: Iterable[str]) -> list[tuple[int, int]]:
 def _fragments(text: str, literals: Iterable[str]) -> set[str]:
     """Returns the parts of the source's texts between their fields. A single name is left out, unless it is all there
     is."""
-    return {part for literal in literals if literal == text or not literal.isidentifier()
-            for part in _FIELD.split(literal[:MAX_LOOKED_AT]) if _WORD.search(part)}  # fmt: skip
+    return {
+        part
+        for literal in literals
+        if literal == text or not literal.isidentifier()
+        for part in _FIELD.split(literal[:MAX_LOOKED_AT])
+        if _WORD.search(part)
+    }
 
 
 def _whole(text: str, begin: int, end: int) -> bool:

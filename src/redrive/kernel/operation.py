@@ -113,11 +113,18 @@ class Operation:
         if canary is not None:
             canary = Canary(**{**canary, "ids": tuple(UUID(task_id) for task_id in canary["ids"])})
         return cls(
-            **{**body, "action": Action(body["action"]), "which": failures(body["which"]), "canary": canary,
-               "status": Status(record.state), "fingerprints": tuple(body["fingerprints"]),
-               "traces": tuple(body["traces"])},
-            id=record.id, version=record.version,
-        )  # fmt: skip
+            **{
+                **body,
+                "action": Action(body["action"]),
+                "which": failures(body["which"]),
+                "canary": canary,
+                "status": Status(record.state),
+                "fingerprints": tuple(body["fingerprints"]),
+                "traces": tuple(body["traces"]),
+            },
+            id=record.id,
+            version=record.version,
+        )
 
     def body(self) -> dict[str, Any]:
         values = asdict(self)
@@ -180,9 +187,15 @@ class Operation:
 
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """Returns the Commit that ends it, with the row that sums it up."""
-        after = {"matched": self.total, "done": self.done, "skipped": self.skipped,
-                 "gone": self.gone if status is Status.COMPLETED else 0,
-                 "filter": self.told, "status": status.value, "note": note}  # fmt: skip
+        after = {
+            "matched": self.total,
+            "done": self.done,
+            "skipped": self.skipped,
+            "gone": self.gone if status is Status.COMPLETED else 0,
+            "filter": self.told,
+            "status": status.value,
+            "note": note,
+        }
         row = Audit(self.actor, f"{self.action.audited}_SUMMARY", self.reason, None, self.id, None, after)
         ended = replace(self, status=status, note=note)
         if self.action is Action.ERASE and self.which.scope is not None:
@@ -251,11 +264,16 @@ class Operation:
     def _move(self, task: FailedRef) -> Transition:
         retry, given_up = self.action is Action.RETRY, self._given_up(task)
         return Transition(
-            task.id, Event.REDRIVE if retry else Event.CANCEL, State.QUEUED if retry else State.CANCELLED,
-            actor=self.actor, reason=self.reason, action=f"{self.action.audited}_ITEM", batch_id=self.id,
+            task.id,
+            Event.REDRIVE if retry else Event.CANCEL,
+            State.QUEUED if retry else State.CANCELLED,
+            actor=self.actor,
+            reason=self.reason,
+            action=f"{self.action.audited}_ITEM",
+            batch_id=self.id,
             seen=None if self.action is Action.PURGE or given_up else task.failed_seq,
             sources=WAITING if self.action is Action.PURGE else (State.CANCELLED,) if given_up else None,
-        )  # fmt: skip
+        )
 
     def _given_up(self, task: FailedRef) -> bool:
         """True if the task is meant as a cancelled one: those have their places behind all that are failed."""

@@ -132,9 +132,10 @@ def _read(code: CodeType) -> _Code:
     additions = [_position(one) for one in instructions if one.opname == "BINARY_OP" and one.argrepr == "+="]
     choices = {word.position[0] for word in words if not word.is_name and not word.text}
     added = frozenset(
-        word.text for word in words if not word.is_name
-        and (word.position[0] in choices or any(_within(word.position, at) for at in additions))
-    )  # fmt: skip
+        word.text
+        for word in words
+        if not word.is_name and (word.position[0] in choices or any(_within(word.position, at) for at in additions))
+    )
     return _Code(list(code.co_positions()), words, added)
 
 

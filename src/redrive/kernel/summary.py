@@ -111,9 +111,13 @@ def _harmless(piece: str, written: Collection[str], payload: Payload) -> bool:
 
 
 def summary_of(
-    message: str, *, exception: str | None = None, chain: Iterable[str] = (), frames: Iterable[str] = (),
+    message: str,
+    *,
+    exception: str | None = None,
+    chain: Iterable[str] = (),
+    frames: Iterable[str] = (),
     marks: Mapping[str, str | int] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Returns a summary as it is stored. ``message`` is a safe one, and so are the ``marks``: see kernel/marks.py."""
     found: dict[str, Any] = {"message": message}
     if exception:

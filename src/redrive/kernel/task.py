@@ -302,8 +302,12 @@ def refuse_reserved(key: str | None) -> None:
 
 def check_labels(task: NewTask) -> None:
     """Checks the labels of a new task, as a store does with what it is given."""
-    for value, what in ((task.group, "group"), (task.scope, "scope"), (task.trace_id, "trace_id"),
-                        (task.idempotency_key, "idempotency_key")):  # fmt: skip
+    for value, what in (
+        (task.group, "group"),
+        (task.scope, "scope"),
+        (task.trace_id, "trace_id"),
+        (task.idempotency_key, "idempotency_key"),
+    ):
         if value is not None:
             check_text(value, what)
 

@@ -84,9 +84,15 @@ async def create(store: Store, name: str, role: Role, *, actor: str, days: float
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     body = {"name": name, "role": role.label, "hash": _hash(secret), "created_by": who, "valid_days": days}
     row = Audit(
-        who, "TOKEN_CREATE", None, None, None, None, {"name": name, "role": role.label, "valid_days": days},
+        who,
+        "TOKEN_CREATE",
+        None,
+        None,
+        None,
+        None,
+        {"name": name, "role": role.label, "valid_days": days},
         target=f"token:{token_id}",
-    )  # fmt: skip
+    )
     await store.apply(Commit(puts=[Put(COLLECTION, token_id, body, state=ACTIVE)], audits=[row]))
     return NewToken(await _token(store, token_id), f"{PREFIX}_{token_id}_{secret}")
 
@@ -97,9 +103,15 @@ async def revoke(store: Store, token_id: str, *, actor: str, reason: str | None 
     if record.state == REVOKED:
         raise InvalidTransition(f"token {token_id} is revoked already")
     row = Audit(
-        who, "TOKEN_REVOKE", reason, None, None, {"name": record.body["name"]}, {"state": REVOKED},
+        who,
+        "TOKEN_REVOKE",
+        reason,
+        None,
+        None,
+        {"name": record.body["name"]},
+        {"state": REVOKED},
         target=f"token:{token_id}",
-    )  # fmt: skip
+    )
     put = Put(COLLECTION, token_id, record.body, record.version, REVOKED)
     await store.apply(Commit(puts=[put], audits=[row]))
     return await _token(store, token_id)

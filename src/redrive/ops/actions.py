@@ -74,8 +74,11 @@ async def _cancel_as_found(
     """Cancels in one transaction, by the states that the tasks are in now; returns those that it did not reach."""
     found = await store.statuses(ids)
     running = {task_id for task_id in ids if task_id in found and found[task_id].state is State.RUNNING}
-    moves = [Transition(task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why)
-             for task_id in ids if task_id not in running]  # fmt: skip
+    moves = [
+        Transition(task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why)
+        for task_id in ids
+        if task_id not in running
+    ]
     requests = [CancelRequest(task_id, who, why) for task_id in ids if task_id in running]
     lost = (await store.apply(Commit(transitions=moves, controls=requests, puts=puts))).lost
     result.done += [move.task_id for move in moves if move.task_id not in lost]
@@ -95,11 +98,17 @@ async def forget(
     # Also those that are not failed, for the store to refuse: ``puts`` count what it did not.
     moves = [
         Transition(
-            task_id, Event.CANCEL, State.CANCELLED, actor=who, reason=why, action="TASK_FORGET",
-            sources=(State.FAILED,), seen=found[task_id].failed_seq if task_id in found else None,
+            task_id,
+            Event.CANCEL,
+            State.CANCELLED,
+            actor=who,
+            reason=why,
+            action="TASK_FORGET",
+            sources=(State.FAILED,),
+            seen=found[task_id].failed_seq if task_id in found else None,
         )
         for task_id in unique
-    ]  # fmt: skip
+    ]
     lost = (await store.apply(Commit(transitions=moves, puts=puts))).lost
     result = Result(done=[task_id for task_id in unique if task_id not in lost])
     result.skipped = await _why_not(store, [task_id for task_id in unique if task_id in lost], (State.FAILED,))

@@ -52,16 +52,28 @@ async def ask(store: Store, operation: Operation, why: str) -> tuple[Operation, 
     approval_id = str(new_id())
     waiting = replace(operation, status=Status.WAITING, approval=approval_id)
     body = {
-        "operation": operation.id, "action": operation.action.value, "filter": facts(operation.which),
-        "total": operation.total, "needed": _needed(operation, why), "requested_by": operation.actor,
-        "reason": operation.reason, "fixed": operation.fixed, "idempotent": operation.idempotent, "decided_by": None,
+        "operation": operation.id,
+        "action": operation.action.value,
+        "filter": facts(operation.which),
+        "total": operation.total,
+        "needed": _needed(operation, why),
+        "requested_by": operation.actor,
+        "reason": operation.reason,
+        "fixed": operation.fixed,
+        "idempotent": operation.idempotent,
+        "decided_by": None,
         "decision": None,
-    }  # fmt: skip
+    }
     row = Audit(
-        operation.actor, "APPROVAL_REQUEST", operation.reason, None, operation.id, None,
+        operation.actor,
+        "APPROVAL_REQUEST",
+        operation.reason,
+        None,
+        operation.id,
+        None,
         {**body, "filter": operation.told, "needed": why},
         target=f"approval:{approval_id}",
-    )  # fmt: skip
+    )
     await store.apply(Commit(puts=[waiting.put(), Put(COLLECTION, approval_id, body, state=PENDING)], audits=[row]))
     return replace(waiting, version=1), await store.record(COLLECTION, approval_id)
 
@@ -146,19 +158,35 @@ async def _close(store: Store, record: Record, who: str, why: str | None, decisi
     body = {**record.body, "decided_by": who, "decision": decision, "decision_reason": why}
     puts = [Put(COLLECTION, record.id, body, record.version, decision)]
     name = {APPROVED: "APPROVAL_APPROVE", REJECTED: "APPROVAL_REJECT"}.get(decision, "APPROVAL_EXPIRE")
-    audits = [Audit(
-        who, name, why, None, record.body["operation"], {"state": record.state}, {"state": decision},
-        target=f"approval:{record.id}",
-    )]  # fmt: skip
+    audits = [
+        Audit(
+            who,
+            name,
+            why,
+            None,
+            record.body["operation"],
+            {"state": record.state},
+            {"state": decision},
+            target=f"approval:{record.id}",
+        )
+    ]
     found = await store.record(OPERATIONS, record.body["operation"])
     if found is not None and found.state == Status.WAITING:
         operation = Operation.of(found)
         if then is Status.RUNNING:
             puts.append(replace(operation, status=then).put())
-            audits.append(Audit(operation.actor, "OPERATION_START", operation.reason, None, operation.id,
-                                {"status": operation.status.value},
-                                {"status": then.value, "approved_by": who, **operation.said},
-                                target=f"operation:{operation.id}"))  # fmt: skip
+            audits.append(
+                Audit(
+                    operation.actor,
+                    "OPERATION_START",
+                    operation.reason,
+                    None,
+                    operation.id,
+                    {"status": operation.status.value},
+                    {"status": then.value, "approved_by": who, **operation.said},
+                    target=f"operation:{operation.id}",
+                )
+            )
         else:
             ended = operation.ended(then, f"{decision} by {who}" + (f": {why}" if why else ""))
             puts += ended.puts

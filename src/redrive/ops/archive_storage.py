@@ -124,10 +124,11 @@ class Bucket:
         plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
         with self._saying("is not set up"):
             self._store = S3Store(
-                bucket, prefix=prefix or None,
+                bucket,
+                prefix=prefix or None,
                 client_options={"allow_http": plain, "timeout": timedelta(seconds=30)},
                 retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=30)},
-            )  # fmt: skip
+            )
 
     def __str__(self) -> str:
         return self._address

@@ -61,9 +61,14 @@ class Pruned:
 
 
 async def query(
-    store: Store, which: AuditFilter = ANY, *, page: int = 1, page_size: int = 50, before: int | None = None,
+    store: Store,
+    which: AuditFilter = ANY,
+    *,
+    page: int = 1,
+    page_size: int = 50,
+    before: int | None = None,
     paged: bool = False,
-) -> Page:  # fmt: skip
+) -> Page:
     """Returns rows newest first: by page, or from ``before`` on, which stays stable while rows are added. ``paged``:
     with documents as text, as far as the budget of a page goes."""
     check_int(page, "page", 1, 1_000_000)
@@ -149,10 +154,17 @@ class Keeper(Protocol):
 
 
 async def prune(
-    store: Store, which: AuditFilter = ANY, *, older_than_days: float, actor: str, dry_run: bool = False,
-    piece: int = PRUNE_PIECE, archive: Keeper | None = None, stopping: Callable[[], bool] = lambda: False,
+    store: Store,
+    which: AuditFilter = ANY,
+    *,
+    older_than_days: float,
+    actor: str,
+    dry_run: bool = False,
+    piece: int = PRUNE_PIECE,
+    archive: Keeper | None = None,
+    stopping: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda _: None,
-) -> Pruned:  # fmt: skip
+) -> Pruned:
     """Removes rows older than so many days, piece by piece: archived first, if there is an archive, then removed
     together with a row that says so. The summary keeps the hashes of what went, so that the seals can still be checked,
     and is sealed with the removal."""
@@ -209,10 +221,14 @@ def _removal(
         if not gone:
             return []
         after = {
-            "removed": len(gone), "ids": ids_of(gone), "everything": everything, "older_than": facts["older_than"],
-            "youngest": max(row.at for row in gone).isoformat(), "hashes": [row_hash(row) for row in gone],
+            "removed": len(gone),
+            "ids": ids_of(gone),
+            "everything": everything,
+            "older_than": facts["older_than"],
+            "youngest": max(row.at for row in gone).isoformat(),
+            "hashes": [row_hash(row) for row in gone],
             "piece": None if written is None else {"name": written.name, "sha256": written.sha256},
-        }  # fmt: skip
+        }
         return [Audit(who, PRUNE_SUMMARY, None, None, batch_id, {"filter": facts}, after)]
 
     return Commit(pruned=[row.id for row in rows], conclusion=told)

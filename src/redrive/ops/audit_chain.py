@@ -65,9 +65,18 @@ class Seal:
         if since.tzinfo is None or until.tzinfo is None:
             raise ValueError("times without a zone")
         return cls(
-            _number(record), last, body["ids"], tuple(parse_ranges(body["ids"])), body["digest"], body["prev"], since,
-            until, body["ahead"], body["hash"], _chained(body),
-        )  # fmt: skip
+            _number(record),
+            last,
+            body["ids"],
+            tuple(parse_ranges(body["ids"])),
+            body["digest"],
+            body["prev"],
+            since,
+            until,
+            body["ahead"],
+            body["hash"],
+            _chained(body),
+        )
 
 
 async def seal(
@@ -149,10 +158,14 @@ def body_of(rows: Sequence[AuditRow], previous: Seal | None, *, ahead: bool = Fa
     before = 0 if previous is None else previous.last
     times = [row.at for row in rows]
     body = {
-        "last": before if ahead else rows[-1].id, "ids": ids_of(rows), "digest": digest_of(map(row_hash, rows)),
-        "prev": BEGINNING if previous is None else previous.hash, "since": min(times).isoformat(),
-        "until": max(times).isoformat(), "ahead": ahead,
-    }  # fmt: skip
+        "last": before if ahead else rows[-1].id,
+        "ids": ids_of(rows),
+        "digest": digest_of(map(row_hash, rows)),
+        "prev": BEGINNING if previous is None else previous.hash,
+        "since": min(times).isoformat(),
+        "until": max(times).isoformat(),
+        "ahead": ahead,
+    }
     return {**body, "hash": _chained(body)}
 
 

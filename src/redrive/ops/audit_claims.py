@@ -55,8 +55,9 @@ class Claim:
         ids = parse_ranges(told["ids"]) if told.get("ids") else []
         made = cls(row.id, row.action, row.actor, row.at, row.batch_id, ids)
         if row.action == ERASE_SUMMARY:
-            made.replaced = {str(old): None if new is None else str(new)
-                             for old, new in dict(told.get("replaced") or {}).items()}  # fmt: skip
+            made.replaced = {
+                str(old): None if new is None else str(new) for old, new in dict(told.get("replaced") or {}).items()
+            }
             return made
         hashes = told["hashes"]
         if len(ids) != len(hashes):

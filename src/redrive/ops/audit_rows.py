@@ -19,8 +19,21 @@ from uuid import UUID
 from redrive.kernel.task import AuditRow
 from redrive.ops.inspect import plain
 
-COLUMNS = ("id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id",
-           "before", "after")  # fmt: skip
+COLUMNS = (
+    "id",
+    "at",
+    "actor",
+    "action",
+    "reason",
+    "task_id",
+    "batch_id",
+    "target",
+    "kind",
+    "scope",
+    "trace_id",
+    "before",
+    "after",
+)
 ERASABLE = ("reason", "target", "scope", "trace_id", "before", "after")
 PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
 ERASE_SUMMARY = "TASK_ERASE_SUMMARY"

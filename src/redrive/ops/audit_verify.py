@@ -51,9 +51,11 @@ class Verdict:
 
 
 async def verify(
-    store: Store, archive: Archive | None = None, head: str | None = None,
+    store: Store,
+    archive: Archive | None = None,
+    head: str | None = None,
     progress: Callable[[int], None] = lambda _: None,
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     """Walks the whole chain. ``archive`` proves pruned stretches, and is compared with the hashes that prunes left;
     ``head``: a hash that was written down earlier, and must still be part of the chain."""
     if head is not None and re.fullmatch(r"[0-9a-f]{64}", head) is None:
@@ -163,9 +165,10 @@ class _Verifier:
         for number in [number for number in kept if number not in wanted]:
             self.unexplained.unknown(number, kept.pop(number), claims)
         hashes = {
-            number: found for number in seal.wanted
+            number: found
+            for number in seal.wanted
             if (found := self._hash(number, present, kept.get(number, set()), claims)) is not None
-        }  # fmt: skip
+        }
         self._judge(seal, present, kept, hashes, claims)
         self._check_ages(seal, claims, set(present))
         self._check_ahead(seal.last, hashes)
@@ -207,9 +210,13 @@ class _Verifier:
         return sure or next(iter(kept), None)
 
     def _judge(
-        self, seal: Seal, present: dict[int, str], kept: dict[int, set[str]], hashes: dict[int, str],
+        self,
+        seal: Seal,
+        present: dict[int, str],
+        kept: dict[int, set[str]],
+        hashes: dict[int, str],
         claims: list[Claim],
-    ) -> None:  # fmt: skip
+    ) -> None:
         missing = [number for number in seal.wanted if number not in present]
         gone = [number for number in missing if number not in hashes and number > self.claims.through]
         self.verdict.rows += len(present)

@@ -27,21 +27,31 @@ async def examine(store: Store, queue: str | None = None, queues: Sequence[str] 
     application names."""
     status = await store.migrations.status()
     if status.pending:
-        return [Finding(
-            Level.CRITICAL, "migrations", f"the schema is at version {status.version} of {status.latest}",
-            "redrive migrate",
-        )]  # fmt: skip
+        return [
+            Finding(
+                Level.CRITICAL,
+                "migrations",
+                f"the schema is at version {status.version} of {status.latest}",
+                "redrive migrate",
+            )
+        ]
     if queue is not None:
         await inspect.check_queue(store, queue, queues)
     overview, diagnosis = await store.overview(), await store.diagnose()
     stats = inspect.Stats(await store.counts(), overview, [])
     rows = {name: row for name, row in stats.by("queue").items() if queue in (None, name)}
     found = [
-        *_workers(overview, rows), *_lost(lost(await store.holders(), overview), overview.now, queue),
-        *_backlog(diagnosis, overview, rows), *_leases(diagnosis),
-        *_holds(overview, queue), *_quotas(overview, stats.by("kind")), *await _failures(store, overview.now, rows),
-        *await _bulk(store, overview), *diagnosis.findings, *await growth.trends(store),
-    ]  # fmt: skip
+        *_workers(overview, rows),
+        *_lost(lost(await store.holders(), overview), overview.now, queue),
+        *_backlog(diagnosis, overview, rows),
+        *_leases(diagnosis),
+        *_holds(overview, queue),
+        *_quotas(overview, stats.by("kind")),
+        *await _failures(store, overview.now, rows),
+        *await _bulk(store, overview),
+        *diagnosis.findings,
+        *await growth.trends(store),
+    ]
     return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
         Finding(Level.OK, "healthy", "nothing is wrong")
     ]
@@ -56,11 +66,15 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
     alive = live_workers(overview)
     served = {name for worker in alive for name in worker.queues}
     found = [
-        Finding(Level.CRITICAL, "no_worker",
-                f"no live worker serves queue {name}, with {counted(_waiting(row))} waiting",
-                f"redrive work --app module:app --queue {name}")
-        for name, row in queues.items() if _waiting(row) and name not in served
-    ]  # fmt: skip
+        Finding(
+            Level.CRITICAL,
+            "no_worker",
+            f"no live worker serves queue {name}, with {counted(_waiting(row))} waiting",
+            f"redrive work --app module:app --queue {name}",
+        )
+        for name, row in queues.items()
+        if _waiting(row) and name not in served
+    ]
     if not alive and not found:
         found.append(Finding(Level.WARNING, "no_worker", "no worker is alive", "redrive work --app module:app"))
     now = overview.now
@@ -80,13 +94,15 @@ def _lost(found: Sequence[Lost], now: datetime, queue: str | None) -> list[Findi
     meant = [one for one in found if queue in (None, one.queue)]
     return [
         Finding(
-            Level.WARNING, "lost_tasks", f"{counted(one.tasks)} of queue {one.queue} {_runs(one)} on worker"
+            Level.WARNING,
+            "lost_tasks",
+            f"{counted(one.tasks)} of queue {one.queue} {_runs(one)} on worker"
             f" {one.worker.id}, {_gone(one, now)}: {'it comes' if one.tasks == 1 else 'they come'} back when"
             f" {'its lease ends' if one.tasks == 1 else 'their leases end'}, {_ends(one, now)}",
             f"redrive list --state running --queue {shlex.quote(one.queue)}; TASK_WORKER_LEASE_MS makes this shorter",
         )
         for one in meant[:SHOWN]
-    ]  # fmt: skip
+    ]
 
 
 def _runs(one: Lost) -> str:
@@ -106,21 +122,26 @@ def _ends(one: Lost, now: datetime) -> str:
 def _silent(worker: WorkerRow, now: datetime) -> Finding:
     """Returns a finding about a silent worker: an error at first, then a note for a while."""
     return Finding(
-        Level.WARNING if now - worker.seen_at < NEWS else Level.NOTE, "silent_worker",
+        Level.WARNING if now - worker.seen_at < NEWS else Level.NOTE,
+        "silent_worker",
         f"worker {worker.id} was last seen {_ago(now, worker.seen_at)} ago, and did not say goodbye",
         f"look at its process: pid {worker.pid} on {worker.host}",
-    )  # fmt: skip
+    )
 
 
 def _backlog(diagnosis: Diagnosis, overview: Overview, queues: dict[str, dict[str, int]]) -> list[Finding]:
     held = {hold.name for hold in overview.holds if hold.target == "queue"}
     return [
-        Finding(Level.WARNING, "backlog", f"queue {name} backs up: its first task waits since"
-                f" {_ago(diagnosis.now, since)}, {queues[name][State.QUEUED.value]} are queued",
-                f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why")
+        Finding(
+            Level.WARNING,
+            "backlog",
+            f"queue {name} backs up: its first task waits since"
+            f" {_ago(diagnosis.now, since)}, {queues[name][State.QUEUED.value]} are queued",
+            f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why",
+        )
         for name, since in diagnosis.oldest.items()
         if name in queues and name not in held and diagnosis.now - since > SLOW
-    ]  # fmt: skip
+    ]
 
 
 def _leases(diagnosis: Diagnosis) -> list[Finding]:
@@ -128,29 +149,44 @@ def _leases(diagnosis: Diagnosis) -> list[Finding]:
     if oldest is None or diagnosis.now - oldest < STALE:
         return []
     many = f"{diagnosis.expired} leases" if diagnosis.expired < 1000 else "1000 leases or more"
-    return [Finding(
-        Level.CRITICAL, "stale_leases", f"{many} ran out, the first {_ago(diagnosis.now, oldest)} ago, and nobody"
-        " recovers them", "a live worker does so within seconds: start one, or read its log",
-    )]  # fmt: skip
+    return [
+        Finding(
+            Level.CRITICAL,
+            "stale_leases",
+            f"{many} ran out, the first {_ago(diagnosis.now, oldest)} ago, and nobody recovers them",
+            "a live worker does so within seconds: start one, or read its log",
+        )
+    ]
 
 
 def _holds(overview: Overview, queue: str | None) -> list[Finding]:
     return [
-        Finding(Level.NOTE, "paused", f"{hold.target} {hold.name} was paused by {hold.actor}"
-                f" {_ago(overview.now, hold.at)} ago" + (f": {hold.reason}" if hold.reason else ""),
-                f"redrive resume --{hold.target} {shlex.quote(hold.name)}")
-        for hold in overview.holds if queue is None or hold.target != "queue" or hold.name == queue
-    ]  # fmt: skip
+        Finding(
+            Level.NOTE,
+            "paused",
+            f"{hold.target} {hold.name} was paused by {hold.actor}"
+            f" {_ago(overview.now, hold.at)} ago" + (f": {hold.reason}" if hold.reason else ""),
+            f"redrive resume --{hold.target} {shlex.quote(hold.name)}",
+        )
+        for hold in overview.holds
+        if queue is None or hold.target != "queue" or hold.name == queue
+    ]
 
 
 def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Finding]:
     return [
-        Finding(Level.NOTE, "quota", f"kind {limit.kind} runs {limit.running} of {limit.concurrency} at once, and"
-                f" {kinds[limit.kind][State.QUEUED.value]} wait", f"redrive limits {limit.kind} --concurrency N")
+        Finding(
+            Level.NOTE,
+            "quota",
+            f"kind {limit.kind} runs {limit.running} of {limit.concurrency} at once, and"
+            f" {kinds[limit.kind][State.QUEUED.value]} wait",
+            f"redrive limits {limit.kind} --concurrency N",
+        )
         for limit in overview.limits
-        if limit.concurrency is not None and limit.running >= limit.concurrency
+        if limit.concurrency is not None
+        and limit.running >= limit.concurrency
         and kinds.get(limit.kind, {}).get(State.QUEUED.value, 0)
-    ]  # fmt: skip
+    ]
 
 
 async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int]]) -> list[Finding]:
@@ -158,8 +194,11 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
     if not total:
         return []
     latest = await groups.list_groups(store, limit=GROUPS)
-    counts = [count for count in await store.failed_counts([group.row.fingerprint for group in latest])
-              if count.queue in queues]  # fmt: skip
+    counts = [
+        count
+        for count in await store.failed_counts([group.row.fingerprint for group in latest])
+        if count.queue in queues
+    ]
     found: list[Finding] = []
     shown = 0
     for group in latest:
@@ -170,10 +209,15 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
             known = "" if group.status in ("open", "reopened") else f" ({group.status})"
             said = "".join(f"; {what}: {text}" for what, text in (("owner", group.owner), ("note", group.note)) if text)
             level = Level.WARNING if now - row.last_seen < RECENT and not known else Level.NOTE
-            found.append(Finding(
-                level, "failures", f"{counted(own)} failed by {row.code}{known}, last {_ago(now, row.last_seen)} ago:"
-                f" {row.message[:200]}{said}", f"redrive groups show {row.fingerprint}",
-            ))  # fmt: skip
+            found.append(
+                Finding(
+                    level,
+                    "failures",
+                    f"{counted(own)} failed by {row.code}{known}, last {_ago(now, row.last_seen)} ago:"
+                    f" {row.message[:200]}{said}",
+                    f"redrive groups show {row.fingerprint}",
+                )
+            )
     if total > shown:
         other = " by other causes" if shown else ""
         found.append(Finding(Level.NOTE, "failures", f"{counted(total - shown)} failed{other}", "redrive groups"))
@@ -183,22 +227,30 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
 async def _bulk(store: Store, overview: Overview) -> list[Finding]:
     now, alone = overview.now, not drivers(overview)
     found = [
-        Finding(Level.NOTE, "approval", f"{record.body['requested_by']} waits for approval to {record.body['action']}"
-                f" {counted(record.body['total'])}", f"redrive approvals approve {record.id}")
+        Finding(
+            Level.NOTE,
+            "approval",
+            f"{record.body['requested_by']} waits for approval to {record.body['action']}"
+            f" {counted(record.body['total'])}",
+            f"redrive approvals approve {record.id}",
+        )
         for record in await approvals.list_approvals(store, states=(approvals.PENDING,), limit=10)
         if not approvals.expired(record, now)
-    ]  # fmt: skip
+    ]
     for record in await operations.list_operations(store, states=(Status.RUNNING, Status.PAUSED), limit=10):
         operation = Operation.of(record)
         quiet = now - record.updated_at
         late = quiet > SLOW + timedelta(seconds=operation.pause_after_piece)
         stuck = operation.status is Status.RUNNING and (late or alone)
-        found.append(Finding(
-            Level.WARNING if stuck else Level.NOTE, "operation",
-            f"operation {operation.id} is {operation.status}: {operation.done} of {operation.total}"
-            + (f", without a step for {_ago(now, record.updated_at)}" if stuck else ""),
-            _unstick(operation) if stuck else f"redrive operations show {operation.id}",
-        ))  # fmt: skip
+        found.append(
+            Finding(
+                Level.WARNING if stuck else Level.NOTE,
+                "operation",
+                f"operation {operation.id} is {operation.status}: {operation.done} of {operation.total}"
+                + (f", without a step for {_ago(now, record.updated_at)}" if stuck else ""),
+                _unstick(operation) if stuck else f"redrive operations show {operation.id}",
+            )
+        )
     return found
 
 

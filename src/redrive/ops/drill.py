@@ -63,9 +63,13 @@ class Drill:
 
 
 async def run(
-    store: Store, enqueue: Callable[[str, str], Awaitable[Task]], *, actor: str, patience: float = 30.0,
+    store: Store,
+    enqueue: Callable[[str, str], Awaitable[Task]],
+    *,
+    actor: str,
+    patience: float = 30.0,
     looks: Mapping[str, Look] = MappingProxyType({}),
-) -> Drill:  # fmt: skip
+) -> Drill:
     """Runs a drill and returns how it went. ``enqueue(drill id, scope)`` makes the test task; ``looks`` find it, by id
     and scope, through the faces that an operator uses."""
     drill = Drill(str(new_id()), check_actor(actor))
@@ -157,13 +161,20 @@ def _id(drill: Drill) -> UUID:
 
 async def _write_down(store: Store, drill: Drill) -> None:
     body: dict[str, Any] = {
-        "operator": drill.operator, "task_id": None if drill.task_id is None else str(drill.task_id),
+        "operator": drill.operator,
+        "task_id": None if drill.task_id is None else str(drill.task_id),
         "conclusion": drill.conclusion,
         "steps": [asdict(step) for step in drill.steps],
-    }  # fmt: skip
+    }
     row = Audit(
-        drill.operator, "DRILL", drill.conclusion, drill.task_id, drill.id, None, {"passed": drill.passed},
+        drill.operator,
+        "DRILL",
+        drill.conclusion,
+        drill.task_id,
+        drill.id,
+        None,
+        {"passed": drill.passed},
         target=f"drill:{drill.id}",
-    )  # fmt: skip
+    )
     state = "passed" if drill.passed else "failed"
     await store.apply(Commit(puts=[Put(COLLECTION, drill.id, body, state=state)], audits=[row]))

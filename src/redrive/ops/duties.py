@@ -20,13 +20,16 @@ def duties_of(settings: Settings) -> list[Duty]:
     """Returns the duties that the settings ask for."""
     found = [
         Duty(
-            "operations", operations.EVERY, operations.drive, operations.has_work,
+            "operations",
+            operations.EVERY,
+            operations.drive,
+            operations.has_work,
             while_record=(COLLECTION, Status.RUNNING.value),
         ),
         Duty("approvals", 60.0, _expire_approvals),
         Duty("seal", 10.0, _seal_audit),
         Duty("vitals", growth.EVERY, _measure),
-    ]  # fmt: skip
+    ]
     if settings.failed_days > 0:
         found.append(_give_up(settings))
     if settings.audit_ttl_days > 0:

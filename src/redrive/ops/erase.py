@@ -66,9 +66,15 @@ async def foresee(store: Store, scope: str | None, task_id: UUID | None, archive
 
 
 async def begin(
-    store: Store, scope: str | None, task_id: UUID | None, *, actor: str, rule: Rule, reason: str | None = None,
+    store: Store,
+    scope: str | None,
+    task_id: UUID | None,
+    *,
+    actor: str,
+    rule: Rule,
+    reason: str | None = None,
     archive: str | None = None,
-) -> tuple[Operation, Record | None]:  # fmt: skip
+) -> tuple[Operation, Record | None]:
     """Begins an erasure, or asks for it. Refused while a task of it runs, or another operation is about it."""
     who, why = check_actor(actor), check_text(reason, "reason")
     subject = _subject(scope, task_id)
@@ -288,9 +294,13 @@ async def _end(store: Store, operation: Operation) -> None:
 
 
 async def _apply(
-    store: Store, commit: Commit, operation: Operation, more: Any = lambda _: {}, ids: str = "",
+    store: Store,
+    commit: Commit,
+    operation: Operation,
+    more: Any = lambda _: {},
+    ids: str = "",
     replaced: dict[str, str] | None = None,
-) -> Applied:  # fmt: skip
+) -> Applied:
     """Applies one piece, with how far the operation has come, and a sealed row that counts it."""
 
     def counted(applied: Applied) -> dict[str, int]:

@@ -16,9 +16,10 @@ async def holds_of(store: Store, subject: Subject) -> tuple[list[str], list[tupl
     found = (await store.overview()).holds
     named = [hold.name for hold in found if hold.target == Target.GROUP and subject.quoted_in(hold.name)]
     return named, [
-        (hold.target, hold.name) for hold in found
+        (hold.target, hold.name)
+        for hold in found
         if not (hold.target == Target.GROUP and hold.name in named) and subject.quoted_in(hold.reason)
-    ]  # fmt: skip
+    ]
 
 
 async def keeps_others(store: Store, name: str) -> bool:

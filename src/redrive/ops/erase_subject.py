@@ -32,8 +32,7 @@ class Subject:
     @classmethod
     def of(cls, operation: Operation) -> Subject:
         which = operation.which
-        return cls(which.scope, which.ids[0] if which.ids else None, f"{ERASED}:{operation.id[-12:]}",
-                   operation.traces)  # fmt: skip
+        return cls(which.scope, which.ids[0] if which.ids else None, f"{ERASED}:{operation.id[-12:]}", operation.traces)
 
     def meant_by(self, row: AuditRow) -> bool:
         """Returns whether a row of the audit log is about it, or quotes it, and is not emptied yet."""

@@ -80,9 +80,16 @@ def stored(value: Any, what: str, limit: int = MAX_PAYLOAD_BYTES) -> str:
 
 
 def outcome(
-    name: str, result: Any = None, code: str | None = None, message: str | None = None, after: float | None = None, *,
-    reason: str | None = None, type: FailureType | None = None, stack: str | None = None,
-) -> Outcome:  # fmt: skip
+    name: str,
+    result: Any = None,
+    code: str | None = None,
+    message: str | None = None,
+    after: float | None = None,
+    *,
+    reason: str | None = None,
+    type: FailureType | None = None,
+    stack: str | None = None,
+) -> Outcome:
     """Returns what an executor reports as an outcome of the state machine."""
     match name:
         case "completed":
@@ -119,9 +126,15 @@ def _of_task(told: Failure, kind: str, payload: Payload) -> Failure:
 
 
 async def report(
-    store: Store, task: Task, token: UUID, said: Outcome, *, policy: Policy | None, backoff: Backoff,
+    store: Store,
+    task: Task,
+    token: UUID,
+    said: Outcome,
+    *,
+    policy: Policy | None,
+    backoff: Backoff,
     ms: float | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Settles an attempt, fenced by the token. Reporting the same twice is fine."""
     held = Lease(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature)
     given = Payload(task.payload if isinstance(task.payload, JsonText) else None)

@@ -124,17 +124,29 @@ async def _paged(
         seq = None if last is None else last.failed_seq or 0
         below, above = (upto if seq is None else seq - 1, 0) if newest else (upto, seq or 0)
         return await store.failed(
-            which, limit=number, offset=offset if last is None else 0, after=above, upto=below, newest=newest,
+            which,
+            limit=number,
+            offset=offset if last is None else 0,
+            after=above,
+            upto=below,
+            newest=newest,
             documents=documents,
-        )  # fmt: skip
+        )
 
     return await in_pieces(limit, fetch)
 
 
 async def preview(
-    store: Store, which: FailureFilter, *, page: int = 1, page_size: int = USUAL_LIMIT, limit: int | None = None,
-    plan: str | None = None, bind: str | None = None, paged: bool = False,
-) -> Page:  # fmt: skip
+    store: Store,
+    which: FailureFilter,
+    *,
+    page: int = 1,
+    page_size: int = USUAL_LIMIT,
+    limit: int | None = None,
+    plan: str | None = None,
+    bind: str | None = None,
+    paged: bool = False,
+) -> Page:
     """Returns what a retry with the same filter, and the same ``limit`` if there is one, would reach; changes nothing.
     ``bind`` (who asks) makes a plan of it; with ``plan`` the pages are those of that plan, whatever failed since."""
     check_int(page, "page", 1, 1_000_000)
@@ -162,7 +174,7 @@ async def preview(
 
 async def _given_up(
     store: Store, which: FailureFilter, limit: int, offset: int, letters: int, paged: bool
-) -> list[Task]:  # fmt: skip
+) -> list[Task]:
     """Returns cancelled tasks whose last dead letter matches; they come behind all that are failed."""
     if not letters or limit <= 0:
         return []
@@ -194,9 +206,16 @@ async def _tasks(
 
 
 async def retry_matching(
-    store: Store, which: FailureFilter = EVERYTHING, *, actor: str, rule: Rule, reason: str | None = None,
-    limit: int | None = None, plan: str | None = None, dry_run: bool = False,
-) -> BulkResult:  # fmt: skip
+    store: Store,
+    which: FailureFilter = EVERYTHING,
+    *,
+    actor: str,
+    rule: Rule,
+    reason: str | None = None,
+    limit: int | None = None,
+    plan: str | None = None,
+    dry_run: bool = False,
+) -> BulkResult:
     """Retries up to ``limit`` tasks that match, the ones that failed first; or exactly those of a plan. Tasks that are
     named, by id or by the plan, and in no state to be retried are returned, and audited, as skipped. What a second
     operator has to agree to is refused: it is judged by what matches, not by the limit."""
@@ -210,9 +229,12 @@ async def retry_matching(
         return told
     told_of = facts(which) if plan is None else {"plan": plan}
     return await alone(
-        store, rule, who, deed,
+        store,
+        rule,
+        who,
+        deed,
         lambda puts: retry_tasks(store, chosen, actor=who, reason=why, facts=told_of, puts=puts),
-    )  # fmt: skip
+    )
 
 
 async def retry_tasks(
@@ -225,11 +247,18 @@ async def retry_tasks(
         return result
     moves = [
         Transition(
-            task_id, Event.REDRIVE, State.QUEUED, actor=actor, reason=reason, action=f"{name}_ITEM",
-            batch_id=batch_id, seen=seen, sources=(State.CANCELLED,) if task_id in chosen.cancelled else None,
+            task_id,
+            Event.REDRIVE,
+            State.QUEUED,
+            actor=actor,
+            reason=reason,
+            action=f"{name}_ITEM",
+            batch_id=batch_id,
+            seen=seen,
+            sources=(State.CANCELLED,) if task_id in chosen.cancelled else None,
         )
         for task_id, seen in chosen.meant.items()
-    ]  # fmt: skip
+    ]
     batch = BulkAction(batch_id, actor, name, reason, facts, excluded=chosen.excluded)
     applied = await store.apply(Commit(transitions=moves, bulk=batch, puts=puts))
     result.retried = [task_id for task_id in chosen.meant if task_id not in applied.skipped]
@@ -249,9 +278,16 @@ class Replayed:
 
 
 async def replay(
-    store: Store, which: FailureFilter, *, actor: str, reason: str | None, limit: int, upto: int,
-    progress: Callable[[int], None] = lambda _: None, puts: Sequence[Put] = (),
-) -> Replayed:  # fmt: skip
+    store: Store,
+    which: FailureFilter,
+    *,
+    actor: str,
+    reason: str | None,
+    limit: int,
+    upto: int,
+    progress: Callable[[int], None] = lambda _: None,
+    puts: Sequence[Put] = (),
+) -> Replayed:
     """Retries here and now, piece by piece, the ones that failed first; nothing that failed after ``upto``. ``puts``
     land with the first piece."""
     sums, after = Replayed(), 0
@@ -279,9 +315,14 @@ async def statistics(store: Store) -> FailureStats:
         return dict(list(sums.get(name, {}).items())[:most])
 
     return FailureStats(
-        sums.get("total", {}).get("", 0), by("kind"), by("group"), by("code"), by("type"), by("reason"),
+        sums.get("total", {}).get("", 0),
+        by("kind"),
+        by("group"),
+        by("code"),
+        by("type"),
+        by("reason"),
         by("cause", MOST_CAUSES),
-    )  # fmt: skip
+    )
 
 
 async def _chosen(store: Store, which: FailureFilter, limit: int | None) -> Selection:
@@ -303,13 +344,12 @@ async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selecti
     if which == FailureFilter(ids=which.ids):
         return Selection(dict.fromkeys(ids), matched=len(ids))
     found = await store.get_many(ids)
-    excluded = {
-        task_id: why for task_id in ids if (why := _unfit(found.get(task_id), which)) is not None
-    }  # fmt: skip
+    excluded = {task_id: why for task_id in ids if (why := _unfit(found.get(task_id), which)) is not None}
     meant = {
         task_id: found[task_id].failed_seq if found[task_id].state is State.FAILED else None
-        for task_id in ids if task_id not in excluded
-    }  # fmt: skip
+        for task_id in ids
+        if task_id not in excluded
+    }
     return Selection(meant, excluded=excluded, matched=len(ids))
 
 

@@ -120,9 +120,15 @@ async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | 
         raise InvalidInput("say what is to change", hint="a note, an owner, muted until when, or resolved")
     body = {name: value for name, value in {**before, **changes}.items() if value is not None}
     row = Audit(
-        who, _action(said), why, None, None, {name: before.get(name) for name in changes}, changes,
+        who,
+        _action(said),
+        why,
+        None,
+        None,
+        {name: before.get(name) for name in changes},
+        changes,
         target=f"group:{fingerprint}",
-    )  # fmt: skip
+    )
     version = 0 if record is None else record.version
     state = SPOKEN_OF if "muted_until" in body or "resolved_at" in body else NOTED
     await store.apply(Commit(puts=[Put(COLLECTION, fingerprint, body, version, state=state)], audits=[row]))
@@ -174,9 +180,13 @@ async def _dressed(store: Store, rows: list[GroupRow]) -> list[Group]:
 
 
 def _group(
-    row: GroupRow, kinds: Counter[str], record: Record | None, hours: list[tuple[datetime, int]], since: datetime,
+    row: GroupRow,
+    kinds: Counter[str],
+    record: Record | None,
+    hours: list[tuple[datetime, int]],
+    since: datetime,
     now: datetime,
-) -> Group:  # fmt: skip
+) -> Group:
     trend = [0] * TREND
     for hour, n in hours:
         place = int((hour - since).total_seconds() // 3600)
@@ -184,9 +194,17 @@ def _group(
             trend[place] += n
     body = {} if record is None else record.body
     return Group(
-        row, kinds.total(), dict(kinds.most_common()) or {row.kind: 0}, trend, body.get("note"), body.get("owner"),
-        _time(body.get("muted_until")), _time(body.get("resolved_at")), body.get("resolved_by"), now,
-    )  # fmt: skip
+        row,
+        kinds.total(),
+        dict(kinds.most_common()) or {row.kind: 0},
+        trend,
+        body.get("note"),
+        body.get("owner"),
+        _time(body.get("muted_until")),
+        _time(body.get("resolved_at")),
+        body.get("resolved_by"),
+        now,
+    )
 
 
 def _time(text: str | None) -> datetime | None:

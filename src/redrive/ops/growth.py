@@ -43,11 +43,15 @@ def _dead(values: Mapping[str, int], samples: list[Record], hours: float) -> lis
         path = [dead, *(record.body["values"].get(name, 0) for record in samples)]
         rising = all(later >= earlier for later, earlier in pairwise(path))
         if table != name and dead > MANY_DEAD and dead > 2 * path[-1] and rising:
-            found.append(Finding(
-                Level.WARNING, "dead_rows_rise", f"dead rows of redrive.{table} rose from {path[-1]:,} to {dead:,} in"
-                f" {hours:.1f} h, and vacuum removed none",
-                f"look for long transactions above, then: vacuum (verbose) redrive.{table};",
-            ))  # fmt: skip
+            found.append(
+                Finding(
+                    Level.WARNING,
+                    "dead_rows_rise",
+                    f"dead rows of redrive.{table} rose from {path[-1]:,} to {dead:,} in"
+                    f" {hours:.1f} h, and vacuum removed none",
+                    f"look for long transactions above, then: vacuum (verbose) redrive.{table};",
+                )
+            )
     return found
 
 

@@ -65,8 +65,9 @@ async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], op
     except (StoreUnavailable, StoreUnusable):
         pass  # the heartbeat meets the same trouble, and says so
     except Exception:
-        logger.exception("operation %s cannot go on", operation_id,
-                         extra={"event": "operation.failed", "operation_id": operation_id})  # fmt: skip
+        logger.exception(
+            "operation %s cannot go on", operation_id, extra={"event": "operation.failed", "operation_id": operation_id}
+        )
 
 
 async def _drive(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
@@ -123,11 +124,20 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
 async def _end(store: Store, operation: Operation, status: Status, why: str | None = None) -> None:
     await store.apply(operation.ended(status, why))
     logger.info(
-        "operation %s (%s of %d tasks by %s) is %s%s", operation.id, operation.action, operation.total, operation.actor,
-        status, f": {why}" if why else "",
-        extra={"event": f"operation.{status}", "operation_id": operation.id, "done": operation.done,
-               "skipped": operation.skipped},
-    )  # fmt: skip
+        "operation %s (%s of %d tasks by %s) is %s%s",
+        operation.id,
+        operation.action,
+        operation.total,
+        operation.actor,
+        status,
+        f": {why}" if why else "",
+        extra={
+            "event": f"operation.{status}",
+            "operation_id": operation.id,
+            "done": operation.done,
+            "skipped": operation.skipped,
+        },
+    )
 
 
 async def _next(store: Store, operation: Operation) -> list[FailedRef]:
@@ -142,8 +152,10 @@ async def _next(store: Store, operation: Operation) -> list[FailedRef]:
     ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > after][: operation.piece]
     ids = tuple(task_id for task_id, _ in ahead)
     still = {one.id: one for one in await store.failed_ids(FailureFilter(ids=ids), limit=len(ids), upto=operation.upto)}
-    return [FailedRef(task_id, seq, still[task_id].error_fingerprint if task_id in still else None)
-            for task_id, seq in ahead]  # fmt: skip
+    return [
+        FailedRef(task_id, seq, still[task_id].error_fingerprint if task_id in still else None)
+        for task_id, seq in ahead
+    ]
 
 
 async def _cancelled(store: Store, operation: Operation, after: int) -> list[FailedRef]:
@@ -167,9 +179,16 @@ async def _waiting(store: Store, operation: Operation) -> list[Task]:
     which, cursor = operation.which, UUID(str(operation.cursor))
     while True:
         query = Query(
-            WAITING, which.kind, which.queue, which.group, which.scope, which.trace_id, limit=operation.piece,
-            before=cursor, brief=True,
-        )  # fmt: skip
+            WAITING,
+            which.kind,
+            which.queue,
+            which.group,
+            which.scope,
+            which.trace_id,
+            limit=operation.piece,
+            before=cursor,
+            brief=True,
+        )
         found = await store.find(query)
         meant = [task for task in found if operation.means(task)]
         if meant or not found:

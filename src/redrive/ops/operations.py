@@ -36,19 +36,39 @@ LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 async def begin(
-    store: Store, action: Action, which: FailureFilter = EVERYTHING, *, actor: str, rule: Rule,
-    reason: str | None = None, plan: str | None = None, rate: float | None = None, canary: Canary | None = None,
-    stop_on_return: bool = False, bound: Operation | None = None, fixed: str | None = None,
+    store: Store,
+    action: Action,
+    which: FailureFilter = EVERYTHING,
+    *,
+    actor: str,
+    rule: Rule,
+    reason: str | None = None,
+    plan: str | None = None,
+    rate: float | None = None,
+    canary: Canary | None = None,
+    stop_on_return: bool = False,
+    bound: Operation | None = None,
+    fixed: str | None = None,
     idempotent: bool | None = None,
-) -> tuple[Operation, Record | None]:  # fmt: skip
+) -> tuple[Operation, Record | None]:
     """Begins an operation, or asks for it: dangerous and large ones wait for a second operator, and their approval is
     returned too. ``bound``: what ``foresee`` returned, to do exactly that."""
     who, why = check_actor(actor), check_text(reason, "reason")
     _check(action, canary, rate, stop_on_return)
     operation = Operation(
-        str(new_id()), action, which, who, why, 0, rate=rate, canary=canary, stop_on_return=stop_on_return, plan=plan,
-        fixed=check_text(fixed, "fixed"), idempotent=idempotent,
-    )  # fmt: skip
+        str(new_id()),
+        action,
+        which,
+        who,
+        why,
+        0,
+        rate=rate,
+        canary=canary,
+        stop_on_return=stop_on_return,
+        plan=plan,
+        fixed=check_text(fixed, "fixed"),
+        idempotent=idempotent,
+    )
     if bound is None:
         operation = await _bounded(store, operation)
     else:
@@ -109,9 +129,14 @@ async def cancel(store: Store, operation_id: str, *, actor: str, reason: str | N
 
 
 async def _turn(
-    store: Store, operation_id: str, sources: tuple[Status, ...], to: Status, action: str, actor: str,
+    store: Store,
+    operation_id: str,
+    sources: tuple[Status, ...],
+    to: Status,
+    action: str,
+    actor: str,
     reason: str | None,
-) -> Operation:  # fmt: skip
+) -> Operation:
     who, why = check_actor(actor), check_text(reason, "reason")
     for _ in range(TRIES):
         try:
@@ -189,7 +214,8 @@ async def _purged(store: Store, operation: Operation) -> Operation:
         raise InvalidInput("a purge of everything that waits is refused", hint="say which queue or kind")
     counts = await store.counts()
     total = sum(
-        count.n for count in counts
+        count.n
+        for count in counts
         if count.state in WAITING and which.kind in (None, count.kind) and which.queue in (None, count.queue)
-    )  # fmt: skip
+    )
     return replace(operation, total=total, cursor=LAST_ID, upto=moment(await store.now()))

@@ -65,10 +65,15 @@ async def make(
         listed |= {one.id: upto + (one.failed_seq or 0) for one in behind}
         count = len(listed)  # some may have left since
     body = {
-        "which": facts(which), "upto": upto, "count": count, "actor": actor, "letters": letters, "cancelled": given_up,
+        "which": facts(which),
+        "upto": upto,
+        "count": count,
+        "actor": actor,
+        "letters": letters,
+        "cancelled": given_up,
         "matched": matched,
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
-    }  # fmt: skip
+    }
     try:
         await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=KEPT)]))
     except ChangedMeanwhile:
@@ -91,7 +96,12 @@ async def load(store: Store, token: str) -> Plan:
     body = record.body
     listed = body["listed"]
     return Plan(
-        token, failures(body["which"]), body["upto"], body["count"],
-        None if listed is None else {UUID(task_id): seq for task_id, seq in listed}, body["letters"], body["cancelled"],
+        token,
+        failures(body["which"]),
+        body["upto"],
+        body["count"],
+        None if listed is None else {UUID(task_id): seq for task_id, seq in listed},
+        body["letters"],
+        body["cancelled"],
         body["matched"],
-    )  # fmt: skip
+    )

@@ -37,9 +37,13 @@ def retention_of(settings: Settings) -> Retention:
     finished = tuple(status.value for status in FINAL)
     decided = tuple(state for state in approvals.STATES if state != approvals.PENDING)
     return Retention(
-        history_days=settings.history_days, key_days=settings.key_days, attempt_days=settings.attempt_days,
-        dead_letter_days=settings.dead_letter_days, cause_days=settings.cause_days,
-        noted_cause_days=settings.noted_cause_days, trend_days=settings.trend_days,
+        history_days=settings.history_days,
+        key_days=settings.key_days,
+        attempt_days=settings.attempt_days,
+        dead_letter_days=settings.dead_letter_days,
+        cause_days=settings.cause_days,
+        noted_cause_days=settings.noted_cause_days,
+        trend_days=settings.trend_days,
         records={
             OPERATIONS: RecordRule(settings.operation_days, finished),
             approvals.COLLECTION: RecordRule(settings.operation_days, decided),
@@ -49,7 +53,7 @@ def retention_of(settings: Settings) -> Retention:
             # Without any token the API would be open to everyone: the last one stays, revoked or not.
             access.COLLECTION: RecordRule(settings.revoked_token_days, (access.REVOKED,), keep_last=True),
         },
-    )  # fmt: skip
+    )
 
 
 async def give_up_failed(store: Store, days: float, stopping: Callable[[], bool] = lambda: False) -> int:

@@ -19,10 +19,18 @@ async def log_retried(
         return
     for task in (await store.statuses(task_ids)).values():
         logger.info(
-            "%s retried %s", actor, task.id,
+            "%s retried %s",
+            actor,
+            task.id,
             extra={
-                "event": "task.retried", "task_id": str(task.id), "kind": task.kind, "queue": task.queue,
-                "attempt": task.attempt_count, "trace_id": task.trace_id, "actor": actor, "reason": reason,
+                "event": "task.retried",
+                "task_id": str(task.id),
+                "kind": task.kind,
+                "queue": task.queue,
+                "attempt": task.attempt_count,
+                "trace_id": task.trace_id,
+                "actor": actor,
+                "reason": reason,
                 "batch_id": batch_id,
             },
-        )  # fmt: skip
+        )

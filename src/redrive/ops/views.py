@@ -24,33 +24,119 @@ from redrive.ops.why import Reason
 LONGEST_PUBLIC = 200
 
 TASK_OPEN = (
-    "id", "kind", "queue", "state", "priority", "group", "scope", "trace_id", "attempt_count", "max_attempts",
-    "timeout", "created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "worker_id",
-    "paused_by", "cancel_requested_at", "error_code", "error_reason", "failure_type", "error_fingerprint",
-    "error_summary", "dead_reason", "failed_at", "replay_count", "last_replayed_at", "last_replayed_by",
-    "last_replayed_reason", "last_replayed_batch", "finished_at", "execution_ms", "erased_at",
+    "id",
+    "kind",
+    "queue",
+    "state",
+    "priority",
+    "group",
+    "scope",
+    "trace_id",
+    "attempt_count",
+    "max_attempts",
+    "timeout",
+    "created_at",
+    "run_at",
+    "next_attempt_at",
+    "last_attempt_at",
+    "lease_expires_at",
+    "worker_id",
+    "paused_by",
+    "cancel_requested_at",
+    "error_code",
+    "error_reason",
+    "failure_type",
+    "error_fingerprint",
+    "error_summary",
+    "dead_reason",
+    "failed_at",
+    "replay_count",
+    "last_replayed_at",
+    "last_replayed_by",
+    "last_replayed_reason",
+    "last_replayed_batch",
+    "finished_at",
+    "execution_ms",
+    "erased_at",
     "deduplicated",
-)  # fmt: skip
+)
 TASK_CLOSED = ("payload", "progress", "result", "error_message", "error_stack", "idempotency_key")
 TASK_INTERNAL = ("lease_token", "memo", "failed_seq", "feature", "join_id")  # shown to nobody over HTTP
 ATTEMPT_OPEN = (
-    "attempt", "replay", "at", "code", "reason", "failure_type", "fingerprint", "worker_id", "execution_ms", "summary"
-)  # fmt: skip
+    "attempt",
+    "replay",
+    "at",
+    "code",
+    "reason",
+    "failure_type",
+    "fingerprint",
+    "worker_id",
+    "execution_ms",
+    "summary",
+)
 ATTEMPT_CLOSED = ("message", "stack")
 LETTER_OPEN = (
-    "id", "task_id", "dead_at", "reason", "kind", "queue", "group", "scope", "trace_id", "attempt_count",
-    "max_attempts", "replay_count", "error_code", "error_reason", "failure_type", "error_fingerprint", "error_summary",
-)  # fmt: skip
+    "id",
+    "task_id",
+    "dead_at",
+    "reason",
+    "kind",
+    "queue",
+    "group",
+    "scope",
+    "trace_id",
+    "attempt_count",
+    "max_attempts",
+    "replay_count",
+    "error_code",
+    "error_reason",
+    "failure_type",
+    "error_fingerprint",
+    "error_summary",
+)
 LETTER_CLOSED = ("payload", "error_message")
 AUDIT_OPEN = (
-    "id", "at", "actor", "action", "reason", "task_id", "batch_id", "target", "kind", "scope", "trace_id", "before",
+    "id",
+    "at",
+    "actor",
+    "action",
+    "reason",
+    "task_id",
+    "batch_id",
+    "target",
+    "kind",
+    "scope",
+    "trace_id",
+    "before",
     "after",
-)  # fmt: skip
-GROUP_OPEN = ("fingerprint", "count", "code", "reason", "failure_type", "first_seen", "last_seen", "sample_task",
-              "summary")  # fmt: skip
+)
+GROUP_OPEN = (
+    "fingerprint",
+    "count",
+    "code",
+    "reason",
+    "failure_type",
+    "first_seen",
+    "last_seen",
+    "sample_task",
+    "summary",
+)
 GROUP_CLOSED = ("message",)
-OPERATION_OPEN = ("id", "action", "status", "actor", "reason", "total", "done", "skipped", "rate", "stop_on_return",
-                  "note", "fixed", "idempotent")  # fmt: skip
+OPERATION_OPEN = (
+    "id",
+    "action",
+    "status",
+    "actor",
+    "reason",
+    "total",
+    "done",
+    "skipped",
+    "rate",
+    "stop_on_return",
+    "note",
+    "fixed",
+    "idempotent",
+)
 
 
 class View(dict[str, Any]):
@@ -111,13 +197,17 @@ def operation(record: Record) -> View:
     view = _view(found, OPERATION_OPEN, (), Sight(Role.VIEWER))
     canary = found.canary
     view.update(
-        filter=facts(found.which), erased=dict(found.erased), progress=_share_done(found), plan_token=found.plan,
+        filter=facts(found.which),
+        erased=dict(found.erased),
+        progress=_share_done(found),
+        plan_token=found.plan,
         approval_id=found.approval,
-        canary=None if canary is None else View(
-            first=canary.first, percent=canary.percent, ids=list(canary.ids), passed=canary.passed
-        ),
-        created_at=record.created_at, updated_at=record.updated_at,
-    )  # fmt: skip
+        canary=None
+        if canary is None
+        else View(first=canary.first, percent=canary.percent, ids=list(canary.ids), passed=canary.passed),
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )
     return view
 
 
@@ -126,10 +216,15 @@ def approval(record: Record) -> View:
     body = record.body
     names = ("action", "filter", "total", "needed", "requested_by", "reason", "decided_by")
     return View(
-        {name: body[name] for name in names}, id=record.id, state=record.state, operation_id=body["operation"],
-        fixed=body.get("fixed"), idempotent=body.get("idempotent"),
-        expires_at=approvals.expires_at(record), created_at=record.created_at,
-    )  # fmt: skip
+        {name: body[name] for name in names},
+        id=record.id,
+        state=record.state,
+        operation_id=body["operation"],
+        fixed=body.get("fixed"),
+        idempotent=body.get("idempotent"),
+        expires_at=approvals.expires_at(record),
+        created_at=record.created_at,
+    )
 
 
 def claimed(found: Claimed) -> View:

@@ -120,9 +120,14 @@ def _lost(task: Task, overview: Overview) -> list[Reason]:
         gone = f"was started anew at {_at(worker.started_at)}, and does not have it"
     else:
         return []
-    return [Reason("lost_worker", f"its worker {worker.id} {gone}; the lease ends at {_at(ends)}"
-                   f" (in {_span((ends - now).total_seconds())}), then {_then(task)}"),
-            *_unserved(task, overview)]  # fmt: skip
+    return [
+        Reason(
+            "lost_worker",
+            f"its worker {worker.id} {gone}; the lease ends at {_at(ends)}"
+            f" (in {_span((ends - now).total_seconds())}), then {_then(task)}",
+        ),
+        *_unserved(task, overview),
+    ]
 
 
 def _then(task: Task) -> str:
@@ -156,10 +161,13 @@ async def _operations(store: Store, task: Task) -> list[Reason]:
             continue
         if await store.failed_ids(operation.which, limit=1, after=seq - 1, upto=seq):
             if operation.status is Status.WAITING:
-                found.append(Reason(
-                    "waiting_approval", f"operation {operation.id} by {operation.actor} waits for approval",
-                    f"redrive approvals approve {operation.approval}",
-                ))  # fmt: skip
+                found.append(
+                    Reason(
+                        "waiting_approval",
+                        f"operation {operation.id} by {operation.actor} waits for approval",
+                        f"redrive approvals approve {operation.approval}",
+                    )
+                )
             else:
                 found.append(Reason("operation", f"operation {operation.id} is {operation.status}, and will reach it"))
     return found
@@ -201,8 +209,9 @@ def _held(task: Task, holds: Sequence[HoldRow]) -> list[Reason]:
             f"{hold.target} {hold.name} was paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else ""),
             f"redrive resume --{hold.target} {shlex.quote(hold.name)}",
         )
-        for hold in holds if (hold.target, hold.name) in names
-    ]  # fmt: skip
+        for hold in holds
+        if (hold.target, hold.name) in names
+    ]
 
 
 async def _limited(store: Store, task: Task, overview: Overview) -> list[Reason]:
@@ -225,9 +234,10 @@ async def _quota(store: Store, limit: LimitRow) -> Reason:
     named = ", ".join(f"{task.id} on {task.worker_id}" for task in holders)
     more = f" and {limit.running - len(holders)} more" if limit.running > len(holders) else ""
     return Reason(
-        "quota", f"kind {limit.kind} may run {limit.concurrency} at once, and does: {named}{more}",
+        "quota",
+        f"kind {limit.kind} may run {limit.concurrency} at once, and does: {named}{more}",
         f"redrive limits {limit.kind} --concurrency N",
-    )  # fmt: skip
+    )
 
 
 def _served(task: Task, overview: Overview) -> list[Reason]:
@@ -241,8 +251,17 @@ def _served(task: Task, overview: Overview) -> list[Reason]:
     own = [worker for worker in serving if worker.host != OUTSIDE]
     if own and all(worker.running >= worker.concurrency for worker in own):
         return [Reason("busy", f"all workers of queue {task.queue} are busy: {_busy(own)}")]
-    since = max(when for when in (task.created_at, task.run_at, task.last_attempt_at, task.last_replayed_at,
-                                  overview.now - timedelta(days=9999)) if when is not None)  # fmt: skip
+    since = max(
+        when
+        for when in (
+            task.created_at,
+            task.run_at,
+            task.last_attempt_at,
+            task.last_replayed_at,
+            overview.now - timedelta(days=9999),
+        )
+        if when is not None
+    )
     waited = overview.now - since
     if waited > ALIVE and own and not any(worker.running for worker in own):
         text = f"it is due since {_span(waited.total_seconds())} and workers are free: does none of them handle"

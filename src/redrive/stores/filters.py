@@ -22,8 +22,11 @@ _COUNTED = {
     "fingerprint": "fingerprint",
 }
 _COLUMNS = _COUNTED | {
-    "fingerprint": "error_fingerprint", "scope": "scope", "trace_id": "trace_id", "batch": "last_replayed_batch",
-}  # fmt: skip
+    "fingerprint": "error_fingerprint",
+    "scope": "scope",
+    "trace_id": "trace_id",
+    "batch": "last_replayed_batch",
+}
 Condition = tuple[str, Any]
 
 
@@ -41,9 +44,12 @@ def by_totals(which: FailureFilter) -> list[Condition] | None:
 
 _LABELS = {"kind": "kind", "queue": "queue", "group": "task_group", "scope": "scope", "trace_id": "trace_id"}
 _LETTERS = {
-    "error_code": "d.error_code", "error_reason": "d.error_reason", "failure_type": "d.failure_type",
-    "dead_reason": "d.reason", "fingerprint": "d.error_fingerprint",
-}  # fmt: skip
+    "error_code": "d.error_code",
+    "error_reason": "d.error_reason",
+    "failure_type": "d.failure_type",
+    "dead_reason": "d.reason",
+    "fingerprint": "d.error_fingerprint",
+}
 
 
 def of_cancelled(which: FailureFilter, labels: str) -> list[Condition] | None:
@@ -56,8 +62,15 @@ def of_cancelled(which: FailureFilter, labels: str) -> list[Condition] | None:
 
 
 # What is summed up by itself.
-_SUMMED = {"kind": "kind", "queue": "queue", "task_group": "group", "error_code": "code", "failure_type": "type",
-           "dead_reason": "reason", "fingerprint": "cause"}  # fmt: skip
+_SUMMED = {
+    "kind": "kind",
+    "queue": "queue",
+    "task_group": "group",
+    "error_code": "code",
+    "failure_type": "type",
+    "dead_reason": "reason",
+    "fingerprint": "cause",
+}
 
 
 DIMENSIONS = ("total", *_SUMMED.values())
@@ -84,9 +97,12 @@ def largest(rows: Iterable[Any], limit: int) -> dict[str, dict[str, int]]:
 
 _SHARED = {"kind": "kind", "queue": "queue", "group": "task_group", "scope": "scope", "trace_id": "trace_id"}
 _ERRORS = {
-    "error_code": "error_code", "error_reason": "error_reason", "failure_type": "failure_type",
-    "dead_reason": "dead_reason", "fingerprint": "error_fingerprint",
-}  # fmt: skip
+    "error_code": "error_code",
+    "error_reason": "error_reason",
+    "failure_type": "failure_type",
+    "dead_reason": "dead_reason",
+    "fingerprint": "error_fingerprint",
+}
 
 
 def of_query(query: Query, *, errors: bool, letters: bool = False) -> list[Condition] | None:

@@ -50,17 +50,21 @@ def refused_url(url: str, why: str, hint: str) -> ConfigError:
 
 def missing_index(name: str) -> Finding:
     return Finding(
-        Level.CRITICAL, "missing_index", f"the index {name} is missing: claims may read whole tables",
+        Level.CRITICAL,
+        "missing_index",
+        f"the index {name} is missing: claims may read whole tables",
         "see its definition with: redrive migrate --sql",
-    )  # fmt: skip
+    )
 
 
 def log_set_aside(task_id: UUID, why: str) -> None:
     """A row that nothing can work with was failed by itself."""
     logger.error(
-        "task %s was set aside: its row cannot be worked with: %s", task_id, why,
+        "task %s was set aside: its row cannot be worked with: %s",
+        task_id,
+        why,
         extra={"event": "task.set_aside", "task_id": str(task_id), "reason": why},
-    )  # fmt: skip
+    )
 
 
 def ended_inside() -> StoreError:

@@ -92,50 +92,107 @@ def task(row: Row, as_text: bool = False) -> Task:
 
 def attempt(row: Row) -> Attempt:
     return Attempt(
-        row["task_id"], row["attempt"], row["at"], row["code"], row["reason"], row["failure_type"], row["message"],
-        row["stack"], row["fingerprint"], row["worker_id"], row["execution_ms"], row["replay"],
+        row["task_id"],
+        row["attempt"],
+        row["at"],
+        row["code"],
+        row["reason"],
+        row["failure_type"],
+        row["message"],
+        row["stack"],
+        row["fingerprint"],
+        row["worker_id"],
+        row["execution_ms"],
+        row["replay"],
         readable(row["error_summary"]),
-    )  # fmt: skip
+    )
 
 
 def dead_letter(row: Row, as_text: bool = False) -> DeadLetter:
     return DeadLetter(
-        id=row["id"], task_id=row["task_id"], dead_at=row["dead_at"], reason=row["reason"], kind=row["kind"],
-        queue=row["queue"], group=row["task_group"], scope=row["scope"], trace_id=row["trace_id"],
-        payload=document(row, "payload", as_text), attempt_count=row["attempt_count"], max_attempts=row["max_attempts"],
-        replay_count=row["replay_count"], error_code=row["error_code"], error_reason=row["error_reason"],
-        failure_type=row["failure_type"], error_message=_text(row, "error_message"),
-        error_fingerprint=row["error_fingerprint"], error_summary=readable(row["error_summary"]),
-    )  # fmt: skip
+        id=row["id"],
+        task_id=row["task_id"],
+        dead_at=row["dead_at"],
+        reason=row["reason"],
+        kind=row["kind"],
+        queue=row["queue"],
+        group=row["task_group"],
+        scope=row["scope"],
+        trace_id=row["trace_id"],
+        payload=document(row, "payload", as_text),
+        attempt_count=row["attempt_count"],
+        max_attempts=row["max_attempts"],
+        replay_count=row["replay_count"],
+        error_code=row["error_code"],
+        error_reason=row["error_reason"],
+        failure_type=row["failure_type"],
+        error_message=_text(row, "error_message"),
+        error_fingerprint=row["error_fingerprint"],
+        error_summary=readable(row["error_summary"]),
+    )
 
 
 def audit(row: Row, as_text: bool = False) -> AuditRow:
     return AuditRow(
-        row["id"], row["at"], row["actor"], row["action"], row["reason"], row["task_id"], row["batch_id"],
-        row["target"], document(row, "before", as_text), document(row, "after", as_text), row["kind"], row["scope"],
-        row["trace_id"], None if row["salt"] is None else str(row["salt"]), row["erased"],
-    )  # fmt: skip
+        row["id"],
+        row["at"],
+        row["actor"],
+        row["action"],
+        row["reason"],
+        row["task_id"],
+        row["batch_id"],
+        row["target"],
+        document(row, "before", as_text),
+        document(row, "after", as_text),
+        row["kind"],
+        row["scope"],
+        row["trace_id"],
+        None if row["salt"] is None else str(row["salt"]),
+        row["erased"],
+    )
 
 
 def group(row: Row) -> GroupRow:
     return GroupRow(
-        row["fingerprint"], row["n"], row["code"], row["reason"], row["failure_type"], row["message"], row["kind"],
-        row["first_seen"], row["last_seen"], row["sample_task"], readable(row["error_summary"]),
-    )  # fmt: skip
+        row["fingerprint"],
+        row["n"],
+        row["code"],
+        row["reason"],
+        row["failure_type"],
+        row["message"],
+        row["kind"],
+        row["first_seen"],
+        row["last_seen"],
+        row["sample_task"],
+        readable(row["error_summary"]),
+    )
 
 
 def failed_count(row: Row) -> FailedCount:
     return FailedCount(
-        row["kind"], row["queue"], row["task_group"] or None, row["error_code"], row["error_reason"],
-        row["failure_type"], row["dead_reason"], row["fingerprint"], row["n"],
-    )  # fmt: skip
+        row["kind"],
+        row["queue"],
+        row["task_group"] or None,
+        row["error_code"],
+        row["error_reason"],
+        row["failure_type"],
+        row["dead_reason"],
+        row["fingerprint"],
+        row["n"],
+    )
 
 
 def record(row: Row) -> Record:
     return Record(
-        row["collection"], row["id"], row["state"], row["version"], readable(row["body"]), row["created_at"],
-        row["updated_at"], row["seq"],
-    )  # fmt: skip
+        row["collection"],
+        row["id"],
+        row["state"],
+        row["version"],
+        readable(row["body"]),
+        row["created_at"],
+        row["updated_at"],
+        row["seq"],
+    )
 
 
 def hold(row: Row) -> HoldRow:
@@ -148,9 +205,18 @@ def limit(row: Row) -> LimitRow:
 
 def worker(row: Row) -> WorkerRow:
     return WorkerRow(
-        row["id"], row["host"], row["pid"], tuple(row["queues"]), row["concurrency"], row["running"], row["version"],
-        row["started_at"], row["seen_at"], row["stopping"], row["beat_ms"] / 1000,
-    )  # fmt: skip
+        row["id"],
+        row["host"],
+        row["pid"],
+        tuple(row["queues"]),
+        row["concurrency"],
+        row["running"],
+        row["version"],
+        row["started_at"],
+        row["seen_at"],
+        row["stopping"],
+        row["beat_ms"] / 1000,
+    )
 
 
 def holder(row: Row) -> Holder:
@@ -159,6 +225,16 @@ def holder(row: Row) -> Holder:
 
 def schedule(row: Row) -> ScheduleRow:
     return ScheduleRow(
-        row["name"], row["owner"], row["kind"], row["cron"], row["timezone"], row["missed"], row["queue"],
-        row["payload"], row["priority"], row["max_attempts"], row["next_at"], row["last_at"],
-    )  # fmt: skip
+        row["name"],
+        row["owner"],
+        row["kind"],
+        row["cron"],
+        row["timezone"],
+        row["missed"],
+        row["queue"],
+        row["payload"],
+        row["priority"],
+        row["max_attempts"],
+        row["next_at"],
+        row["last_at"],
+    )

@@ -10,14 +10,48 @@ import re
 
 HIDDEN = "…"
 # What people may write in front of a URL. Others are not shown: a password may stand there as well.
-SCHEMES = frozenset({
-    "sqlite", "postgresql", "postgres", "pgsql", "psql", "postgis", "mysql", "mariadb", "mssql", "oracle", "jdbc",
-    "odbc", "redis", "rediss", "valkey", "mongodb", "amqp", "amqps", "http", "https", "file", "s3", "duckdb",
-    "cockroachdb", "sqlserver", "memory",
-})  # fmt: skip
-DRIVERS = frozenset({
-    "psycopg", "psycopg2", "psycopg2cffi", "psycopg_async", "asyncpg", "pg8000", "aiosqlite", "pysqlite",
-})  # fmt: skip
+SCHEMES = frozenset(
+    {
+        "sqlite",
+        "postgresql",
+        "postgres",
+        "pgsql",
+        "psql",
+        "postgis",
+        "mysql",
+        "mariadb",
+        "mssql",
+        "oracle",
+        "jdbc",
+        "odbc",
+        "redis",
+        "rediss",
+        "valkey",
+        "mongodb",
+        "amqp",
+        "amqps",
+        "http",
+        "https",
+        "file",
+        "s3",
+        "duckdb",
+        "cockroachdb",
+        "sqlserver",
+        "memory",
+    }
+)
+DRIVERS = frozenset(
+    {
+        "psycopg",
+        "psycopg2",
+        "psycopg2cffi",
+        "psycopg_async",
+        "asyncpg",
+        "pg8000",
+        "aiosqlite",
+        "pysqlite",
+    }
+)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9]{0,20})(?:\+([A-Za-z0-9_]{1,20}))?:")
 _NAME = re.compile(r"[\w.-]{1,80}\Z")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w./\\ +~,()-]*\Z")

@@ -57,9 +57,14 @@ class ApiClient:
         return self.request("POST", path, json={} if json is None else json, headers=headers)
 
     def request(
-        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, json: Any = None,
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         query = urlencode([(k, v) for k, v in (params or {}).items() if v is not None], doseq=True)
         body = b"" if json is None else standard.dumps(json).encode()
         return self._portal.call(self._send(method, path, query, body, {**self.headers, **(headers or {})}))
@@ -67,11 +72,19 @@ class ApiClient:
     async def _send(self, method: str, path: str, query: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         sent = {"content-type": "application/json", "host": "testserver", **{k.lower(): v for k, v in headers.items()}}
         scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
             "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
-            "client": ("127.0.0.1", 0), "server": ("testserver", 80),
-        }  # fmt: skip
+            "client": ("127.0.0.1", 0),
+            "server": ("testserver", 80),
+        }
         messages: list[dict[str, Any]] = []
         unread = [body]
 

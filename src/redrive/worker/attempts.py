@@ -39,10 +39,22 @@ class Attempts:
     ``wake`` of everything that ended."""
 
     def __init__(
-        self, worker_id: str, store: Store, registry: Registry, settings: Settings, options: Options, *,
-        life: Life, runs: Runs, limits: TimeLimits, settling: Settling, report: Report,
-        decide: Callable[[Run, Outcome], Transition], watch: Callable[[Run], None], wake: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        worker_id: str,
+        store: Store,
+        registry: Registry,
+        settings: Settings,
+        options: Options,
+        *,
+        life: Life,
+        runs: Runs,
+        limits: TimeLimits,
+        settling: Settling,
+        report: Report,
+        decide: Callable[[Run, Outcome], Transition],
+        watch: Callable[[Run], None],
+        wake: Callable[[], None],
+    ) -> None:
         self._worker_id = worker_id
         self._store = store
         self._handlers = registry.handlers
@@ -61,9 +73,16 @@ class Attempts:
         self._processes = ProcessPool(self.note_progress)
         self._carriers = Carriers(self._attempt, self.broke)
         self._bulk = BulkCalls(
-            worker_id, options, settings.lease, life=life, runs=runs, settling=settling, hold=self.hold,
-            launch=lambda runs: self._launch(self._attempt_bulk(runs), runs), broke=self.broke,
-        )  # fmt: skip
+            worker_id,
+            options,
+            settings.lease,
+            life=life,
+            runs=runs,
+            settling=settling,
+            hold=self.hold,
+            launch=lambda runs: self._launch(self._attempt_bulk(runs), runs),
+            broke=self.broke,
+        )
         self._runner = Runner(self._threads, self._processes, worker_id, self._process_began, life.is_cut_off)
 
     @property

@@ -28,9 +28,18 @@ class BulkCalls:
     was to be part of one, and of what went wrong."""
 
     def __init__(
-        self, worker_id: str, options: Options, lease: float, *, life: Life, runs: Runs, settling: Settling, hold: Hold,
-        launch: Callable[[list[Run]], asyncio.Task[None]], broke: Callable[[Run, BaseException | None], None],
-    ) -> None:  # fmt: skip
+        self,
+        worker_id: str,
+        options: Options,
+        lease: float,
+        *,
+        life: Life,
+        runs: Runs,
+        settling: Settling,
+        hold: Hold,
+        launch: Callable[[list[Run]], asyncio.Task[None]],
+        broke: Callable[[Run, BaseException | None], None],
+    ) -> None:
         self._worker_id = worker_id
         self._options = options
         self._lease = lease

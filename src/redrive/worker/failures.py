@@ -27,16 +27,20 @@ def log_rule_error(what: str, function: Callable[..., Any], found: object) -> No
     """An application's own function about failures did not do its part; the failure is judged as without it."""
     name = getattr(function, "__qualname__", repr(function))
     logger.warning(
-        "the application's %s function %s %s; its answer is ignored", what, name,
+        "the application's %s function %s %s; its answer is ignored",
+        what,
+        name,
         f"raised {type(found).__name__}" if isinstance(found, Exception) else f"gave back a {type(found).__name__}",
         exc_info=found if isinstance(found, Exception) else None,
-    )  # fmt: skip
+    )
 
 
 def origin_of(
-    function: Callable[..., Any], *tasks: Claimed, deterministic: tuple[type[BaseException], ...] = (),
+    function: Callable[..., Any],
+    *tasks: Claimed,
+    deterministic: tuple[type[BaseException], ...] = (),
     rules: FailureRules = NO_RULES,
-) -> Origin:  # fmt: skip
+) -> Origin:
     """All that is known about where a failure comes from; of several tasks, what none of them was given is shown."""
     body = inspect.unwrap(body_of(function))
     code = getattr(body, "__code__", None)
@@ -45,9 +49,14 @@ def origin_of(
     given = [text for task in tasks for text in (task.payload, task.memo)]
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if isinstance(code, CodeType) else ()
     return Origin(
-        module, code if isinstance(code, CodeType) else None, f"{shown}:{getattr(body, '__qualname__', name_of(body))}",
-        Payload(*given, declared=parameters), replace(rules, on_error=log_rule_error), deterministic, datetime.now(UTC),
-    )  # fmt: skip
+        module,
+        code if isinstance(code, CodeType) else None,
+        f"{shown}:{getattr(body, '__qualname__', name_of(body))}",
+        Payload(*given, declared=parameters),
+        replace(rules, on_error=log_rule_error),
+        deterministic,
+        datetime.now(UTC),
+    )
 
 
 def handled_by(handler: Handler, *tasks: Claimed) -> Origin:

@@ -53,9 +53,17 @@ class LeaseKeeper:
     somebody else has, ``on_stuck`` of one that was told to stop and did not."""
 
     def __init__(
-        self, store: Store, settings: Settings, runs: Runs, outage: Outage, next_look: NextLook, *,
-        on_lost: Callable[[Run], None], on_stuck: Callable[[Run], None], on_grace_over: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        settings: Settings,
+        runs: Runs,
+        outage: Outage,
+        next_look: NextLook,
+        *,
+        on_lost: Callable[[Run], None],
+        on_stuck: Callable[[Run], None],
+        on_grace_over: Callable[[], None],
+    ) -> None:
         self._store = store
         self._settings = settings
         self._runs = runs

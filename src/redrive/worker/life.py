@@ -73,9 +73,12 @@ class Background:
     """A worker that runs beside the block of an ``async with``."""
 
     def __init__(
-        self, worker_id: str, run: Coroutine[Any, Any, None], stop: Callable[[str], None],
+        self,
+        worker_id: str,
+        run: Coroutine[Any, Any, None],
+        stop: Callable[[str], None],
         begun: Callable[[], Awaitable[object]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._worker_id = worker_id
         self._stop = stop
         self._begun = begun
@@ -103,6 +106,9 @@ class Background:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error(
-                "worker %s ended by an error: %s", self._worker_id, error, exc_info=error,
+                "worker %s ended by an error: %s",
+                self._worker_id,
+                error,
+                exc_info=error,
                 extra={"event": "worker.died", "worker_id": self._worker_id},
-            )  # fmt: skip
+            )

@@ -75,10 +75,12 @@ class Outage:
 
     def give_up(self, unsettled: int) -> None:
         self._say(
-            logging.ERROR, "worker.unsettled",
+            logging.ERROR,
+            "worker.unsettled",
             "stopping while the store is unreachable: %d outcomes could not be settled; their leases will expire "
-            "and the tasks will run again", unsettled,
-        )  # fmt: skip
+            "and the tasks will run again",
+            unsettled,
+        )
 
     def _broke(self, now: float, why: str) -> None:
         if self._disturbed_since is None and now - self._returned_at >= STEADY_AFTER:

@@ -68,9 +68,13 @@ class ProcessPool:
         self._on_progress = on_progress
 
     async def run(
-        self, handler: Handler, task: Claimed, arguments: dict[str, Any], worker_id: str,
+        self,
+        handler: Handler,
+        task: Claimed,
+        arguments: dict[str, Any],
+        worker_id: str,
         on_start: Callable[[], None] = lambda: None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Run one attempt; cancelling this coroutine kills the child. ``on_start``: the handler is about to be called,
         its process has started and has imported it."""
         module, name = _address(handler)
@@ -80,9 +84,11 @@ class ProcessPool:
         job = Job(module, name, task, arguments, worker_id, handler.deterministic, _log_levels(), packed(handler.rules))
         # In a thread, the sending too: a large payload fills the pipe until the child has started and reads.
         threading.Thread(
-            target=self._talk, args=(child, job, loop, answer, on_start), name=f"redrive-process-{child.process.pid}",
+            target=self._talk,
+            args=(child, job, loop, answer, on_start),
+            name=f"redrive-process-{child.process.pid}",
             daemon=True,
-        ).start()  # fmt: skip
+        ).start()
         try:
             outcome = await answer
         except asyncio.CancelledError:
@@ -121,9 +127,13 @@ class ProcessPool:
         return _Child(process, ours, _opened(process))
 
     def _talk(
-        self, child: _Child, job: Job, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any],
+        self,
+        child: _Child,
+        job: Job,
+        loop: asyncio.AbstractEventLoop,
+        answer: asyncio.Future[Any],
         on_start: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         def post(call: Callable[..., Any], *args: Any) -> None:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(call, *args)
@@ -159,8 +169,11 @@ def _log(fields: dict[str, Any]) -> None:
 
 def _log_levels() -> dict[str, int]:
     """The levels that were set here; the root's name is empty. A child says what would be said here, and no more."""
-    found = {name: logger.level for name, logger in logging.root.manager.loggerDict.items()
-             if isinstance(logger, logging.Logger) and logger.level}  # fmt: skip
+    found = {
+        name: logger.level
+        for name, logger in logging.root.manager.loggerDict.items()
+        if isinstance(logger, logging.Logger) and logger.level
+    }
     return {"": logging.root.level} | found
 
 

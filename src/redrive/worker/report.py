@@ -35,9 +35,13 @@ class Report:
         """The store did not take an outcome: the lease is somebody else's by now."""
         self.health.lost += 1
         self.log.task(
-            "task.lease_lost", run.label, transition.execution_ms, "warning", outcome=transition.event.value,
+            "task.lease_lost",
+            run.label,
+            transition.execution_ms,
+            "warning",
+            outcome=transition.event.value,
             note="the outcome was refused: the lease is no longer held",
-        )  # fmt: skip
+        )
 
     def lost(self, run: Run) -> None:
         """A heartbeat was not taken: the handler is told to stop, and its outcome will not be offered."""
@@ -56,10 +60,17 @@ class Report:
         if cause is not None:
             requeued = event == "task.requeued"
             self.log.task(
-                event, label, transition.execution_ms, "warning" if requeued else "error", error_code=cause.code,
-                error_reason=cause.reason, message=cause.message, fingerprint=cause.fingerprint,
-                retry_in=round(transition.delay, 3) if requeued else None, dead=transition.dead,
-            )  # fmt: skip
+                event,
+                label,
+                transition.execution_ms,
+                "warning" if requeued else "error",
+                error_code=cause.code,
+                error_reason=cause.reason,
+                message=cause.message,
+                fingerprint=cause.fingerprint,
+                retry_in=round(transition.delay, 3) if requeued else None,
+                dead=transition.dead,
+            )
         elif event == "task.requeued":
             self.log.task(event, label, transition.execution_ms, reason=transition.reason or transition.event.value)
         else:
@@ -72,16 +83,28 @@ class Report:
         assert cause is not None
         if lease.cancelled:
             self.log.task(
-                "task.cancelled", self.log.label(lease), lease.seconds * 1000, "warning", reason="cancelled",
-                expired="lease", held_by=lease.worker_id,
-            )  # fmt: skip
+                "task.cancelled",
+                self.log.label(lease),
+                lease.seconds * 1000,
+                "warning",
+                reason="cancelled",
+                expired="lease",
+                held_by=lease.worker_id,
+            )
             return
         self.log.task(
-            "task.failed" if failed else "task.requeued", self.log.label(lease), lease.seconds * 1000,
-            "error" if failed else "warning", error_code=cause.code, error_reason=cause.reason, message=cause.message,
-            fingerprint=cause.fingerprint, dead=transition.dead, expired="lease" if limit is None else "time limit",
+            "task.failed" if failed else "task.requeued",
+            self.log.label(lease),
+            lease.seconds * 1000,
+            "error" if failed else "warning",
+            error_code=cause.code,
+            error_reason=cause.reason,
+            message=cause.message,
+            fingerprint=cause.fingerprint,
+            dead=transition.dead,
+            expired="lease" if limit is None else "time limit",
             held_by=lease.worker_id,
-        )  # fmt: skip
+        )
 
     def late(self, run: Run, outcome: object) -> None:
         """An answer that no longer counts: the run was given up, or its own transaction completed it."""

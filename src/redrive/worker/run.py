@@ -53,10 +53,27 @@ class Run:
     """One leased task in this worker's hands, from claim to settle."""
 
     __slots__ = (
-        "again", "committing", "context", "deadline", "future", "handler", "interruptible", "label", "mates",
-        "progress", "renewed_at", "slot", "start_limit", "started", "state", "stop", "stopped_at", "task", "timeout",
+        "again",
+        "committing",
+        "context",
+        "deadline",
+        "future",
+        "handler",
+        "interruptible",
+        "label",
+        "mates",
+        "progress",
+        "renewed_at",
+        "slot",
+        "start_limit",
+        "started",
+        "state",
+        "stop",
+        "stopped_at",
+        "task",
+        "timeout",
         "transaction",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, task: Claimed, handler: Handler | None, context: Context, timeout: float | None, start_limit: float
@@ -154,9 +171,13 @@ class Runner:
     """Runs attempts where their handler belongs."""
 
     def __init__(
-        self, threads: ThreadPool, processes: ProcessPool, worker_id: str, on_start: Callable[[Run], None],
+        self,
+        threads: ThreadPool,
+        processes: ProcessPool,
+        worker_id: str,
+        on_start: Callable[[Run], None],
         cut_off: Callable[[], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._cut_off = cut_off
         self._threads = threads
         self._processes = processes
@@ -320,10 +341,14 @@ def stopped(run: Run) -> Outcome:
                 message = f"the handler's process did not start within {run.start_limit:g} s"
             return Failed(
                 failure(
-                    ErrorCode.EXECUTION_FAILED, "timeout", message, type=FailureType.TIMEOUT, where=run.task.kind,
+                    ErrorCode.EXECUTION_FAILED,
+                    "timeout",
+                    message,
+                    type=FailureType.TIMEOUT,
+                    where=run.task.kind,
                     public=True,
                 )
-            )  # fmt: skip
+            )
         case StopReason.CANCELLED:
             return Cancel("cancelled while it was running")
         case why:
@@ -340,7 +365,12 @@ def _unsupported(task: Claimed) -> Outcome:
 def _bad_payload(error: RedriveError, task: Claimed) -> Outcome:
     code = error.code if isinstance(error, InvalidInput) else ErrorCode.PAYLOAD_INVALID.value
     cause = failure(
-        code, "bad_payload", error.message, type=FailureType.PARAM_ERROR, retryable=False,
-        payload=Payload(task.payload, task.memo), what=getattr(error, "what", None),
-    )  # fmt: skip
+        code,
+        "bad_payload",
+        error.message,
+        type=FailureType.PARAM_ERROR,
+        retryable=False,
+        payload=Payload(task.payload, task.memo),
+        what=getattr(error, "what", None),
+    )
     return Failed(cause)

@@ -47,10 +47,19 @@ class Settling:
     have to end, in seconds; ``wait_when_idle``: also a worker with nothing in its hands waits for its store."""
 
     def __init__(
-        self, store: Store, life: Life, runs: Runs, *, outage: Outage, health: Health, report: Report,
-        decide: Callable[[Run, Outcome], Transition], due_in: Callable[[float], None], grace: float,
+        self,
+        store: Store,
+        life: Life,
+        runs: Runs,
+        *,
+        outage: Outage,
+        health: Health,
+        report: Report,
+        decide: Callable[[Run, Outcome], Transition],
+        due_in: Callable[[float], None],
+        grace: float,
         wait_when_idle: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._store = store
         self._life = life
         self._runs = runs

@@ -55,9 +55,11 @@ class Supervisor:
                 return code
             delay = FIRST_DELAY if time.monotonic() - started > STABLE_AFTER else delay
             logger.error(
-                "a worker process %s; starting it again in %.1f s", _ended(code), delay,
+                "a worker process %s; starting it again in %.1f s",
+                _ended(code),
+                delay,
                 extra={"event": "worker.crashed", "exit_code": code},
-            )  # fmt: skip
+            )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stopping.wait()

@@ -31,9 +31,19 @@ class Ticker:
     something to claim."""
 
     def __init__(
-        self, worker_id: str, store: Store, options: Options, interval: float, *, life: Life, runs: Runs,
-        health: Health, outage: Outage, duties: Mapping[str, Duty], look: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        worker_id: str,
+        store: Store,
+        options: Options,
+        interval: float,
+        *,
+        life: Life,
+        runs: Runs,
+        health: Health,
+        outage: Outage,
+        duties: Mapping[str, Duty],
+        look: Callable[[], None],
+    ) -> None:
         self._worker_id = worker_id
         self._store = store
         self._options = options
@@ -137,6 +147,15 @@ class Ticker:
 
     def _message(self, duties: Mapping[str, float]) -> Heartbeat:
         return Heartbeat(
-            self._worker_id, socket.gethostname(), os.getpid(), self._options.queues, self._options.concurrency,
-            len(self._runs), __version__, duties, self._life.stopping, self._interval, self._while_records,
-        )  # fmt: skip
+            self._worker_id,
+            socket.gethostname(),
+            os.getpid(),
+            self._options.queues,
+            self._options.concurrency,
+            len(self._runs),
+            __version__,
+            duties,
+            self._life.stopping,
+            self._interval,
+            self._while_records,
+        )

@@ -50,11 +50,20 @@ class Worker:
     else the event loop does. Made by ``App.worker``; each runs once."""
 
     def __init__(
-        self, store: Store, registry: Registry, settings: Settings, options: Options, *,
-        log: TaskLog | None = None, schedules: Sequence[Schedule] = (), owner: str = "default",
-        rng: Callable[[], float] = random.random, duties: Iterable[Duty] = (),
-        retention: Retention | None = None, where: str = "its store",
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        registry: Registry,
+        settings: Settings,
+        options: Options,
+        *,
+        log: TaskLog | None = None,
+        schedules: Sequence[Schedule] = (),
+        owner: str = "default",
+        rng: Callable[[], float] = random.random,
+        duties: Iterable[Duty] = (),
+        retention: Retention | None = None,
+        where: str = "its store",
+    ) -> None:
         self.store = store
         self.registry = registry
         self.settings = settings
@@ -75,23 +84,56 @@ class Worker:
         standard = standard_duties(settings, kept, report, limits, store.reacting)
         self.duties = {duty.name: duty for duty in (*duties, *standard)}
         self.ticker = Ticker(
-            self.id, store, options, settings.interval, life=self.life, runs=self.runs, health=self.health,
-            outage=self.outage, duties=self.duties, look=self.look,
-        )  # fmt: skip
+            self.id,
+            store,
+            options,
+            settings.interval,
+            life=self.life,
+            runs=self.runs,
+            health=self.health,
+            outage=self.outage,
+            duties=self.duties,
+            look=self.look,
+        )
         decide = Decisions(self.id, settings.backoff, options.tries, rng).decide
         self.settling = Settling(
-            store, self.life, self.runs, outage=self.outage, health=self.health, report=report, decide=decide,
-            due_in=self.ticker.due_in, grace=settings.grace_ms / 1000, wait_when_idle=not options.stop_when_empty,
-        )  # fmt: skip
+            store,
+            self.life,
+            self.runs,
+            outage=self.outage,
+            health=self.health,
+            report=report,
+            decide=decide,
+            due_in=self.ticker.due_in,
+            grace=settings.grace_ms / 1000,
+            wait_when_idle=not options.stop_when_empty,
+        )
         next_look = NextLook()
         self.attempts = Attempts(
-            self.id, store, registry, settings, options, life=self.life, runs=self.runs, limits=limits,
-            settling=self.settling, report=report, decide=decide, watch=next_look.watch, wake=self.wake,
-        )  # fmt: skip
+            self.id,
+            store,
+            registry,
+            settings,
+            options,
+            life=self.life,
+            runs=self.runs,
+            limits=limits,
+            settling=self.settling,
+            report=report,
+            decide=decide,
+            watch=next_look.watch,
+            wake=self.wake,
+        )
         self.leases = LeaseKeeper(
-            store, settings, self.runs, self.outage, next_look, on_lost=self.attempts.lose,
-            on_stuck=self.attempts.abandon, on_grace_over=self.announce.grace_over,
-        )  # fmt: skip
+            store,
+            settings,
+            self.runs,
+            self.outage,
+            next_look,
+            on_lost=self.attempts.lose,
+            on_stuck=self.attempts.abandon,
+            on_grace_over=self.announce.grace_over,
+        )
         self._at_once = options.concurrency // (2 if options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
         self._look = True
         self._empty = False

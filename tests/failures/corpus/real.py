@@ -57,8 +57,14 @@ REAL: dict[str, tuple[Callable[[Any], Any], tuple[str, str, bool]]] = {
     "s3 internal": (lambda s: s.shop_cloud.read_object(s.url("/aws-xml/500/InternalError/"), "b", "k"), BROKEN),
     "s3 refused": (lambda s: s.shop_cloud.read_object(f"http://127.0.0.1:{s.servers.closed()}", "b", "k"), CONNECT),
     "s3 slow": (lambda s: s.shop_cloud.read_object(s.url("/slow/"), "b", "k"), TIMEOUT),
-    "dynamodb condition": (lambda s: s.shop_cloud.reserve(s.url("/aws-json/400/ConditionalCheckFailedException/"), "k"), TERMINAL),
-    "dynamodb throughput": (lambda s: s.shop_cloud.reserve(s.url("/aws-json/400/ProvisionedThroughputExceededException/"), "k"), THROTTLED),
+    "dynamodb condition": (
+        lambda s: s.shop_cloud.reserve(s.url("/aws-json/400/ConditionalCheckFailedException/"), "k"),
+        TERMINAL,
+    ),
+    "dynamodb throughput": (
+        lambda s: s.shop_cloud.reserve(s.url("/aws-json/400/ProvisionedThroughputExceededException/"), "k"),
+        THROTTLED,
+    ),
     "openai quota": (lambda s: s.shop_llm.describe(s.url("/openai/quota/x"), "p"), THROTTLED),
     "openai context": (lambda s: s.shop_llm.describe(s.url("/openai/context/x"), "p"), TERMINAL),
     "openai key": (lambda s: s.shop_llm.describe(s.url("/openai/key/x"), "p"), REFUSED),
@@ -68,19 +74,45 @@ REAL: dict[str, tuple[Callable[[Any], Any], tuple[str, str, bool]]] = {
     "psycopg unique": (lambda s: s.shop_db.add_customer(s.postgres, 5, "first@example.com"), INVALID),
     "psycopg no such table": (lambda s: s.shop_db.execute(s.postgres, "select 1 from nowhere"), INVALID),
     "psycopg cancelled": (lambda s: s.shop_db.slow_report(s.postgres, 2), TIMEOUT),
-    "psycopg refused": (lambda s: s.shop_db.weekly_report(f"postgresql://u:p@127.0.0.1:{s.servers.closed()}/x"), CONNECT),
-    "psycopg deadlock": (lambda s: s.shop_db.execute(s.postgres, "do $$ begin raise sqlstate '40P01'; end $$"), ("conflict", "unknown", True)),
-    "psycopg lock timeout": (lambda s: s.shop_db.execute(s.postgres, "do $$ begin raise sqlstate '55P03'; end $$"), TIMEOUT),
-    "psycopg shutdown": (lambda s: s.shop_db.execute(s.postgres, "do $$ begin raise sqlstate '57P01'; end $$"), CONNECT),
-    "psycopg no rights": (lambda s: s.shop_db.execute(s.postgres, "do $$ begin raise sqlstate '42501'; end $$"), DENIED),
+    "psycopg refused": (
+        lambda s: s.shop_db.weekly_report(f"postgresql://u:p@127.0.0.1:{s.servers.closed()}/x"),
+        CONNECT,
+    ),
+    "psycopg deadlock": (
+        lambda s: s.shop_db.execute(s.postgres, "do $$ begin raise sqlstate '40P01'; end $$"),
+        ("conflict", "unknown", True),
+    ),
+    "psycopg lock timeout": (
+        lambda s: s.shop_db.execute(s.postgres, "do $$ begin raise sqlstate '55P03'; end $$"),
+        TIMEOUT,
+    ),
+    "psycopg shutdown": (
+        lambda s: s.shop_db.execute(s.postgres, "do $$ begin raise sqlstate '57P01'; end $$"),
+        CONNECT,
+    ),
+    "psycopg no rights": (
+        lambda s: s.shop_db.execute(s.postgres, "do $$ begin raise sqlstate '42501'; end $$"),
+        DENIED,
+    ),
     "asyncpg unique": (lambda s: s.clinic_net.patients(s.postgres, "insert into patient values (1, $1)", "x"), INVALID),
     "asyncpg no such column": (lambda s: s.clinic_net.patients(s.postgres, "select nothing from patient"), INVALID),
-    "asyncpg bad argument": (lambda s: s.clinic_net.patients(s.postgres, "select * from patient where id = $1", "x"), INVALID),
+    "asyncpg bad argument": (
+        lambda s: s.clinic_net.patients(s.postgres, "select * from patient where id = $1", "x"),
+        INVALID,
+    ),
     "asyncpg refused": (lambda s: s.clinic_net.beds(f"postgresql://u:p@127.0.0.1:{s.servers.closed()}/x"), CONNECT),
     "alchemy unique": (lambda s: s.shop_db.alchemy_import("sqlite://", "x"), INVALID),
     "alchemy no such table": (lambda s: s.shop_db.through_alchemy("sqlite://", "select 1 from nowhere"), INVALID),
-    "alchemy refused": (lambda s: s.shop_db.through_alchemy(f"postgresql+psycopg://u:p@127.0.0.1:{s.servers.closed()}/x", "select 1"), CONNECT),
-    "alchemy cancelled": (lambda s: s.shop_db.through_alchemy(s.postgres.replace("postgresql:", "postgresql+psycopg:"), "do $$ begin raise sqlstate '57014'; end $$"), TIMEOUT),
+    "alchemy refused": (
+        lambda s: s.shop_db.through_alchemy(f"postgresql+psycopg://u:p@127.0.0.1:{s.servers.closed()}/x", "select 1"),
+        CONNECT,
+    ),
+    "alchemy cancelled": (
+        lambda s: s.shop_db.through_alchemy(
+            s.postgres.replace("postgresql:", "postgresql+psycopg:"), "do $$ begin raise sqlstate '57014'; end $$"
+        ),
+        TIMEOUT,
+    ),
     "sqlite no such table": (lambda s: s.shop_db.lite(":memory:", "select 1 from nowhere"), INVALID),
     "sqlite unique": (lambda s: s.shop_db.lite_twice("x"), INVALID),
     "redis refused": (lambda s: s.clinic_net.look_up(s.servers.closed(), "k"), CONNECT),
@@ -101,4 +133,4 @@ REAL: dict[str, tuple[Callable[[Any], Any], tuple[str, str, bool]]] = {
     "no such program": (lambda s: s.shop_files.convert(["/nowhere"]), UNKNOWN),
     "hurried": (lambda s: s.clinic_net.hurry(1), TIMEOUT),
     "key error": (lambda s: s.shop_orders.total({"lines": [{}]}), UNKNOWN),
-}  # fmt: skip
+}

@@ -8,9 +8,20 @@ from tests.failures.corpus.collect import Cause
 
 CAUSES: list[Cause] = []
 _COMPANIES = (
-    "Acme Ltd", "Globex", "Initech GmbH", "Umbrella", "Wayne & Sons", "Hooli", "Stark Industries", "O'Brien Bakery",
-    "Søndergaard ApS", "müller druck", "The Open Door", "Blue Sky Travel Error Desk", "Paper Street Soap Co.",
-)  # fmt: skip
+    "Acme Ltd",
+    "Globex",
+    "Initech GmbH",
+    "Umbrella",
+    "Wayne & Sons",
+    "Hooli",
+    "Stark Industries",
+    "O'Brien Bakery",
+    "Søndergaard ApS",
+    "müller druck",
+    "The Open Door",
+    "Blue Sky Travel Error Desk",
+    "Paper Street Soap Co.",
+)
 _PLANS = ("Pro", "Free", "Business Plus", "team", "Enterprise (legacy)", "starter-2024", "Family")
 _CITIES = ("Berlin", "New York", "São Paulo", "Zürich", "Lyon", "Bad Homburg")
 _DAYS = ("Monday", "Sunday", "a public holiday", "2026-05-01", "the 3rd of May")

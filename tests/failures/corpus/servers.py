@@ -18,11 +18,15 @@ import trustme
 _OPENAI = {
     "quota": (429, "You exceeded your current quota", "insufficient_quota", "insufficient_quota"),
     "rate": (429, "Rate limit reached for gpt-x in organization org-{id} on tokens", "tokens", "rate_limit_exceeded"),
-    "context": (400, "This model's maximum context length is 8192 tokens, yours has {n}", "invalid_request_error",
-                "context_length_exceeded"),
+    "context": (
+        400,
+        "This model's maximum context length is 8192 tokens, yours has {n}",
+        "invalid_request_error",
+        "context_length_exceeded",
+    ),
     "key": (401, "Incorrect API key provided: sk-{id}", "invalid_request_error", "invalid_api_key"),
     "overloaded": (503, "The engine is overloaded, request {id}", "server_error", None),
-}  # fmt: skip
+}
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -23,10 +23,14 @@ approvals_cli = typer.Typer(
 
 @approvals_cli.callback()
 def list_approvals(
-    context: typer.Context, pending: Annotated[bool, typer.Option("--pending", help="Only what waits.")] = False,
+    context: typer.Context,
+    pending: Annotated[bool, typer.Option("--pending", help="Only what waits.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 50,
-    before: Before = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    before: Before = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """What was asked for, and what became of it."""
     if context.invoked_subcommand is not None:
         return
@@ -44,11 +48,21 @@ def list_approvals(
         return
     output.table(
         ["id", "state", "action", "#tasks", "asked by", "#ago", "decided by", "because", "reason"],
-        [(r.id, "expired" if approvals.expired(r, now) else r.state, r.body["action"], r.body["total"],
-          r.body["requested_by"], output.ago(r.created_at), r.body["decided_by"] or "", r.body["needed"],
-          "; ".join([*filter(None, [r.body["reason"]]), *said(r.body.get("fixed"), r.body.get("idempotent"))]))
-         for r in found],
-    )  # fmt: skip
+        [
+            (
+                r.id,
+                "expired" if approvals.expired(r, now) else r.state,
+                r.body["action"],
+                r.body["total"],
+                r.body["requested_by"],
+                output.ago(r.created_at),
+                r.body["decided_by"] or "",
+                r.body["needed"],
+                "; ".join([*filter(None, [r.body["reason"]]), *said(r.body.get("fixed"), r.body.get("idempotent"))]),
+            )
+            for r in found
+        ],
+    )
 
 
 def _decided(record: Record, json: bool) -> None:
@@ -57,16 +71,21 @@ def _decided(record: Record, json: bool) -> None:
         return
     operation = record.body["operation"]
     if record.state == approvals.APPROVED:
-        output.say(f"approved: {record.body['action']} of {counted(record.body['total'])} begins",
-                   output.suggest(f"watch it with: redrive operations watch {operation}"))  # fmt: skip
+        output.say(
+            f"approved: {record.body['action']} of {counted(record.body['total'])} begins",
+            output.suggest(f"watch it with: redrive operations watch {operation}"),
+        )
     else:
         output.say(f"{record.state}: operation {operation} is cancelled; nothing was done")
 
 
 changing(
-    approvals_cli, "approve", lambda own, id, why: own.approvals.approve(id, why), _decided,
+    approvals_cli,
+    "approve",
+    lambda own, id, why: own.approvals.approve(id, why),
+    _decided,
     "Agree, as somebody else than who asked; the operation begins at once.",
-)  # fmt: skip
+)
 changing(
     approvals_cli,
     "reject",

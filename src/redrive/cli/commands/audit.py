@@ -44,13 +44,21 @@ Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="About th
 
 @audit_cli.callback()
 def list_audit(
-    context: typer.Context, action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None,
-    scope: Scope = None, trace: Trace = None, task: Task = None,
+    context: typer.Context,
+    action: Action = None,
+    by_actor: Actor = None,
+    batch: Batch = None,
+    kind: Kind = None,
+    scope: Scope = None,
+    trace: Trace = None,
+    task: Task = None,
     page: Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page.")] = 1,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="Rows of a page.")] = 50,
     before: Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from a next.")] = None,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """What operators did, newest first."""
     if context.invoked_subcommand is not None:
         return
@@ -63,10 +71,15 @@ def list_audit(
         output.say("no such audit rows")
         return
     rows = [
-        (output.when(row.at), row.actor, row.action, row.task_id or row.target or row.batch_id or "",
-         output.shorten(row.reason or "", 200))
+        (
+            output.when(row.at),
+            row.actor,
+            row.action,
+            row.task_id or row.target or row.batch_id or "",
+            output.shorten(row.reason or "", 200),
+        )
         for row in found.rows
-    ]  # fmt: skip
+    ]
     output.table(["when", "by", "action", "about", "reason"], rows)
     if found.more:
         output.say("", f"there is more: --page {page + 1}")
@@ -77,9 +90,16 @@ def export(
     to: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")] = "-",
     form: Annotated[str | None, typer.Option("--format", metavar="F", help="csv, json, jsonl; else by name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
-    action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None, scope: Scope = None,
-    trace: Trace = None, task: Task = None, url: Url = None, app: AppName = None,
-) -> None:  # fmt: skip
+    action: Action = None,
+    by_actor: Actor = None,
+    batch: Batch = None,
+    kind: Kind = None,
+    scope: Scope = None,
+    trace: Trace = None,
+    task: Task = None,
+    url: Url = None,
+    app: AppName = None,
+) -> None:
     """All that matches, oldest first, as CSV, JSON or JSON lines; of any size."""
     which = _which(action, by_actor, batch, kind, scope, trace, task)
     chosen = form or _format(to)
@@ -125,10 +145,19 @@ def _opened(to: str, force: bool) -> Iterator[TextIO]:
 @audit_cli.command("prune")
 def prune(
     days: Annotated[float, typer.Option("--older-than-days", metavar="N", help="Rows older than so many days.")],
-    action: Action = None, by_actor: Actor = None, batch: Batch = None, kind: Kind = None, scope: Scope = None,
-    trace: Trace = None, dry_run: DryRun = False, yes: Yes = False, by: By = None, url: Url = None,
-    app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    action: Action = None,
+    by_actor: Actor = None,
+    batch: Batch = None,
+    kind: Kind = None,
+    scope: Scope = None,
+    trace: Trace = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Remove old rows; a TASK_AUDIT_PRUNE_SUMMARY says who did, how many and which."""
     which = _which(action, by_actor, batch, kind, scope, trace, None)
     told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, dry_run=True), by=by)
@@ -151,8 +180,10 @@ def prune(
 def verify(
     archive: ArchiveFolder = None,
     head: Annotated[str | None, typer.Option("--head", metavar="HASH", help="A head that was written down.")] = None,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Look for tampering: rows changed, removed or slipped in since they were sealed. Exit code 1 when there is any."""
     with progress("rows") as checked:
         found = operate(url, app, lambda own: own.audit.verify(archive, head, checked))
@@ -190,17 +221,26 @@ def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
         lines.append(text)
     kept = [removal for removal in found.removals if removal.actor == audit.KEEPER]
     if kept:
-        lines.append(f"{audit.KEEPER} pruned {counted(sum(removal.rows for removal in kept), 'row')}"
-                     f" in {counted(len(kept), 'round')}")  # fmt: skip
+        lines.append(
+            f"{audit.KEEPER} pruned {counted(sum(removal.rows for removal in kept), 'row')}"
+            f" in {counted(len(kept), 'round')}"
+        )
     return lines
 
 
 @audit_cli.command("search")
 def search(
-    archive: ArchiveFolder = None, action: Action = None, by_actor: Actor = None, batch: Batch = None,
-    kind: Kind = None, scope: Scope = None, trace: Trace = None, task: Task = None, url: Url = None,
+    archive: ArchiveFolder = None,
+    action: Action = None,
+    by_actor: Actor = None,
+    batch: Batch = None,
+    kind: Kind = None,
+    scope: Scope = None,
+    trace: Trace = None,
+    task: Task = None,
+    url: Url = None,
     app: AppName = None,
-) -> None:  # fmt: skip
+) -> None:
     """Rows that were pruned, from the archive, as JSON lines, oldest first."""
     found = archive_at(archive or load(url, app).app.settings.audit_archive)
     if found is None:
@@ -210,9 +250,14 @@ def search(
 
 
 def _which(
-    action: str | None, by_actor: str | None, batch: str | None, kind: str | None, scope: str | None,
-    trace: str | None, task: str | None,
-) -> AuditFilter:  # fmt: skip
+    action: str | None,
+    by_actor: str | None,
+    batch: str | None,
+    kind: str | None,
+    scope: str | None,
+    trace: str | None,
+    task: str | None,
+) -> AuditFilter:
     texts = {"action": action, "actor": by_actor, "batch_id": batch, "kind": kind, "scope": scope, "trace_id": trace}
     checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
     return AuditFilter(**checked, task_id=None if task is None else inspect.parse_id(task))

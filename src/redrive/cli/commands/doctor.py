@@ -22,8 +22,10 @@ _EXIT = {Level.CRITICAL: 1, Level.WARNING: 1}
 
 def doctor(
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Look at this queue only.")] = None,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it. Exit code 1
     when there is something to do."""
 

@@ -34,8 +34,11 @@ def drill(
     patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="For each step.")] = 30.0,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Also write the record here.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Earlier drills instead of a new one.")] = False,
-    by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Make a failure, find it through the API and the command line, retry it, verify state, effect and audit, and write
     the record. Needs a live worker."""
     if history:
@@ -58,8 +61,16 @@ def drill(
     if out is not None:
         _write(out, done)
     if json:
-        output.emit({"id": done.id, "operator": done.operator, "task_id": done.task_id, "passed": done.passed,
-                     "conclusion": done.conclusion, "steps": done.steps})  # fmt: skip
+        output.emit(
+            {
+                "id": done.id,
+                "operator": done.operator,
+                "task_id": done.task_id,
+                "passed": done.passed,
+                "conclusion": done.conclusion,
+                "steps": done.steps,
+            }
+        )
     else:
         for step in done.steps:
             output.say(f"{_verdict(step):<7} {step.name} ({step.seconds:.1f} s): {step.detail}")

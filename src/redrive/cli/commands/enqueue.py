@@ -46,19 +46,39 @@ Key = Annotated[
 
 
 def enqueue(
-    kind: Kind, payload: Payload = None, payload_file: File = None, queue: Queue = None, priority: Priority = None,
-    delay: Delay = None, run_at: RunAt = None, max_attempts: Attempts = None, timeout: Timeout = None,
-    group: Group = None, scope: Scope = None, trace_id: Trace = None, key: Key = None,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    kind: Kind,
+    payload: Payload = None,
+    payload_file: File = None,
+    queue: Queue = None,
+    priority: Priority = None,
+    delay: Delay = None,
+    run_at: RunAt = None,
+    max_attempts: Attempts = None,
+    timeout: Timeout = None,
+    group: Group = None,
+    scope: Scope = None,
+    trace_id: Trace = None,
+    key: Key = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Enqueue one task. With --app, its payload is checked against the handler first."""
     if delay is not None and run_at is not None:
         raise typer.BadParameter("give --delay or --run-at, not both")
     body = _payload(payload, payload_file)
     options: dict[str, Any] = {
-        "queue": queue, "priority": priority, "delay": delay, "run_at": _time(run_at), "max_attempts": max_attempts,
-        "timeout": timeout, "group": group, "scope": scope, "trace_id": trace_id, "idempotency_key": key,
-    }  # fmt: skip
+        "queue": queue,
+        "priority": priority,
+        "delay": delay,
+        "run_at": _time(run_at),
+        "max_attempts": max_attempts,
+        "timeout": timeout,
+        "group": group,
+        "scope": scope,
+        "trace_id": trace_id,
+        "idempotency_key": key,
+    }
 
     async def work(own: Operator) -> tuple[Task, bool]:
         return await own.tasks.enqueue(kind, body, **options), own.tasks.is_only_declared(kind)

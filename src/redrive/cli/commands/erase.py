@@ -18,19 +18,29 @@ from redrive.ops import inspect
 from redrive.ops.operator.erasures import ErasureForeseen
 
 WORDS = {
-    "running": "tasks that run now", "live": "tasks that wait or are failed (they are given up)",
-    "finished": "finished tasks", "attempts": "failed attempts", "dead_letters": "dead letters",
-    "audit": "rows of the audit log", "documents": "plans, operations, approvals and notes that quote it",
+    "running": "tasks that run now",
+    "live": "tasks that wait or are failed (they are given up)",
+    "finished": "finished tasks",
+    "attempts": "failed attempts",
+    "dead_letters": "dead letters",
+    "audit": "rows of the audit log",
+    "documents": "plans, operations, approvals and notes that quote it",
     "archive": "archived rows of the audit log",
-}  # fmt: skip
+}
 
 
 def erase(
     scope: Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="All that this scope names.")] = None,
     task: Annotated[str | None, typer.Option("--task", metavar="ID", help="One task.")] = None,
-    reason: Reason = None, dry_run: DryRun = False, wait: Wait = False, yes: Yes = False, by: By = None,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    yes: Yes = False,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Remove personal data of a scope or a task for good: payloads, results, messages, stacks, keys, labels, and what
     the audit log and its archive say about it. Ids, kinds, states, times and totals stay. A second operator has to
     agree; backups, logs and exports are not covered."""

@@ -34,8 +34,10 @@ def failed(
     offset: Annotated[int, typer.Option("--offset", metavar="N", min=0, help="After so many.")] = 0,
     before: Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from a next.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Totals by kind, group, code, type, cause.")] = False,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Tasks that are failed now, the latest first."""
     if stats and which != FailureFilter():
         raise typer.BadParameter("--stats is about all failures; leave the filters out")
@@ -56,10 +58,16 @@ def failed(
         output.say(f"nothing is failed ({worded(which)})" if total == 0 else f"{total} are failed; none after {offset}")
         return
     rows = [
-        (task.id, task.kind, output.ago(task.failed_at), f"{task.attempt_count}/{task.max_attempts}", task.error_code,
-         output.shorten(task.error_message or "", 200))
+        (
+            task.id,
+            task.kind,
+            output.ago(task.failed_at),
+            f"{task.attempt_count}/{task.max_attempts}",
+            task.error_code,
+            output.shorten(task.error_message or "", 200),
+        )
         for task in found
-    ]  # fmt: skip
+    ]
     output.table(["id", "kind", "#failed", "#attempts", "code", "message"], rows)
     output.say(
         "",

@@ -16,9 +16,17 @@ from redrive.kernel.operation import Action
 
 
 def flush(
-    fixed: Fixed = None, idempotent: Idempotent = None, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False,
-    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    fixed: Fixed = None,
+    idempotent: Idempotent = None,
+    wait: Wait = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Give all failures up, once a second operator agrees."""
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     begin_bulk(Action.FORGET, FailureFilter(), {"fixed": fixed, "idempotent": idempotent}, ask, "flush")

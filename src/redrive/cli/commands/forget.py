@@ -28,11 +28,21 @@ MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Task i
 
 @filtered
 def forget(
-    which: FailureFilter, ids: MaybeIds = None, plan: Plan = None, rate: Rate = None, fixed: Fixed = None,
-    idempotent: Idempotent = None, wait: Wait = False,
-    dry_run: DryRun = False, yes: Yes = False, reason: Reason = None, by: By = None, url: Url = None,
-    app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    which: FailureFilter,
+    ids: MaybeIds = None,
+    plan: Plan = None,
+    rate: Rate = None,
+    fixed: Fixed = None,
+    idempotent: Idempotent = None,
+    wait: Wait = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Give failed tasks up: they leave the list of failures for history, from where they can still be retried."""
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     if one_way(ids, which, None, plan) == "ids":

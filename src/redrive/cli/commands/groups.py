@@ -36,8 +36,10 @@ def list_groups(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
     status: Status = None,
     before: Annotated[str | None, typer.Option("--before", metavar="P", help="Go on from the next of a list.")] = None,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Failures by cause, the latest first."""
     if context.invoked_subcommand is not None:
         return
@@ -49,10 +51,19 @@ def list_groups(
         output.say("nothing has failed" if status is None else f"no group is {status}")
         return
     rows = [
-        (g.row.fingerprint, g.status, g.failed, g.row.count, output.ago(g.row.last_seen), bars(g.trend), g.row.code,
-         ", ".join(g.kinds), output.shorten(g.row.message, 160))
+        (
+            g.row.fingerprint,
+            g.status,
+            g.failed,
+            g.row.count,
+            output.ago(g.row.last_seen),
+            bars(g.trend),
+            g.row.code,
+            ", ".join(g.kinds),
+            output.shorten(g.row.message, 160),
+        )
         for g in found
-    ]  # fmt: skip
+    ]
     output.table(["fingerprint", "status", "#failed", "#ever", "#last", "24 h", "code", "kinds", "message"], rows)
 
 
@@ -64,10 +75,14 @@ def show(fingerprint: Fingerprint, url: Url = None, app: AppName = None, json: J
 
 @groups_cli.command("note")
 def note(
-    fingerprint: Fingerprint, text: Annotated[str, typer.Argument(metavar="TEXT", help="What is known about it.")],
+    fingerprint: Fingerprint,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is known about it.")],
     owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Who looks after it.")] = None,
-    by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Write down what is known, and who looks after it."""
     said: dict[str, Any] = {"note": text} | ({} if owner is None else {"owner": owner})
     _annotate(fingerprint, said, None, by, url, app, json)
@@ -77,8 +92,12 @@ def note(
 def mute(
     fingerprint: Fingerprint,
     span: Annotated[str, typer.Argument(metavar="SPAN", help="For how long: 30m, 8h, 7d; 0 ends it.")],
-    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Known, and not to be shown as open for a while."""
     seconds = _seconds(span)
     until = None if not seconds else datetime.now(UTC) + timedelta(seconds=seconds)
@@ -87,9 +106,13 @@ def mute(
 
 def _turning(name: str, resolved: bool, text: str) -> None:
     def command(
-        fingerprint: Fingerprint, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None,
+        fingerprint: Fingerprint,
+        reason: Reason = None,
+        by: By = None,
+        url: Url = None,
+        app: AppName = None,
         json: Json = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         _annotate(fingerprint, {"resolved": resolved}, reason, by, url, app, json)
 
     groups_cli.command(name, help=text)(command)
@@ -101,10 +124,20 @@ _turning("reopen", False, "It was not mended after all.")
 
 @groups_cli.command("retry")
 def retry(
-    fingerprint: Fingerprint, rate: Rate = None, canary: First = None, percent: Percent = None,
-    stop_on_return: StopOnReturn = False, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False,
-    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    fingerprint: Fingerprint,
+    rate: Rate = None,
+    canary: First = None,
+    percent: Percent = None,
+    stop_on_return: StopOnReturn = False,
+    wait: Wait = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Retry everything that is failed by this cause."""
     found = operate(url, app, lambda own: own.groups.show(fingerprint))
     how = pace(rate, canary, percent, stop_on_return)
@@ -135,12 +168,15 @@ def _say(group: Group, json: bool) -> None:
         output.emit(_document(group))
         return
     row = group.row
-    output.say(f"{row.code}  {group.status}  {row.fingerprint}", output.clean(row.message),
-               f"{counted(group.failed)} failed by it now; {counted(row.count, 'failure')} seen,"
-               f" first {output.relative(row.first_seen)}, last {output.relative(row.last_seen)}",
-               f"kinds: {', '.join(f'{kind} ({n})' for kind, n in group.kinds.items())}",
-               f"reason: {row.reason}, type: {row.failure_type}",
-               output.suggest(f"sample: redrive show {row.sample_task}"))  # fmt: skip
+    output.say(
+        f"{row.code}  {group.status}  {row.fingerprint}",
+        output.clean(row.message),
+        f"{counted(group.failed)} failed by it now; {counted(row.count, 'failure')} seen,"
+        f" first {output.relative(row.first_seen)}, last {output.relative(row.last_seen)}",
+        f"kinds: {', '.join(f'{kind} ({n})' for kind, n in group.kinds.items())}",
+        f"reason: {row.reason}, type: {row.failure_type}",
+        output.suggest(f"sample: redrive show {row.sample_task}"),
+    )
     if any(group.trend):
         output.say(f"last 24 hours: |{bars(group.trend)}| at most {max(group.trend)} an hour")
     for name in ("note", "owner", *(["resolved_by"] if group.status == "resolved" else [])):

@@ -20,9 +20,15 @@ NoLimit = Annotated[bool, typer.Option("--none", help="Take its limits away.")]
 
 
 def limits(
-    kind: Kind = None, concurrency: AtOnce = None, rate_ms: Apart = None, none: NoLimit = False,
-    by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    kind: Kind = None,
+    concurrency: AtOnce = None,
+    rate_ms: Apart = None,
+    none: NoLimit = False,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Limits of kinds, across all workers: list them, or change one from now on."""
     if kind is None and (concurrency or rate_ms or none):
         raise typer.BadParameter("say which kind")
@@ -45,6 +51,8 @@ def limits(
         return
     output.table(
         ["kind", "#at once", "#running", "#ms apart", "set by"],
-        [(r.kind, r.concurrency or "", r.running if r.concurrency else "", r.rate_ms or "", r.actor or "settings")
-         for r in limited],
-    )  # fmt: skip
+        [
+            (r.kind, r.concurrency or "", r.running if r.concurrency else "", r.rate_ms or "", r.actor or "settings")
+            for r in limited
+        ],
+    )

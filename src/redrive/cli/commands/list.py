@@ -32,9 +32,14 @@ Before = Annotated[
 
 @filtered
 def list_tasks(
-    which: FailureFilter, state: States = None, limit: Limit = LIMIT, before: Before = None, url: Url = None,
-    app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    which: FailureFilter,
+    state: States = None,
+    limit: Limit = LIMIT,
+    before: Before = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Tasks, newest first, each with the one thing worth knowing about it. Filters narrow it down together."""
     states = inspect.parse_states([name for given in state or [] for name in given.split(",")])
     after = None if before is None else inspect.parse_id(before)

@@ -41,10 +41,18 @@ Yes = Annotated[bool, typer.Option("--yes", help="Agree to --down --to 0, which 
 
 
 def migrate(
-    to: To = None, down: Down = False, sql: Sql = False, status: Status = False, grant_producer: Producer = None,
-    grant_worker: Worker = None, grant_viewer: Viewer = None, yes: Yes = False, url: Url = None, app: AppName = None,
+    to: To = None,
+    down: Down = False,
+    sql: Sql = False,
+    status: Status = False,
+    grant_producer: Producer = None,
+    grant_worker: Worker = None,
+    grant_viewer: Viewer = None,
+    yes: Yes = False,
+    url: Url = None,
+    app: AppName = None,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Bring the store's schema up to date. Safe while workers run, and from many hosts at once."""
     roles = {"producer": grant_producer, "worker": grant_worker, "viewer": grant_viewer}
     granted = {what: role for what, role in roles.items() if role}

@@ -28,8 +28,11 @@ operations_cli = typer.Typer(
 def list_operations(
     context: typer.Context,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
-    before: Before = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    before: Before = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Bulk operations, newest first."""
     if context.invoked_subcommand is not None:
         return
@@ -43,10 +46,20 @@ def list_operations(
         return
     output.table(
         ["id", "action", "status", "#done", "#of", "#begun", "by", "note"],
-        [(o.id, o.action, o.status, o.done, o.total, output.ago(r.created_at), o.actor,
-          output.shorten(note_of(o), 200))
-         for o, r in listed],
-    )  # fmt: skip
+        [
+            (
+                o.id,
+                o.action,
+                o.status,
+                o.done,
+                o.total,
+                output.ago(r.created_at),
+                o.actor,
+                output.shorten(note_of(o), 200),
+            )
+            for o, r in listed
+        ],
+    )
 
 
 @operations_cli.command("show")

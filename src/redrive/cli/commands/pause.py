@@ -23,25 +23,48 @@ Force = Annotated[bool, typer.Option("--force", help="Also a queue or kind that 
 
 
 def pause(
-    ids: MaybeIds = None, queue: Queue = None, kind: Kind = None, group: Group = None, reason: Reason = None,
-    by: By = None, force: Force = False, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    ids: MaybeIds = None,
+    queue: Queue = None,
+    kind: Kind = None,
+    group: Group = None,
+    reason: Reason = None,
+    by: By = None,
+    force: Force = False,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Stop claiming tasks of a queue, kind or group, or single waiting tasks. What runs goes on."""
     _hold(True, ids or [], {"queue": queue, "kind": kind, "group": group}, reason, by, force, url, app, json)
 
 
 def resume(
-    ids: MaybeIds = None, queue: Queue = None, kind: Kind = None, group: Group = None, reason: Reason = None,
-    by: By = None, force: Force = False, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    ids: MaybeIds = None,
+    queue: Queue = None,
+    kind: Kind = None,
+    group: Group = None,
+    reason: Reason = None,
+    by: By = None,
+    force: Force = False,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Let a paused queue, kind, group or task run again."""
     _hold(False, ids or [], {"queue": queue, "kind": kind, "group": group}, reason, by, force, url, app, json)
 
 
 def _hold(
-    on: bool, ids: Sequence[str], targets: dict[str, str | None], reason: str | None, by: str | None, force: bool,
-    url: str | None, app: str | None, json: bool,
-) -> None:  # fmt: skip
+    on: bool,
+    ids: Sequence[str],
+    targets: dict[str, str | None],
+    reason: str | None,
+    by: str | None,
+    force: bool,
+    url: str | None,
+    app: str | None,
+    json: bool,
+) -> None:
     named = [(target, name) for target, name in targets.items() if name is not None]
     if len(named) + bool(ids) != 1:
         raise typer.BadParameter("say what: --queue NAME, --kind NAME, --group NAME, or task ids; one of them")

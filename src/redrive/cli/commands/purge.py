@@ -18,9 +18,16 @@ from redrive.kernel.operation import Action
 
 @filtered_by("queue", "kind")
 def purge(
-    which: FailureFilter, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False, reason: Reason = None,
-    by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    which: FailureFilter,
+    wait: Wait = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Give waiting tasks up (queued, delayed, paused), once a second operator agrees."""
     if which == FailureFilter():
         raise typer.BadParameter("say which: --queue NAME, --kind KIND, or both")

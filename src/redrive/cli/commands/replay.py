@@ -28,13 +28,21 @@ def replay(
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", metavar="N", min=1, max=1_000_000,
+            "--limit",
+            metavar="N",
+            min=1,
+            max=1_000_000,
             help=f"At most so many ({REPLAYED}). Who says how many is not asked again.",
         ),
     ] = None,
-    dry_run: DryRun = False, yes: Yes = False, reason: Reason = None, by: By = None, url: Url = None,
-    app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Retry failed tasks here and now, the ones that failed first, up to a limit."""
     bound = operate(url, app, lambda own: own.failures.bound(which, limit or REPLAYED), by=by)
     if dry_run or not bound.number:

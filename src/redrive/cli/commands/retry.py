@@ -36,11 +36,25 @@ All = Annotated[bool, typer.Option("--all", help="Everything that is failed (nee
 
 @filtered
 def retry(
-    which: FailureFilter, ids: IdsOrAll = None, everything: All = False, plan: Plan = None, rate: Rate = None,
-    canary: First = None, percent: Percent = None, stop_on_return: StopOnReturn = False, fixed: Fixed = None,
-    idempotent: Idempotent = None, wait: Wait = False, dry_run: DryRun = False, yes: Yes = False,
-    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    which: FailureFilter,
+    ids: IdsOrAll = None,
+    everything: All = False,
+    plan: Plan = None,
+    rate: Rate = None,
+    canary: First = None,
+    percent: Percent = None,
+    stop_on_return: StopOnReturn = False,
+    fixed: Fixed = None,
+    idempotent: Idempotent = None,
+    wait: Wait = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match."""
     how = pace(rate, canary, percent, stop_on_return)
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)

@@ -19,11 +19,29 @@ from redrive.ops.audit_rows import values_of
 from redrive.ops.why import Reason
 
 _FIELDS = (
-    "group", "scope", "trace_id", "idempotency_key", "timeout", "worker_id", "lease_expires_at", "paused_by",
-    "cancel_requested_at", "next_attempt_at", "progress", "memo", "error_code", "error_reason", "failure_type",
-    "error_message", "error_fingerprint", "replay_count", "last_replayed_by", "last_replayed_reason", "execution_ms",
+    "group",
+    "scope",
+    "trace_id",
+    "idempotency_key",
+    "timeout",
+    "worker_id",
+    "lease_expires_at",
+    "paused_by",
+    "cancel_requested_at",
+    "next_attempt_at",
+    "progress",
+    "memo",
+    "error_code",
+    "error_reason",
+    "failure_type",
+    "error_message",
+    "error_fingerprint",
+    "replay_count",
+    "last_replayed_by",
+    "last_replayed_reason",
+    "execution_ms",
     "erased_at",
-)  # fmt: skip
+)
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _NOT_OURS = re.compile(r"site-packages|/lib/python3|redrive/worker/")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -33,8 +51,10 @@ Event = tuple[datetime, str, str]
 def show(
     task: Annotated[str, typer.Argument(metavar="ID", help="The task's id, as enqueue and list give it.")],
     stack: Annotated[bool, typer.Option("--stack", help="With the stacks of failed attempts.")] = False,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
     task_id = inspect.parse_id(task)
     story = operate(url, app, lambda own: own.tasks.show(task_id))

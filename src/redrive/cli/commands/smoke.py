@@ -133,9 +133,13 @@ def tidy(smoke: Smoke) -> str:
 
 
 CHECKS: dict[str, Check] = {
-    "health check": health, "unsupported kind and retry": unsupported, "business row": business,
-    "attempts run out": attempts, "command line": command_line, "tidy up": tidy,
-}  # fmt: skip
+    "health check": health,
+    "unsupported kind and retry": unsupported,
+    "business row": business,
+    "attempts run out": attempts,
+    "command line": command_line,
+    "tidy up": tidy,
+}
 
 
 def smoke(
@@ -143,8 +147,10 @@ def smoke(
     token: Annotated[str | None, typer.Option("--token", metavar="T", help="Else REDRIVE_TOKEN, else none.")] = None,
     patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="For each task.")] = 30.0,
     strict: Annotated[bool, typer.Option("--strict", help="A skipped check fails the command, too.")] = False,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Check a running instance from end to end, through its API and through this command line, which finds the store by
     --url or --app. Its tasks are marked by their scope; failed ones are given up."""
     own = Smoke(Client(instance, token or os.environ.get("REDRIVE_TOKEN")), patience, url, app)
@@ -161,8 +167,15 @@ def smoke(
             output.say(f"{verdict:<8} {name}: {detail}")
     found = Counter(result["verdict"] for result in results)
     if json:
-        output.emit({"scope": own.scope, "checks": results, "ok": found["ok"], "skipped": found["skipped"],
-                     "failed": found["failed"]})  # fmt: skip
+        output.emit(
+            {
+                "scope": own.scope,
+                "checks": results,
+                "ok": found["ok"],
+                "skipped": found["skipped"],
+                "failed": found["failed"],
+            }
+        )
     else:
         output.say(_summary(found, [result["check"] for result in results if result["verdict"] == "skipped"]))
     if found["failed"] or (strict and found["skipped"]):

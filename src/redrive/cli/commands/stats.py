@@ -25,8 +25,10 @@ Groups = Annotated[int, typer.Option("--groups", metavar="N", min=1, max=1000, h
 
 def stats(
     groups: Groups = 10,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Totals by queue and kind, pauses, limits, workers, failure groups, schedules."""
     found = operate(url, app, lambda own: own.health.stats(groups))
     if json:
@@ -44,17 +46,31 @@ def stats(
 def _document(found: Stats) -> dict[str, Any]:
     overview = found.overview
     return {
-        "now": overview.now, "totals": found.totals(), "queues": found.by("queue"), "kinds": found.by("kind"),
-        "counts": [asdict(count) for count in found.counts], "holds": [asdict(row) for row in overview.holds],
+        "now": overview.now,
+        "totals": found.totals(),
+        "queues": found.by("queue"),
+        "kinds": found.by("kind"),
+        "counts": [asdict(count) for count in found.counts],
+        "holds": [asdict(row) for row in overview.holds],
         "limits": [asdict(row) for row in overview.limits],
-        "workers": [asdict(row) | {"running": found.held_by(row)}
-                    for row in overview.workers if not _gone(row, overview.now)],
-        "lost": [{"worker": one.worker.id, "queue": one.queue, "tasks": one.tasks, "seen_at": one.worker.seen_at,
-                  "restarted": one.restarted, "leases_end": one.last_ends} for one in found.lost()],
+        "workers": [
+            asdict(row) | {"running": found.held_by(row)} for row in overview.workers if not _gone(row, overview.now)
+        ],
+        "lost": [
+            {
+                "worker": one.worker.id,
+                "queue": one.queue,
+                "tasks": one.tasks,
+                "seen_at": one.worker.seen_at,
+                "restarted": one.restarted,
+                "leases_end": one.last_ends,
+            }
+            for one in found.lost()
+        ],
         "workers_gone": sum(_gone(row, overview.now) for row in overview.workers),
         "failure_groups": [asdict(row) | {"failed": found.failing[row.fingerprint]} for row in found.groups],
         "schedules": [asdict(row) for row in overview.schedules],
-    }  # fmt: skip
+    }
 
 
 def _totals(found: Stats) -> None:
@@ -106,16 +122,25 @@ def _limits(found: Stats) -> None:
 
 def _workers(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
-        [row.id, ",".join(row.queues), f"{found.held_by(row)}/{row.concurrency}",
-         output.ago(row.started_at, now), output.ago(row.seen_at, now),
-         _standing(row, now)]
-        for row in found.overview.workers if not _gone(row, now)
-    ]  # fmt: skip
+        [
+            row.id,
+            ",".join(row.queues),
+            f"{found.held_by(row)}/{row.concurrency}",
+            output.ago(row.started_at, now),
+            output.ago(row.seen_at, now),
+            _standing(row, now),
+        ]
+        for row in found.overview.workers
+        if not _gone(row, now)
+    ]
     _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
     for one in found.lost():
         gone = "was started anew" if one.restarted else f"has been silent for {output.ago(one.worker.seen_at, now)}"
-        output.say("", f"{one.tasks} of the running tasks, of queue {one.queue}, held by worker {one.worker.id}, which"
-                   f" {gone}; back when the leases end, {output.when(one.last_ends)} at the latest")  # fmt: skip
+        output.say(
+            "",
+            f"{one.tasks} of the running tasks, of queue {one.queue}, held by worker {one.worker.id}, which"
+            f" {gone}; back when the leases end, {output.when(one.last_ends)} at the latest",
+        )
     ended = [row for row in found.overview.workers if _gone(row, now)]
     if ended:
         silent = sum(not row.stopping for row in ended)
@@ -139,10 +164,18 @@ def _ended(row: WorkerRow, now: datetime) -> bool:
 
 def _groups(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
-        [row.fingerprint, found.failing[row.fingerprint], row.count, row.kind, row.code, row.reason,
-         output.ago(row.last_seen, now), output.shorten(row.message, 80)]
+        [
+            row.fingerprint,
+            found.failing[row.fingerprint],
+            row.count,
+            row.kind,
+            row.code,
+            row.reason,
+            output.ago(row.last_seen, now),
+            output.shorten(row.message, 80),
+        ]
         for row in found.groups
-    ]  # fmt: skip
+    ]
     _section(
         "failures by cause", ["fingerprint", "#failed", "#ever", "kind", "code", "reason", "last", "message"], rows
     )

@@ -29,9 +29,19 @@ def list_tokens(context: typer.Context, url: Url = None, app: AppName = None, js
         return
     output.table(
         ["id", "name", "role", "state", "#made", "by", "expires"],
-        [(r.id, r.body["name"], r.body["role"], r.state, output.ago(r.created_at), r.body["created_by"],
-          output.when(access.expires_at(r)) or "never") for r in found],
-    )  # fmt: skip
+        [
+            (
+                r.id,
+                r.body["name"],
+                r.body["role"],
+                r.state,
+                output.ago(r.created_at),
+                r.body["created_by"],
+                output.when(access.expires_at(r)) or "never",
+            )
+            for r in found
+        ],
+    )
 
 
 @tokens_cli.command("create")
@@ -39,8 +49,11 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who acts, in the audit log.")],
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help="viewer, operator or admin.")] = "operator",
     days: Annotated[float | None, typer.Option("--days", metavar="N", help="Valid for so long; else for good.")] = None,
-    by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Make a token. Its secret is shown once."""
     wanted = access.parse_role(role)
     made = operate(url, app, lambda own: own.tokens.create(name, wanted, days=days), by=by, creates=True)
@@ -54,8 +67,12 @@ def create(
 @tokens_cli.command("revoke")
 def revoke(
     token: Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")],
-    reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Make a token worthless, at once and for good."""
     record = operate(url, app, lambda own: own.tokens.revoke(token, reason), by=by)
     if json:
@@ -66,5 +83,10 @@ def revoke(
 
 def _document(record: Record) -> dict[str, Any]:
     shown = {name: value for name, value in record.body.items() if name != "hash"}
-    return {"id": record.id, "state": record.state, "created_at": record.created_at,
-            "expires_at": access.expires_at(record), **shown}  # fmt: skip
+    return {
+        "id": record.id,
+        "state": record.state,
+        "created_at": record.created_at,
+        "expires_at": access.expires_at(record),
+        **shown,
+    }

@@ -32,16 +32,27 @@ Proxy = Annotated[
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option("--concurrency", metavar="N", min=1, max=10_000,
-                 help="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10)."),
-]  # fmt: skip
+    typer.Option(
+        "--concurrency",
+        metavar="N",
+        min=1,
+        max=10_000,
+        help="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10).",
+    ),
+]
 Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's module: a few tasks, once.")]
 
 
 def up(
-    port: Port = None, host: Host = None, concurrency: Concurrency = None, demo: Demo = False, proxy: Proxy = None,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    port: Port = None,
+    host: Host = None,
+    concurrency: Concurrency = None,
+    demo: Demo = False,
+    proxy: Proxy = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Everything in one process: brings the store up to date, runs a worker with 10 slots (more if the settings say so,
     any number with --concurrency), serves HTTP."""
     loaded = load(url, app)

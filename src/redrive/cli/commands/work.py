@@ -43,9 +43,10 @@ Queues = Annotated[
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option("--concurrency", metavar="N", min=1, max=10_000,
-                 help="Tasks at once (else TASK_WORKER_CONCURRENCY, else 1)."),
-]  # fmt: skip
+    typer.Option(
+        "--concurrency", metavar="N", min=1, max=10_000, help="Tasks at once (else TASK_WORKER_CONCURRENCY, else 1)."
+    ),
+]
 Processes = Annotated[
     int, typer.Option("--processes", metavar="N", min=1, max=512, help="Worker processes, restarted when they crash.")
 ]
@@ -72,16 +73,34 @@ WorkerId = Annotated[
 
 
 def work(
-    queue: Queues = None, concurrency: Concurrency = None, processes: Processes = 1, sleep: Sleep = None,
-    tries: Tries = None, timeout: Timeout = None, max_time: MaxTime = None, max_jobs: MaxJobs = None,
-    once: Once = False, stop_when_empty: WhenEmpty = False, worker_id: WorkerId = None,
-    url: Url = None, app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    queue: Queues = None,
+    concurrency: Concurrency = None,
+    processes: Processes = 1,
+    sleep: Sleep = None,
+    tries: Tries = None,
+    timeout: Timeout = None,
+    max_time: MaxTime = None,
+    max_jobs: MaxJobs = None,
+    once: Once = False,
+    stop_when_empty: WhenEmpty = False,
+    worker_id: WorkerId = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
     loaded = load(url, app)
     refuse_memory(loaded)
-    given = {"concurrency": concurrency, "sleep": sleep, "tries": tries, "timeout": timeout, "max_time": max_time,
-             "max_jobs": max_jobs, "once": once, "stop_when_empty": stop_when_empty}  # fmt: skip
+    given = {
+        "concurrency": concurrency,
+        "sleep": sleep,
+        "tries": tries,
+        "timeout": timeout,
+        "max_time": max_time,
+        "max_jobs": max_jobs,
+        "once": once,
+        "stop_when_empty": stop_when_empty,
+    }
     options = make_options(loaded.app, queue or [], given)
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
@@ -107,9 +126,11 @@ async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
     for name in queues:
         if name not in known:
             logger.warning(
-                "no queue is named %s so far; known queues: %s", name, ", ".join(sorted(known)),
+                "no queue is named %s so far; known queues: %s",
+                name,
+                ", ".join(sorted(known)),
                 extra={"event": "queue.unknown"},
-            )  # fmt: skip
+            )
 
 
 async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:

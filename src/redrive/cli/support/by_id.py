@@ -52,8 +52,9 @@ def _dry_run(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask
     told = operate(ask.url, ask.app, lambda own: own.failures.foretell(wanted, possible), by=ask.by)
     if ask.json:
         skipped = {str(task_id): why for task_id, why in told.skipped.items()}
-        output.emit({"would": told.would_retry, "skipped": skipped, "dry_run": True,
-                     "needs_approval": told.needs_approval})  # fmt: skip
+        output.emit(
+            {"would": told.would_retry, "skipped": skipped, "dry_run": True, "needs_approval": told.needs_approval}
+        )
         return
     output.say(*(f"{task_id}  would be {verb}" for task_id in told.would_retry))
     output.say(*(f"{task_id}  would be left alone: {why}" for task_id, why in told.skipped.items()))

@@ -54,6 +54,7 @@ def worded(which: FailureFilter) -> str:
     """A filter for people."""
     given = [
         f"{one.field.replace('_', ' ')} {getattr(which, one.field)}"
-        for one in FILTERS if getattr(which, one.field) is not None
-    ]  # fmt: skip
+        for one in FILTERS
+        if getattr(which, one.field) is not None
+    ]
     return ", ".join(given) or "all failures"

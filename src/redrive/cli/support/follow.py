@@ -36,11 +36,15 @@ def told(operation: Operation, approval: Record | None, json: bool, name: str) -
             }
         )
     elif approval is None:
-        output.say(f"operation {operation.id} has begun: {name} of {counted(operation.total)}",
-                   output.suggest(f"watch it with: redrive operations watch {operation.id}"))  # fmt: skip
+        output.say(
+            f"operation {operation.id} has begun: {name} of {counted(operation.total)}",
+            output.suggest(f"watch it with: redrive operations watch {operation.id}"),
+        )
     else:
-        output.say(f"operation {operation.id} waits for a second operator, because {approval.body['needed']}",
-                   output.suggest(f"somebody else: redrive approvals approve {approval.id} --by NAME"))  # fmt: skip
+        output.say(
+            f"operation {operation.id} waits for a second operator, because {approval.body['needed']}",
+            output.suggest(f"somebody else: redrive approvals approve {approval.id} --by NAME"),
+        )
 
 
 def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
@@ -117,9 +121,11 @@ def say_operation(operation: Operation, json: bool) -> None:
     if json:
         output.emit(operation_document(operation))
         return
-    output.say(f"{operation.action}  {operation.status}  {operation.id}",
-               f"by {operation.actor}" + (f": {operation.reason}" if operation.reason else ""),
-               f"{operation.done} done, {operation.skipped} skipped of {operation.total}")  # fmt: skip
+    output.say(
+        f"{operation.action}  {operation.status}  {operation.id}",
+        f"by {operation.actor}" + (f": {operation.reason}" if operation.reason else ""),
+        f"{operation.done} done, {operation.skipped} skipped of {operation.total}",
+    )
     output.say(*said(operation.fixed, operation.idempotent))
     for name, value in facts(operation.which).items():
         output.say(f"{name.replace('_', ' ')}: {output.shorten(value, 200)}")

@@ -15,9 +15,12 @@ def bar(total: int | None = None) -> Progress:
     counted = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     columns = counted if total is not None else (SpinnerColumn(), TextColumn("{task.completed:,.0f}"))
     return Progress(
-        TextColumn("{task.description}"), *columns, console=Console(file=sys.stderr), transient=True,
+        TextColumn("{task.description}"),
+        *columns,
+        console=Console(file=sys.stderr),
+        transient=True,
         disable=not sys.stderr.isatty(),
-    )  # fmt: skip
+    )
 
 
 @contextmanager

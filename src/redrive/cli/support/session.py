@@ -20,9 +20,13 @@ T = TypeVar("T")
 
 
 def operate(
-    url: str | None, spec: str | None, work: Callable[[Operator], Awaitable[T]], *, by: str | None = None,
+    url: str | None,
+    spec: str | None,
+    work: Callable[[Operator], Awaitable[T]],
+    *,
+    by: str | None = None,
     creates: bool = False,
-) -> T:  # fmt: skip
+) -> T:
     """Run ``work`` with an operator of the opened store: whoever can open it is its administrator. ``by`` says who
     acts. Only a command that ``creates`` may bring a SQLite file into being."""
     loaded = load(url, spec)

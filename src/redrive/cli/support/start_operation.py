@@ -103,8 +103,16 @@ def _answers(fixed: str | None, idempotent: bool | None) -> dict[str, Any]:
 
 def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask: Ask) -> None:
     if ask.json:
-        output.emit({"action": name, "matched": seen.number, "dry_run": ask.dry_run, "plan": seen.plan,
-                     "first": seen.first, "needs_approval": seen.approval})  # fmt: skip
+        output.emit(
+            {
+                "action": name,
+                "matched": seen.number,
+                "dry_run": ask.dry_run,
+                "plan": seen.plan,
+                "first": seen.first,
+                "needs_approval": seen.approval,
+            }
+        )
         return
     if not seen.number:
         output.say(f"nothing to {name} ({subject.partition('(')[2]}")
@@ -129,8 +137,11 @@ def _options(how: dict[str, Any]) -> str:
     """How it was to be carried out, as it is typed."""
     canary: Canary | None = how.get("canary")
     given = [f" --rate {how['rate']:g}"] if how.get("rate") else []
-    given += [f" --canary {canary.first}" + (f" --percent {canary.percent:g}" if canary.percent < 100 else "")
-              ] if canary is not None else []  # fmt: skip
+    given += (
+        [f" --canary {canary.first}" + (f" --percent {canary.percent:g}" if canary.percent < 100 else "")]
+        if canary is not None
+        else []
+    )
     given += [" --stop-on-return"] if how.get("stop_on_return") else []
     given += [f" --fixed {shlex.quote(how['fixed'])}"] if how.get("fixed") else []
     twice = how.get("idempotent")

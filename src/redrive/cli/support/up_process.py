@@ -95,11 +95,18 @@ async def _demo(loaded: Loaded) -> None:
 def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated: list[str], json: bool) -> None:
     app, http = loaded.app, address(listening)
     if json:
-        output.emit({
-            "http": http, "store": app.shown_url, "app": loaded.spec, "worker_id": worker.id,
-            "queues": list(worker.options.queues), "concurrency": worker.options.concurrency, "pid": os.getpid(),
-            "migrated": migrated,
-        })  # fmt: skip
+        output.emit(
+            {
+                "http": http,
+                "store": app.shown_url,
+                "app": loaded.spec,
+                "worker_id": worker.id,
+                "queues": list(worker.options.queues),
+                "concurrency": worker.options.concurrency,
+                "pid": os.getpid(),
+                "migrated": migrated,
+            }
+        )
     else:
         kinds = sorted(kind for kind in app.registry.handlers if not kind.startswith("SYSTEM_"))
         output.say(

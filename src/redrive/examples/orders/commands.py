@@ -20,9 +20,12 @@ Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS", help="One or 
 
 @cli.command("pay-in")
 def pay_in(
-    customer: Customer, amount: Annotated[int, typer.Argument(metavar="AMOUNT")], by: By = None, url: Url = None,
+    customer: Customer,
+    amount: Annotated[int, typer.Argument(metavar="AMOUNT")],
+    by: By = None,
+    url: Url = None,
     app: AppName = None,
-) -> None:  # fmt: skip
+) -> None:
     """Give a customer money to spend."""
     operate(url, app, lambda own: own.of(Orders).pay_in(customer, amount), by=by, creates=True)
     output.say(f"{customer} has {amount} more")
@@ -30,9 +33,15 @@ def pay_in(
 
 @cli.command("place")
 def place(
-    order: Order, customer: Customer, addresses: Addresses, price: Price = 1, by: By = None, url: Url = None,
-    app: AppName = None, json: Json = False,
-) -> None:  # fmt: skip
+    order: Order,
+    customer: Customer,
+    addresses: Addresses,
+    price: Price = 1,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
     """Place an order."""
     _print(operate(url, app, lambda own: own.of(Orders).place(order, customer, addresses, price), by=by), json)
 

@@ -12,9 +12,15 @@ class AuditReads(Protocol):
     """The audit log."""
 
     async def audit(
-        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None,
+        self,
+        which: AuditFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        before: int | None = None,
+        after: int | None = None,
         documents: int | None = None,
-    ) -> list[AuditRow]:  # fmt: skip
+    ) -> list[AuditRow]:
         """Returns audit rows newest first, from ``before`` on; with ``after`` oldest first, beyond it."""
 
     async def count_audit(self, which: AuditFilter) -> int: ...

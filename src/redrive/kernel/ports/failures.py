@@ -15,9 +15,16 @@ class FailureReads(Protocol):
     """What is failed now or was given up, and by which causes."""
 
     async def failed(
-        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
-        newest: bool = False, documents: int | None = None,
-    ) -> list[Task]:  # fmt: skip
+        self,
+        which: FailureFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        after: int = 0,
+        upto: int | None = None,
+        newest: bool = False,
+        documents: int | None = None,
+    ) -> list[Task]:
         """Returns tasks that are failed now, in the order they failed; ``after`` and ``upto`` are values of
         ``failed_seq``."""
 

@@ -14,7 +14,12 @@ class RecordReads(Protocol):
     async def record(self, collection: str, record_id: str) -> Record | None: ...
 
     async def records(
-        self, collection: str, *, states: Sequence[str] = (), ids: Sequence[str] | None = None, limit: int = 100,
+        self,
+        collection: str,
+        *,
+        states: Sequence[str] = (),
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
         before: int | None = None,
-    ) -> list[Record]:  # fmt: skip
+    ) -> list[Record]:
         """Returns documents newest first; ``before`` is the ``seq`` of the last one seen."""

@@ -28,15 +28,24 @@ class AuditService(Service):
         return audit.export(self._store, which, form)
 
     async def prune(
-        self, which: AuditFilter = audit.ANY, *, older_than_days: float, dry_run: bool = False,
+        self,
+        which: AuditFilter = audit.ANY,
+        *,
+        older_than_days: float,
+        dry_run: bool = False,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> audit.Pruned:  # fmt: skip
+    ) -> audit.Pruned:
         """Removes old rows, archived first if there is an archive; a summary says who did, how many and which."""
         who = self._session.may(Role.ADMIN)
         return await audit.prune(
-            self._store, which, older_than_days=older_than_days, actor=who, dry_run=dry_run,
-            archive=None if dry_run else self.archive(), progress=progress,
-        )  # fmt: skip
+            self._store,
+            which,
+            older_than_days=older_than_days,
+            actor=who,
+            dry_run=dry_run,
+            archive=None if dry_run else self.archive(),
+            progress=progress,
+        )
 
     async def verify(
         self, archive: str | None = None, head: str | None = None, progress: Callable[[int], None] = lambda _: None

@@ -44,10 +44,14 @@ class ControlService(Service):
         totals = Stats(await self._store.counts(), overview, []).by("queue")
         alive = [row for row in overview.workers if is_alive(row, overview.now)]
         return [
-            Queue(name, _hold(overview, "queue", name), sum(name in row.queues for row in alive),
-                  totals.get(name, _none()))
+            Queue(
+                name,
+                _hold(overview, "queue", name),
+                sum(name in row.queues for row in alive),
+                totals.get(name, _none()),
+            )
             for name in sorted(await inspect.known_queues(self._store, self._session.queues))
-        ]  # fmt: skip
+        ]
 
     async def kinds(self) -> list[Kind]:
         """Returns every kind, with its totals, limits and pause."""

@@ -32,7 +32,12 @@ class ErasureService(Service):
         """Begins an erasure, or asks for it: unless approvals are off, a second operator has to agree."""
         who = self._session.may(Role.ADMIN)
         begun = await erase.begin(
-            self._store, scope, task_id, actor=who, reason=reason, archive=self._session.policy.audit_archive,
+            self._store,
+            scope,
+            task_id,
+            actor=who,
+            reason=reason,
+            archive=self._session.policy.audit_archive,
             rule=self._session.policy.alone,
-        )  # fmt: skip
+        )
         return Begun(*begun)

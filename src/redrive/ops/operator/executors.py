@@ -64,7 +64,12 @@ class ExecutorService(Service):
         task = await actions.require(self._store, task_id, LONGEST_DOCUMENT)
         handler = self._session.registry.handlers.get(task.kind)
         await executor.report(
-            self._store, task, token, said, policy=None if handler is None else handler.policy,
-            backoff=self._session.policy.backoff, ms=ms,
-        )  # fmt: skip
+            self._store,
+            task,
+            token,
+            said,
+            policy=None if handler is None else handler.policy,
+            backoff=self._session.policy.backoff,
+            ms=ms,
+        )
         return await actions.require(self._store, task_id, self._session.documents)

@@ -83,9 +83,15 @@ class FailureService(Service):
         return await in_pieces(limit, fetch)
 
     async def preview(
-        self, which: FailureFilter = EVERYTHING, *, page: int = 1, page_size: int = 50, limit: int | None = None,
-        plan: str | None = None, bind: bool = True,
-    ) -> Page:  # fmt: skip
+        self,
+        which: FailureFilter = EVERYTHING,
+        *,
+        page: int = 1,
+        page_size: int = 50,
+        limit: int | None = None,
+        plan: str | None = None,
+        bind: bool = True,
+    ) -> Page:
         """Returns what a retry with the same filter and limit would reach; changes no task. With ``bind``, whoever may
         retry gets a plan with the first page: by it the retry is about exactly this set."""
         who = self._session.may(Role.VIEWER)
@@ -93,14 +99,25 @@ class FailureService(Service):
         bound = who if bind and may_retry and plan is None and page == 1 else None
         meant = await self._session.known(which)
         return await failed.preview(
-            self._store, meant, page=page, page_size=page_size, limit=limit, plan=plan, bind=bound,
+            self._store,
+            meant,
+            page=page,
+            page_size=page_size,
+            limit=limit,
+            plan=plan,
+            bind=bound,
             paged=self._session.paged,
-        )  # fmt: skip
+        )
 
     async def retry_matching(
-        self, which: FailureFilter = EVERYTHING, *, reason: str | None = None, limit: int | None = None,
-        plan: str | None = None, dry_run: bool = False,
-    ) -> BulkResult:  # fmt: skip
+        self,
+        which: FailureFilter = EVERYTHING,
+        *,
+        reason: str | None = None,
+        limit: int | None = None,
+        plan: str | None = None,
+        dry_run: bool = False,
+    ) -> BulkResult:
         """Retries up to ``limit`` tasks that match, those that failed first; or exactly those of a plan. Whether a
         second operator is needed is judged by what matches, not by the limit; a dry run says so."""
         who = self._session.may(Role.OPERATOR)
@@ -108,9 +125,15 @@ class FailureService(Service):
         if meant == EVERYTHING and plan is None and limit is None:
             raise InvalidInput("say which tasks", hint="a filter, taskIds, a planToken, or at least a limit")
         return await failed.retry_matching(
-            self._store, meant, actor=who, reason=reason, limit=limit, plan=plan, dry_run=dry_run,
+            self._store,
+            meant,
+            actor=who,
+            reason=reason,
+            limit=limit,
+            plan=plan,
+            dry_run=dry_run,
             rule=self._session.policy.alone,
-        )  # fmt: skip
+        )
 
     async def retry(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
         """Retries tasks by their ids. Several are one bulk action: those that are skipped get their audit row, too."""
@@ -119,7 +142,7 @@ class FailureService(Service):
             return await self._session.alone(
                 Deed(Action.RETRY, 1),
                 lambda puts: actions.retry(self._store, ids, actor=who, reason=reason, puts=puts),
-            )  # fmt: skip
+            )
         done = await failed.retry_matching(
             self._store, FailureFilter(ids=tuple(ids)), actor=who, reason=reason, rule=rule
         )
@@ -131,7 +154,7 @@ class FailureService(Service):
         return await self._session.alone(
             Deed(Action.FORGET, len(set(ids))),
             lambda puts: actions.forget(self._store, ids, actor=who, reason=reason, puts=puts),
-        )  # fmt: skip
+        )
 
     async def foretell(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRIED) -> BulkResult:
         """Returns what would become of each of these, as of now, and whether a second operator would have to agree."""
@@ -159,7 +182,13 @@ class FailureService(Service):
         return await self._session.alone(
             Deed(Action.RETRY, bound.number),
             lambda puts: failed.replay(
-                self._store, bound.which, actor=who, reason=reason, limit=bound.number, upto=bound.upto,
-                progress=progress, puts=puts,
+                self._store,
+                bound.which,
+                actor=who,
+                reason=reason,
+                limit=bound.number,
+                upto=bound.upto,
+                progress=progress,
+                puts=puts,
             ),
-        )  # fmt: skip
+        )

@@ -39,9 +39,12 @@ class HealthService(Service):
         return {name: note for name, note in self._session.policy.triage.items() if queue in (None, name)}
 
     async def drill(
-        self, enqueue: Callable[[str, str], Awaitable[Task]], *, patience: float = 30.0,
+        self,
+        enqueue: Callable[[str, str], Awaitable[Task]],
+        *,
+        patience: float = 30.0,
         looks: Mapping[str, drill.Look] = MappingProxyType({}),
-    ) -> drill.Drill:  # fmt: skip
+    ) -> drill.Drill:
         """Makes a failure in a marked test task, finds it, also by ``looks`` through the faces, retries it, verifies
         it, and writes down how it went."""
         who = self._session.may(Role.OPERATOR)

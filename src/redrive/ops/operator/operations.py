@@ -59,10 +59,19 @@ class OperationService(Service):
         return Foreseen(bound, plan, first, await self._session.needs(approvals.deed(bound)))
 
     async def begin(
-        self, action: Action, which: FailureFilter = EVERYTHING, *, reason: str | None = None, plan: str | None = None,
-        rate: float | None = None, canary: Canary | None = None, stop_on_return: bool = False,
-        seen: Foreseen | None = None, fixed: str | None = None, idempotent: bool | None = None,
-    ) -> Begun:  # fmt: skip
+        self,
+        action: Action,
+        which: FailureFilter = EVERYTHING,
+        *,
+        reason: str | None = None,
+        plan: str | None = None,
+        rate: float | None = None,
+        canary: Canary | None = None,
+        stop_on_return: bool = False,
+        seen: Foreseen | None = None,
+        fixed: str | None = None,
+        idempotent: bool | None = None,
+    ) -> Begun:
         """Begins an operation, or asks for it: dangerous and large ones wait for a second operator. ``seen``: what
         ``foresee`` returned, to do exactly that. Whoever retries or gives up everything says what was ``fixed`` and
         whether the handlers are ``idempotent``; it is kept, and the second operator reads it."""
@@ -72,10 +81,20 @@ class OperationService(Service):
         if action in (Action.RETRY, Action.FORGET) and await self._is_everything(meant, token, seen):
             _insist_on_answers(fixed, idempotent)
         begun = await operations.begin(
-            self._store, action, meant, actor=who, reason=reason, plan=token, rate=rate, canary=canary,
-            stop_on_return=stop_on_return, rule=self._session.policy.alone, bound=None if seen is None else seen.bound,
-            fixed=fixed, idempotent=idempotent,
-        )  # fmt: skip
+            self._store,
+            action,
+            meant,
+            actor=who,
+            reason=reason,
+            plan=token,
+            rate=rate,
+            canary=canary,
+            stop_on_return=stop_on_return,
+            rule=self._session.policy.alone,
+            bound=None if seen is None else seen.bound,
+            fixed=fixed,
+            idempotent=idempotent,
+        )
         return Begun(*begun)
 
     async def list(

@@ -32,9 +32,14 @@ class Operator:
     ``documents``: for pages, see ``Session``."""
 
     def __init__(
-        self, store: Store, registry: Registry, policy: Policy, caller: Caller, connection: str = "default",
+        self,
+        store: Store,
+        registry: Registry,
+        policy: Policy,
+        caller: Caller,
+        connection: str = "default",
         documents: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._session = session = Session(store, registry, policy, caller, connection, documents)
         self.tasks = TaskService(session)
         self.failures = FailureService(session)

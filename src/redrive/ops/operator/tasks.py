@@ -112,7 +112,7 @@ class TaskService(Service):
         result = await self._session.alone(
             Deed(Action.PURGE, len(set(ids))),
             lambda puts: actions.cancel(self._store, ids, actor=who, reason=reason, puts=puts),
-        )  # fmt: skip
+        )
         # A worker that is gone hears nothing: its task is cancelled when the lease ends.
         for task_id, task in (await self._store.get_many(result.requested, documents=0)).items():
             if gone := [one for one in await why(self._store, task) if one.code in ("lost_worker", "lease_over")]:

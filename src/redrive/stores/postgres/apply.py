@@ -115,9 +115,10 @@ async def _put(connection: Connection, put: Put, applied: Applied) -> None:
         return
     args = [put.collection, put.id, put.state, json.dumps(body), put.keep]
     done = await (
-        connection.fetchval(SQL["put"], *args, put.version) if put.version
+        connection.fetchval(SQL["put"], *args, put.version)
+        if put.version
         else connection.fetchval(SQL["put_new"], *args)
-    )  # fmt: skip
+    )
     if done is None:
         raise changed_meanwhile(put)
 

@@ -83,10 +83,16 @@ class Claims:
             return _cycle_of(await send([*args, "", token, 0.0, 0, [], None, None, [], [], [], [], [], keep]), token)
         started = time.monotonic()
         args += [
-            want.worker_id, token, want.lease, want.count, list(want.queues),
-            None if want.handles is None else list(want.handles), want.only,
-            *self._positions.segments(want.queues, started), keep,
-        ]  # fmt: skip
+            want.worker_id,
+            token,
+            want.lease,
+            want.count,
+            list(want.queues),
+            None if want.handles is None else list(want.handles),
+            want.only,
+            *self._positions.segments(want.queues, started),
+            keep,
+        ]
         try:
             found = await send(args)
         except BaseException:  # a cancellation too: the server may commit what nobody waits for any more

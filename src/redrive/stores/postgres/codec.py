@@ -20,9 +20,25 @@ def claimed(row: Sequence[Any], token: UUID) -> Claimed:
     """A row of ``redrive.claimed``, by position: this runs once per task in the hot loop."""
     timeout_ms = row[14]
     return Claimed(
-        row[0], token, row[1], row[2], row[6], row[7], row[8], row[4], row[9], row[10], row[11], row[12], row[13],
-        None if timeout_ms is None else timeout_ms / 1000, row[15], row[16], row[17], row[18],
-    )  # fmt: skip
+        row[0],
+        token,
+        row[1],
+        row[2],
+        row[6],
+        row[7],
+        row[8],
+        row[4],
+        row[9],
+        row[10],
+        row[11],
+        row[12],
+        row[13],
+        None if timeout_ms is None else timeout_ms / 1000,
+        row[15],
+        row[16],
+        row[17],
+        row[18],
+    )
 
 
 def columns(tasks: Sequence[NewTask]) -> list[Any]:
@@ -59,20 +75,36 @@ def belongs(task: NewTask) -> bool:
 
 
 def joins(new: Sequence[NewJoin]) -> str:
-    return json.dumps([
-        {"id": str(join.id), "is_open": join.open, "on_complete": as_document(join.on_complete),
-         "on_success": as_document(join.on_success)}
-        for join in new
-    ])  # fmt: skip
+    return json.dumps(
+        [
+            {
+                "id": str(join.id),
+                "is_open": join.open,
+                "on_complete": as_document(join.on_complete),
+                "on_success": as_document(join.on_success),
+            }
+            for join in new
+        ]
+    )
 
 
 def landed(document: dict[str, Any]) -> Landed:
     """What ``redrive.landing`` says about a task."""
     return Landed(
-        UUID(document["id"]), State(document["was"]), State(document["state"]), document["feature"],
-        document["facts"] or {}, document["kind"], document["queue"], document["attempts"], document["max_attempts"],
-        document["replays"], document["group"], document["scope"], document["trace_id"],
-    )  # fmt: skip
+        UUID(document["id"]),
+        State(document["was"]),
+        State(document["state"]),
+        document["feature"],
+        document["facts"] or {},
+        document["kind"],
+        document["queue"],
+        document["attempts"],
+        document["max_attempts"],
+        document["replays"],
+        document["group"],
+        document["scope"],
+        document["trace_id"],
+    )
 
 
 def _once(values: list[Any]) -> list[Any]:
@@ -82,9 +114,19 @@ def _once(values: list[Any]) -> list[Any]:
 def single(t: NewTask) -> list[Any]:
     """One new task as the arguments of the ``redrive.enqueue`` for one."""
     return [
-        t.kind, t.payload, t.queue, t.priority, t.max_attempts, t.delay, t.run_at, t.timeout, t.group, t.scope,
-        t.trace_id, t.id,
-    ]  # fmt: skip
+        t.kind,
+        t.payload,
+        t.queue,
+        t.priority,
+        t.max_attempts,
+        t.delay,
+        t.run_at,
+        t.timeout,
+        t.group,
+        t.scope,
+        t.trace_id,
+        t.id,
+    ]
 
 
 def moves(transitions: Sequence[Transition]) -> str:
@@ -117,26 +159,53 @@ def _move(t: Transition) -> dict[str, Any]:
     }
     if t.failure is not None:
         f = t.failure
-        move |= {"code": f.code, "cause": f.reason, "type": f.type.value, "message": f.message,
-                 "stack": f.stack, "fingerprint": f.fingerprint, "summary": f.summary}  # fmt: skip
+        move |= {
+            "code": f.code,
+            "cause": f.reason,
+            "type": f.type.value,
+            "message": f.message,
+            "stack": f.stack,
+            "fingerprint": f.fingerprint,
+            "summary": f.summary,
+        }
         if f.former:
             move["former"] = list(f.former)
     return move
 
 
 def audits(rows: Sequence[Audit]) -> str:
-    return json.dumps([
-        {"actor": a.actor, "action": a.action, "reason": a.reason, "batch_id": a.batch_id,
-         "task_id": None if a.task_id is None else str(a.task_id), "target": a.target,
-         "before": a.before, "after": a.after}
-        for a in rows
-    ])  # fmt: skip
+    return json.dumps(
+        [
+            {
+                "actor": a.actor,
+                "action": a.action,
+                "reason": a.reason,
+                "batch_id": a.batch_id,
+                "task_id": None if a.task_id is None else str(a.task_id),
+                "target": a.target,
+                "before": a.before,
+                "after": a.after,
+            }
+            for a in rows
+        ]
+    )
 
 
 def schedules(rows: Sequence[Schedule]) -> str:
-    return json.dumps([
-        {"name": s.name, "kind": s.kind, "cron": s.cron, "timezone": s.timezone, "missed": s.missed, "queue": s.queue,
-         "payload": None if s.payload is None else json.loads(s.payload), "priority": s.priority,
-         "max_attempts": s.max_attempts, "next_at": s.next_at.isoformat()}
-        for s in rows
-    ])  # fmt: skip
+    return json.dumps(
+        [
+            {
+                "name": s.name,
+                "kind": s.kind,
+                "cron": s.cron,
+                "timezone": s.timezone,
+                "missed": s.missed,
+                "queue": s.queue,
+                "payload": None if s.payload is None else json.loads(s.payload),
+                "priority": s.priority,
+                "max_attempts": s.max_attempts,
+                "next_at": s.next_at.isoformat(),
+            }
+            for s in rows
+        ]
+    )

@@ -29,11 +29,13 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
         (expired,) = await connection.fetch(SQL["expired"])
         found.expired, found.oldest_expired = expired["n"], expired["oldest"]
         found.findings = [
-            *_skew(now, asked, datetime.now(UTC)), *_transactions(await connection.fetch(SQL["transactions"]), now),
+            *_skew(now, asked, datetime.now(UTC)),
+            *_transactions(await connection.fetch(SQL["transactions"]), now),
             *_dead_rows(await connection.fetch(SQL["dead_rows"])),
             *_indexes({row["name"]: row["valid"] for row in await connection.fetch(SQL["indexes"])}, indexes),
-            *_connections((await connection.fetch(SQL["connections"]))[0]), *_pooling(pool),
-        ]  # fmt: skip
+            *_connections((await connection.fetch(SQL["connections"]))[0]),
+            *_pooling(pool),
+        ]
         return found
 
     answer: Diagnosis = await pool.run(look)
@@ -91,24 +93,28 @@ def _skew(now: datetime, before: datetime, after: datetime) -> list[Finding]:
 def _transactions(rows: list[Any], now: datetime) -> list[Finding]:
     return [
         Finding(
-            Level.WARNING, "long_transaction",
+            Level.WARNING,
+            "long_transaction",
             f"backend {row['pid']} of {row['usename']} ({row['application_name'] or 'no name'}) has held a transaction"
             f" open for {(now - row['xact_start']).total_seconds() / 60:.0f} min: dead rows cannot be removed",
             f"end it where it runs, or: select pg_terminate_backend({row['pid']});",
         )
-        for row in rows if row["xact_start"] is not None and now - row["xact_start"] > LONG
-    ]  # fmt: skip
+        for row in rows
+        if row["xact_start"] is not None and now - row["xact_start"] > LONG
+    ]
 
 
 def _dead_rows(rows: list[Any]) -> list[Finding]:
     return [
         Finding(
-            Level.WARNING, "dead_rows",
+            Level.WARNING,
+            "dead_rows",
             f"redrive.{row['relname']} has {row['dead']:,} dead rows beside {row['live']:,} live ones",
             f"end long transactions, then: vacuum redrive.{row['relname']};",
         )
-        for row in rows if row["dead"] > MANY_DEAD and row["dead"] > 2 * row["live"]
-    ]  # fmt: skip
+        for row in rows
+        if row["dead"] > MANY_DEAD and row["dead"] > 2 * row["live"]
+    ]
 
 
 def _indexes(found: dict[str, bool], expected: frozenset[str]) -> list[Finding]:
@@ -116,9 +122,16 @@ def _indexes(found: dict[str, bool], expected: frozenset[str]) -> list[Finding]:
     broken = sorted(name for name, valid in found.items() if not valid)
     return [
         *(missing_index(f"redrive.{name}") for name in missing),
-        *(Finding(Level.CRITICAL, "broken_index", f"the index redrive.{name} is not valid",
-                  f"reindex index concurrently redrive.{name};") for name in broken),
-    ]  # fmt: skip
+        *(
+            Finding(
+                Level.CRITICAL,
+                "broken_index",
+                f"the index redrive.{name} is not valid",
+                f"reindex index concurrently redrive.{name};",
+            )
+            for name in broken
+        ),
+    ]
 
 
 def _connections(row: Any) -> list[Finding]:

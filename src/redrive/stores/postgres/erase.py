@@ -15,7 +15,13 @@ async def erase(connection: Connection, wanted: Erase) -> dict[str, int]:
     """In the caller's transaction; returns how many, by place."""
     numbers, digests = list(wanted.audit), list(wanted.audit.values())
     done = await connection.fetchval(
-        SQL["erase"], list(wanted.task_ids), wanted.tombstone, numbers, digests, wanted.scope,
-        json.dumps(wanted.holds), list(wanted.telling),
-    )  # fmt: skip
+        SQL["erase"],
+        list(wanted.task_ids),
+        wanted.tombstone,
+        numbers,
+        digests,
+        wanted.scope,
+        json.dumps(wanted.holds),
+        list(wanted.telling),
+    )
     return {place: n for place, n in json.loads(done).items() if n}

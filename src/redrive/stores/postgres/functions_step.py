@@ -10,10 +10,36 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # PL/pgSQL looks names up when it runs, SQL when it is created: what a function in SQL calls stands before it.
 SOURCES = (
-    "wake", "checks", "ids", "add", "enqueue", "joins", "candidates", "claim", "limits", "complete", "failure_groups",
-    "move", "revive", "cycle", "renew", "cancel", "promote", "tick", "expired", "holds", "schedules", "ledger", "fold",
-    "partitions", "prune", "erase", "bad_rows", "read_only", "grants",
-)  # fmt: skip
+    "wake",
+    "checks",
+    "ids",
+    "add",
+    "enqueue",
+    "joins",
+    "candidates",
+    "claim",
+    "limits",
+    "complete",
+    "failure_groups",
+    "move",
+    "revive",
+    "cycle",
+    "renew",
+    "cancel",
+    "promote",
+    "tick",
+    "expired",
+    "holds",
+    "schedules",
+    "ledger",
+    "fold",
+    "partitions",
+    "prune",
+    "erase",
+    "bad_rows",
+    "read_only",
+    "grants",
+)
 STEP = "0002_functions"
 
 HEAD = """-- Written by ./dev docs from functions/*.sql: edit those. ./dev check fails when the two differ.

@@ -110,9 +110,16 @@ class Reads:
         return [rows.dead_letter(row, True) for row in await self._where("page_letters", filters.letters(query))]
 
     async def failed(
-        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
-        newest: bool = False, documents: int | None = None,
-    ) -> list[Task]:  # fmt: skip
+        self,
+        which: FailureFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        after: int = 0,
+        upto: int | None = None,
+        newest: bool = False,
+        documents: int | None = None,
+    ) -> list[Task]:
         where = _bounded(which, after, upto, documents)
         order = " order by failed_seq" + (" desc" if newest else "")
         where.add(order + " limit {} offset {}", limit, offset)
@@ -208,9 +215,15 @@ class Reads:
         return found
 
     async def audit(
-        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None,
+        self,
+        which: AuditFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        before: int | None = None,
+        after: int | None = None,
         documents: int | None = None,
-    ) -> list[AuditRow]:  # fmt: skip
+    ) -> list[AuditRow]:
         where = filters.audit(which, documents)
         if before is not None:
             where.add(" and id < {}", before)
@@ -242,9 +255,14 @@ class Reads:
         return rows.record(found[0]) if found else None
 
     async def records(
-        self, collection: str, *, states: Sequence[str] = (), ids: Sequence[str] | None = None, limit: int = 100,
+        self,
+        collection: str,
+        *,
+        states: Sequence[str] = (),
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
         before: int | None = None,
-    ) -> list[Record]:  # fmt: skip
+    ) -> list[Record]:
         wanted = None if ids is None else list(ids)
         found = await self._rows("records", collection, list(states) or None, wanted, before, limit)
         return [rows.record(row) for row in found]
@@ -272,9 +290,12 @@ class Reads:
 
         now, holds, limits, workers, schedules = await self._snapshot(look)
         return Overview(
-            now[0][0], [rows.hold(r) for r in holds], [rows.limit(r) for r in limits],
-            [rows.worker(r) for r in workers], [rows.schedule(r) for r in schedules],
-        )  # fmt: skip
+            now[0][0],
+            [rows.hold(r) for r in holds],
+            [rows.limit(r) for r in limits],
+            [rows.worker(r) for r in workers],
+            [rows.schedule(r) for r in schedules],
+        )
 
     async def holders(self) -> list[Holder]:
         return [rows.holder(row) for row in await self._rows("holders")]

@@ -51,9 +51,14 @@ class ScanPositions:
         return out
 
     def learn(
-        self, rows: Iterable[tuple[str, str, int, int]], *, short: bool, cost: float, now: float,
+        self,
+        rows: Iterable[tuple[str, str, int, int]],
+        *,
+        short: bool,
+        cost: float,
+        now: float,
         emptied: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take in what a claim answered: (queue, lane, priority, position) of each row, and how long it took.
         ``emptied``: queues whose open lane was claimed to its end, as far as it was read."""
         latest: dict[tuple[str, str, int], int] = {}

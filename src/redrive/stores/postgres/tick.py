@@ -33,11 +33,23 @@ class Ticks:
         checked_to, next_full_check = self.checked.get(beat.queues, (None, 0.0))
         full = now >= next_full_check
         args = [
-            beat.worker_id, beat.host, beat.pid, list(beat.queues), beat.concurrency, beat.running, beat.version,
-            beat.stopping, list(beat.duties), list(beat.duties.values()), None if full else checked_to, PROMOTE_LIMIT,
-            round(beat.every * 1000), list(self._features.reactions.names), list(beat.while_records),
+            beat.worker_id,
+            beat.host,
+            beat.pid,
+            list(beat.queues),
+            beat.concurrency,
+            beat.running,
+            beat.version,
+            beat.stopping,
+            list(beat.duties),
+            list(beat.duties.values()),
+            None if full else checked_to,
+            PROMOTE_LIMIT,
+            round(beat.every * 1000),
+            list(self._features.reactions.names),
+            list(beat.while_records),
             *_columns(beat.while_records.values()),
-        ]  # fmt: skip
+        ]
         (row,) = await past_bad_rows(self._pool, beat.queues, lambda: fetch(self._pool, "tick", *args), self._features)
         if full and row["checked_to"] is not None:
             next_full_check = now + max(FULL_CHECK_EVERY, 20 * (time.monotonic() - now))
@@ -53,12 +65,22 @@ class Ticks:
         found = await fetch(self._pool, "expired", since, limit, list(self._features.reactions.names))
         return [
             ExpiredLease(
-                row["id"], row["token"], row["attempt_count"], row["max_attempts"], row["worker_id"], None,
-                row["feature"], row["kind"], row["queue"], row["trace_id"], row["timeout"], row["seconds"],
+                row["id"],
+                row["token"],
+                row["attempt_count"],
+                row["max_attempts"],
+                row["worker_id"],
+                None,
+                row["feature"],
+                row["kind"],
+                row["queue"],
+                row["trace_id"],
+                row["timeout"],
+                row["seconds"],
                 row["cancelled"],
             )
             for row in found
-        ]  # fmt: skip
+        ]
 
     async def promote_everywhere(self) -> int:
         """What is due in any queue, also those that no worker serves; returns how many."""

@@ -23,27 +23,78 @@ _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full
 _SESSIONS = ("any", "primary", "standby", "read-write", "read-only", "prefer-standby")
 # Read by the driver.
 _DRIVERS = {
-    "host", "port", "user", "password", "dbname", "database", "passfile", "service", "servicefile", "sslmode",
-    "sslcert", "sslkey", "sslpassword", "sslrootcert", "sslcrl", "sslnegotiation", "ssl_min_protocol_version",
-    "ssl_max_protocol_version", "krbsrvname", "gsslib", "target_session_attrs",
-}  # fmt: skip
+    "host",
+    "port",
+    "user",
+    "password",
+    "dbname",
+    "database",
+    "passfile",
+    "service",
+    "servicefile",
+    "sslmode",
+    "sslcert",
+    "sslkey",
+    "sslpassword",
+    "sslrootcert",
+    "sslcrl",
+    "sslnegotiation",
+    "ssl_min_protocol_version",
+    "ssl_max_protocol_version",
+    "krbsrvname",
+    "gsslib",
+    "target_session_attrs",
+}
 # Settings of the session, which the driver passes on.
 _SESSION = {
-    "application_name", "options", "search_path", "statement_timeout", "lock_timeout", "idle_session_timeout",
-    "idle_in_transaction_session_timeout", "client_encoding", "timezone", "datestyle", "work_mem", "role", "jit",
-    "default_transaction_isolation", "synchronous_commit", "client_min_messages", "tcp_keepalives_idle",
-    "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout",
-}  # fmt: skip
+    "application_name",
+    "options",
+    "search_path",
+    "statement_timeout",
+    "lock_timeout",
+    "idle_session_timeout",
+    "idle_in_transaction_session_timeout",
+    "client_encoding",
+    "timezone",
+    "datestyle",
+    "work_mem",
+    "role",
+    "jit",
+    "default_transaction_isolation",
+    "synchronous_commit",
+    "client_min_messages",
+    "tcp_keepalives_idle",
+    "tcp_keepalives_interval",
+    "tcp_keepalives_count",
+    "tcp_user_timeout",
+}
 # For other drivers; what they say is not for this one.
 _IGNORED = {
-    "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "gssencmode",
-    "fallback_application_name", "requiressl",
-}  # fmt: skip
+    "connect_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "gssencmode",
+    "fallback_application_name",
+    "requiressl",
+}
 _OWN = {"pgbouncer", "ssl", "channel_binding"}
 _OPTIONS = f"options are: {', '.join(sorted(_DRIVERS | _SESSION | {'pgbouncer'}))}; other settings go into options=-c …"
 _KNOWN = _DRIVERS | _SESSION | _IGNORED | _OWN
-_SHOWN = {"host", "port", "user", "dbname", "database", "sslmode", "ssl", "pgbouncer", "target_session_attrs",
-          "connect_timeout", "application_name"}  # fmt: skip
+_SHOWN = {
+    "host",
+    "port",
+    "user",
+    "dbname",
+    "database",
+    "sslmode",
+    "ssl",
+    "pgbouncer",
+    "target_session_attrs",
+    "connect_timeout",
+    "application_name",
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -114,9 +165,10 @@ def _check_values(url: str, options: dict[str, str]) -> None:
         raise _refusal(url, "has a port that is none")
     if options.get("channel_binding") == "require":
         raise _refusal(
-            url, "wants channel_binding=require, which the driver (asyncpg) does not have",
+            url,
+            "wants channel_binding=require, which the driver (asyncpg) does not have",
             hint="leave it out, and use sslmode=verify-full",
-        )  # fmt: skip
+        )
 
 
 def _shown(url: str, login: tuple[str, str, str], hosts: str, database: str | None, query: str) -> str:

@@ -183,9 +183,21 @@ def _request_cancel(session: Session, request: CancelRequest) -> bool:
     if not session.run(SQL["request_cancel"], session.now, str(request.task_id)):
         return False
     before, after = dumps({"state": "running"}), dumps({"state": "running", "cancel_requested": True})
-    add_audits(session, [[
-        request.actor, "TASK_CANCEL_REQUEST", request.reason, str(request.task_id), None, None, before, after,
-    ]])  # fmt: skip
+    add_audits(
+        session,
+        [
+            [
+                request.actor,
+                "TASK_CANCEL_REQUEST",
+                request.reason,
+                str(request.task_id),
+                None,
+                None,
+                before,
+                after,
+            ]
+        ],
+    )
     session.news.cancel = True
     return True
 

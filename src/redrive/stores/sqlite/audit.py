@@ -21,9 +21,15 @@ def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:
 def values(audit: Audit) -> list[Any]:
     task_id = None if audit.task_id is None else str(audit.task_id)
     return [
-        audit.actor, audit.action, audit.reason, task_id, audit.batch_id, audit.target, _json(audit.before),
+        audit.actor,
+        audit.action,
+        audit.reason,
+        task_id,
+        audit.batch_id,
+        audit.target,
+        _json(audit.before),
         _json(audit.after),
-    ]  # fmt: skip
+    ]
 
 
 def _json(value: object) -> str | None:

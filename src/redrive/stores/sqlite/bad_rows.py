@@ -166,14 +166,22 @@ def _mend(session: Session, rowid: int) -> UUID:
     timeout = row["timeout_ms"]
     kind, queue = _cut(row["kind"], 120), _cut(row["queue"], 120)
     session.run(
-        SQL["mend"], str(task_id), *(_time(row[name], session.now) for name in _TIMES[:4]),
-        str(uuid4()) if row["state"] == "running" else None, *(_time(row[name], session.now) for name in _TIMES[4:]),
-        min(max(row["attempt_count"], 0), most), most,
+        SQL["mend"],
+        str(task_id),
+        *(_time(row[name], session.now) for name in _TIMES[:4]),
+        str(uuid4()) if row["state"] == "running" else None,
+        *(_time(row[name], session.now) for name in _TIMES[4:]),
+        min(max(row["attempt_count"], 0), most),
+        most,
         timeout if timeout is not None and 1 <= timeout <= MOST_TIMEOUT_MS else None,
-        min(max(row["priority"], PRIORITY_MIN), PRIORITY_MAX), kind, queue,
+        min(max(row["priority"], PRIORITY_MIN), PRIORITY_MAX),
+        kind,
+        queue,
         *(None if row[name] is None else _cut(row[name], MAX_TEXT_BYTES) for name in _LABELS),
-        _json(row["memo"]), _json(row["progress"]), rowid,
-    )  # fmt: skip
+        _json(row["memo"]),
+        _json(row["progress"]),
+        rowid,
+    )
     if row["payload"] is not None and "\ufffd" in row["payload"]:
         session.run(SQL["payload"], dumps({"unreadable": row["payload"][:10_000]}), rowid)
     if (queue, kind) != (row["queue"], row["kind"]):  # counted under its new names from here on

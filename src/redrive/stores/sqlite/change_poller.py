@@ -98,7 +98,9 @@ class ChangePoller:
             self._blind = True
             self.close()
             logger.debug(
-                "%s cannot be watched (%s); it is polled instead", self._path, error,
+                "%s cannot be watched (%s); it is polled instead",
+                self._path,
+                error,
                 extra={"event": "store.polled"},
-            )  # fmt: skip
+            )
             return None

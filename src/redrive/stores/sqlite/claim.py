@@ -172,9 +172,25 @@ def _claimed(row: Row, token: UUID, created_at: datetime) -> Claimed:
         join_id,
     ) = row
     return Claimed(
-        from_text(id_), token, kind, queue, payload, attempts + 1, most, priority, created_at, group, scope, trace, key,
-        None if timeout_ms is None else timeout_ms / 1000, memo, replays, feature, join_id and from_text(join_id),
-    )  # fmt: skip
+        from_text(id_),
+        token,
+        kind,
+        queue,
+        payload,
+        attempts + 1,
+        most,
+        priority,
+        created_at,
+        group,
+        scope,
+        trace,
+        key,
+        None if timeout_ms is None else timeout_ms / 1000,
+        memo,
+        replays,
+        feature,
+        join_id and from_text(join_id),
+    )
 
 
 def _rules(session: Session, want: ClaimRequest) -> Rules:

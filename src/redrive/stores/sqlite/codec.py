@@ -17,11 +17,31 @@ from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
 from redrive.stores import rows as common
 from redrive.stores.sqlite.clock import to_datetime
 
-_TIMES = frozenset({
-    "created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "cancel_requested_at",
-    "failed_at", "last_replayed_at", "finished_at", "at", "dead_at", "first_seen", "last_seen", "next_at", "last_at",
-    "started_at", "seen_at", "updated_at", "erased_at", "first_ends", "last_ends",
-})  # fmt: skip
+_TIMES = frozenset(
+    {
+        "created_at",
+        "run_at",
+        "next_attempt_at",
+        "last_attempt_at",
+        "lease_expires_at",
+        "cancel_requested_at",
+        "failed_at",
+        "last_replayed_at",
+        "finished_at",
+        "at",
+        "dead_at",
+        "first_seen",
+        "last_seen",
+        "next_at",
+        "last_at",
+        "started_at",
+        "seen_at",
+        "updated_at",
+        "erased_at",
+        "first_ends",
+        "last_ends",
+    }
+)
 FIRST, LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 _IDS = frozenset({"task_id", "sample_task", "lease_token", "join_id"})
 

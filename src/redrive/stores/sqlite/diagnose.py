@@ -39,8 +39,14 @@ def _journal(session: Session) -> list[Finding]:
     ((mode,),) = session.rows("pragma journal_mode")
     if mode in ("wal", "memory"):
         return []
-    return [Finding(Level.WARNING, "journal", f"the journal mode is {mode}: readers and writers wait for each other",
-                    "pragma journal_mode = wal;")]  # fmt: skip
+    return [
+        Finding(
+            Level.WARNING,
+            "journal",
+            f"the journal mode is {mode}: readers and writers wait for each other",
+            "pragma journal_mode = wal;",
+        )
+    ]
 
 
 def _space(path: str) -> list[Finding]:
@@ -50,10 +56,22 @@ def _space(path: str) -> list[Finding]:
     findings = []
     free = shutil.disk_usage(file.resolve().parent).free
     if free < LEAST_FREE:
-        findings.append(Finding(Level.CRITICAL, "disk", f"{free >> 20} MiB are free where {file.name} lives",
-                                "make room: writes fail when there is none"))  # fmt: skip
+        findings.append(
+            Finding(
+                Level.CRITICAL,
+                "disk",
+                f"{free >> 20} MiB are free where {file.name} lives",
+                "make room: writes fail when there is none",
+            )
+        )
     size = wal.stat().st_size if wal.exists() else 0
     if size > LARGE_WAL:
-        findings.append(Finding(Level.WARNING, "wal", f"the write-ahead log is {size >> 20} MiB: a reader keeps it",
-                                "end long reads; it is cut back when the last one has gone"))  # fmt: skip
+        findings.append(
+            Finding(
+                Level.WARNING,
+                "wal",
+                f"the write-ahead log is {size >> 20} MiB: a reader keeps it",
+                "end long reads; it is cut back when the last one has gone",
+            )
+        )
     return findings

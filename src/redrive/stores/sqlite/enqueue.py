@@ -62,9 +62,15 @@ def enqueue(session: Session, tasks: Sequence[NewTask], *, again: bool = False, 
 
 
 def add_tasks(
-    execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, news: News, *, again: bool = False,
+    execute: Execute,
+    tasks: Sequence[NewTask],
+    now: int,
+    tally: Tally,
+    news: News,
+    *,
+    again: bool = False,
     fired: bool = False,
-) -> list[Enqueued]:  # fmt: skip
+) -> list[Enqueued]:
     """``again``: the same ids may have landed before; those count as created."""
     _check(tasks, now, fired)
     existing = _claim_keys(execute, tasks, now)
@@ -140,11 +146,24 @@ def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, 
         waits = due is not None and due > now
         state = State.DELAYED.value if waits else State.QUEUED.value
         values += (
-            str(task.id), now, 0 if waits else position, due, due if waits else None, state, task.max_attempts,
-            None if task.timeout is None else round(task.timeout * 1000), task.priority, task.kind, task.queue,
-            task.kind if task.kind in lanes else "", task.group, task.scope, task.trace_id, task.idempotency_key,
+            str(task.id),
+            now,
+            0 if waits else position,
+            due,
+            due if waits else None,
+            state,
+            task.max_attempts,
+            None if task.timeout is None else round(task.timeout * 1000),
+            task.priority,
+            task.kind,
+            task.queue,
+            task.kind if task.kind in lanes else "",
+            task.group,
+            task.scope,
+            task.trace_id,
+            task.idempotency_key,
             task.payload,
-        )  # fmt: skip
+        )
         position += 1
         counts[task.queue, task.kind, state] += 1
         if due is not None and waits:

@@ -16,8 +16,9 @@ from redrive.stores.sqlite.clock import to_micros
 
 Filter = tuple[str, list[Any]] | None
 _CANCELLED_IDS = {
-    True: " and h.id in (select value from json_each(?))", False: " and d.task_id in (select value from json_each(?))",
-}  # fmt: skip
+    True: " and h.id in (select value from json_each(?))",
+    False: " and d.task_id in (select value from json_each(?))",
+}
 
 
 def _mark(_nth: int) -> str:

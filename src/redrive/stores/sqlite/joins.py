@@ -71,11 +71,18 @@ def joins(session: Session, join_ids: Collection[UUID]) -> list[Join]:
     rows = session.rows(SQL["joins"], dumps([str(join_id) for join_id in join_ids]))
     return [
         Join(
-            UUID(id_), total, completed, failed, cancelled, bool(is_open), to_datetime(created),
-            None if ended is None else to_datetime(ended), None if succeeded is None else to_datetime(succeeded),
+            UUID(id_),
+            total,
+            completed,
+            failed,
+            cancelled,
+            bool(is_open),
+            to_datetime(created),
+            None if ended is None else to_datetime(ended),
+            None if succeeded is None else to_datetime(succeeded),
         )
         for id_, total, completed, failed, cancelled, is_open, created, ended, succeeded in rows
-    ]  # fmt: skip
+    ]
 
 
 def _json(task: object) -> str | None:

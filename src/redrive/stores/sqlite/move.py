@@ -169,9 +169,20 @@ def _landed(m: Move) -> Landed:
     row = m.row
     assert row.feature is not None
     return Landed(
-        m.t.task_id, State(row.state), m.final, row.feature, _facts(row.facts), row.kind, row.queue, row.attempt_count,
-        row.max_attempts, row.replay_count, row.group, row.scope, row.trace_id,
-    )  # fmt: skip
+        m.t.task_id,
+        State(row.state),
+        m.final,
+        row.feature,
+        _facts(row.facts),
+        row.kind,
+        row.queue,
+        row.attempt_count,
+        row.max_attempts,
+        row.replay_count,
+        row.group,
+        row.scope,
+        row.trace_id,
+    )
 
 
 def _facts(text: str | None) -> dict[str, Any]:
@@ -187,12 +198,26 @@ def _keep(session: Session, kept: Sequence[Move]) -> None:
     values: list[list[Any]] = []
     for m in kept:
         queued = m.final is State.QUEUED
-        values.append([
-            m.row.id, m.t.event, m.final, position if queued else None, m.next_attempt_at, _attempts(m),
-            m.t.actor if m.final is State.PAUSED else None, m.t.memo, m.t.actor, m.t.reason,
-            session.now, _holder(m.t), failed if m.final is State.FAILED else None, m.t.dead, m.t.batch_id,
-            *_failure(m.t),
-        ])  # fmt: skip
+        values.append(
+            [
+                m.row.id,
+                m.t.event,
+                m.final,
+                position if queued else None,
+                m.next_attempt_at,
+                _attempts(m),
+                m.t.actor if m.final is State.PAUSED else None,
+                m.t.memo,
+                m.t.actor,
+                m.t.reason,
+                session.now,
+                _holder(m.t),
+                failed if m.final is State.FAILED else None,
+                m.t.dead,
+                m.t.batch_id,
+                *_failure(m.t),
+            ]
+        )
         failed += m.final is State.FAILED
         if queued:
             position += 1
@@ -227,8 +252,16 @@ def _count_failed(session: Session, moves: Sequence[Move]) -> None:
     for m in moves:
         row, f = m.row, m.t.failure
         if row.state == State.FAILED:
-            changes[row.kind, row.queue, row.group or "", row.error_code, row.error_reason, row.failure_type,
-                    row.dead_reason, row.fingerprint] -= 1  # fmt: skip
+            changes[
+                row.kind,
+                row.queue,
+                row.group or "",
+                row.error_code,
+                row.error_reason,
+                row.failure_type,
+                row.dead_reason,
+                row.fingerprint,
+            ] -= 1
         if m.final is State.FAILED:
             assert f is not None
             changes[row.kind, row.queue, row.group or "", f.code, f.reason, f.type, m.t.dead, f.fingerprint] += 1
@@ -265,13 +298,30 @@ def _record_failures(session: Session, failed: Sequence[Move]) -> None:
     for m in failed:
         row, t, f = m.row, m.t, m.t.failure
         assert f is not None
-        attempts.append([
-            row.id, _holder(t), t.execution_ms, row.attempt_count, row.replay_count, *_failure(t), row.worker_id,
-        ])  # fmt: skip
+        attempts.append(
+            [
+                row.id,
+                _holder(t),
+                t.execution_ms,
+                row.attempt_count,
+                row.replay_count,
+                *_failure(t),
+                row.worker_id,
+            ]
+        )
         fresh = [
-            f.fingerprint, 0, f.code, f.reason, f.type, f.message, row.kind, row.id, session.now, dumps(f.summary),
+            f.fingerprint,
+            0,
+            f.code,
+            f.reason,
+            f.type,
+            f.message,
+            row.kind,
+            row.id,
+            session.now,
+            dumps(f.summary),
             row.scope,
-        ]  # fmt: skip
+        ]
         causes.setdefault(f.fingerprint, fresh)[1] += 1
     session.run(SQL["attempts"], session.now, dumps(attempts))
     session.run(SQL["causes"], dumps(list(causes.values())))
@@ -307,10 +357,24 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
         if join_id is not None:
             arrivals.move(join_id, "cancelled", "queued")
         if feature is not None:
-            landed.append((t, Landed(
-                t.task_id, State.CANCELLED, State.QUEUED, feature, _facts(facts), kind, queue, attempts, most, replays,
-                *labels,
-            )))  # fmt: skip
+            landed.append(
+                (
+                    t,
+                    Landed(
+                        t.task_id,
+                        State.CANCELLED,
+                        State.QUEUED,
+                        feature,
+                        _facts(facts),
+                        kind,
+                        queue,
+                        attempts,
+                        most,
+                        replays,
+                        *labels,
+                    ),
+                )
+            )
     before, after = dumps({"state": "cancelled"}), dumps({"state": "queued"})
     add_audits(session, [_audit_row(t, before, after) for t in chosen if t.actor is not None])
     arrivals.write(session)

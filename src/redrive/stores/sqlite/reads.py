@@ -73,9 +73,16 @@ class Reads:
         return [codec.dead_letter(row, query.documents is not None) for row in found]
 
     async def failed(
-        self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None,
-        newest: bool = False, documents: int | None = None,
-    ) -> list[Task]:  # fmt: skip
+        self,
+        which: FailureFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        after: int = 0,
+        upto: int | None = None,
+        newest: bool = False,
+        documents: int | None = None,
+    ) -> list[Task]:
         sql, args = _bounded(which, after, upto)
         order = f" order by failed_seq {'desc' if newest else ''}"
         # The place in the order first, by index alone; rows are read for the page only, however far back it is.
@@ -170,9 +177,15 @@ class Reads:
         return found
 
     async def audit(
-        self, which: AuditFilter, *, limit: int, offset: int = 0, before: int | None = None, after: int | None = None,
+        self,
+        which: AuditFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        before: int | None = None,
+        after: int | None = None,
         documents: int | None = None,
-    ) -> list[AuditRow]:  # fmt: skip
+    ) -> list[AuditRow]:
         sql, args = filters.audit(which)
         for bound, sign in ((before, "<"), (after or None, ">")):
             if bound is not None:
@@ -206,9 +219,14 @@ class Reads:
         return codec.record(found[0]) if found else None
 
     async def records(
-        self, collection: str, *, states: Sequence[str] = (), ids: Sequence[str] | None = None, limit: int = 100,
+        self,
+        collection: str,
+        *,
+        states: Sequence[str] = (),
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
         before: int | None = None,
-    ) -> list[Record]:  # fmt: skip
+    ) -> list[Record]:
         sql, args = filters.records(collection, states, ids, limit, before)
         found = await self.read(lambda session: _rows(session, SQL["records"] + sql, args))
         return [codec.record(row) for row in found]
@@ -260,9 +278,11 @@ def _get(session: Session, task_ids: Collection[UUID], documents: int | None = N
     args: list[Any] = [dumps([str(task_id) for task_id in task_ids])]
     history, live = SQL["get_history"], SQL["get_live"]
     if documents is not None:
-        history, live, args = SQL["page_history"] + _NAMED + " order by finished_at", SQL["page_live"] + _NAMED, [
-            documents, *args
-        ]  # fmt: skip
+        history, live, args = (
+            SQL["page_history"] + _NAMED + " order by finished_at",
+            SQL["page_live"] + _NAMED,
+            [documents, *args],
+        )
     by_id = {row["id"]: row for row in [*_rows(session, history, args), *_rows(session, live, args)]}
     as_text = documents is not None
     return {task_id: codec.task(by_id[str(task_id)], as_text) for task_id in task_ids if str(task_id) in by_id}

@@ -29,9 +29,11 @@ def settle(session: Session, transitions: Sequence[Transition], *, again: bool =
         transitions = list({(t.task_id, t.token): t for t in reversed(transitions)}.values())[::-1]
     # What a feature reacts to takes the long way, which looks at each row.
     done = [t for t in transitions if t.event is Event.COMPLETE and t.feature is None]
-    rest = [] if len(done) == len(transitions) else [
-        t for t in transitions if t.event is not Event.COMPLETE or t.feature is not None
-    ]  # fmt: skip
+    rest = (
+        []
+        if len(done) == len(transitions)
+        else [t for t in transitions if t.event is not Event.COMPLETE or t.feature is not None]
+    )
     moved = _complete(session, done) if done else set()
     if rest:
         moved |= {str(task_id) for task_id in move(session, rest)}

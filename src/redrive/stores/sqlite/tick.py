@@ -35,9 +35,19 @@ def _beat(session: Session, beat: Heartbeat) -> None:
     )
     if not seen:
         session.run(
-            SQL["join"], beat.worker_id, beat.host, beat.pid, dumps(beat.queues), beat.concurrency, beat.running,
-            beat.version, now, now, stopping, round(beat.every * 1000),
-        )  # fmt: skip
+            SQL["join"],
+            beat.worker_id,
+            beat.host,
+            beat.pid,
+            dumps(beat.queues),
+            beat.concurrency,
+            beat.running,
+            beat.version,
+            now,
+            now,
+            stopping,
+            round(beat.every * 1000),
+        )
 
 
 def _duties(session: Session, beat: Heartbeat) -> list[str]:
@@ -95,11 +105,22 @@ def expired(session: Session, limit: int) -> list[ExpiredLease]:
             raise ValueError(f"{id_[:60]!r} or {token[:60]!r} is not an id as redrive writes it")
     return [
         ExpiredLease(
-            UUID(id_), UUID(token), attempt, most, worker, None, feature, kind, queue, trace, ms and ms / 1000,
-            (session.now - (began or session.now)) / SECOND, bool(cancelled),
+            UUID(id_),
+            UUID(token),
+            attempt,
+            most,
+            worker,
+            None,
+            feature,
+            kind,
+            queue,
+            trace,
+            ms and ms / 1000,
+            (session.now - (began or session.now)) / SECOND,
+            bool(cancelled),
         )
         for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began, cancelled in rows
-    ]  # fmt: skip
+    ]
 
 
 def _known(session: Session) -> str:

@@ -28,30 +28,61 @@ def deep(levels: int, *, objects: bool = False) -> str:
 
 
 TOO_MUCH: list[dict[str, Any]] = [
-    *({label: value} for label in LABELS for value in (
-        "", "x" * (MAX_TEXT + 1), "x" * 12_000, "\U0001f600" * (MAX_TEXT_BYTES // 4 + 1), "a\nb", "a\x7fb", "a\x9bb",
-        "a\u2028b", "a\u202eb")),
+    *(
+        {label: value}
+        for label in LABELS
+        for value in (
+            "",
+            "x" * (MAX_TEXT + 1),
+            "x" * 12_000,
+            "\U0001f600" * (MAX_TEXT_BYTES // 4 + 1),
+            "a\nb",
+            "a\x7fb",
+            "a\x9bb",
+            "a\u2028b",
+            "a\u202eb",
+        )
+    ),
     *({name: value} for name in ("kind", "queue") for value in ("", "a b", "x" * 121, "-a", "ä", "a\n", "x" * 12_000)),
-    {"max_attempts": 0}, {"max_attempts": MAX_ATTEMPTS + 1}, {"timeout": MAX_TIMEOUT_SECONDS + 1.0}, {"timeout": 0.0},
-]  # fmt: skip
+    {"max_attempts": 0},
+    {"max_attempts": MAX_ATTEMPTS + 1},
+    {"timeout": MAX_TIMEOUT_SECONDS + 1.0},
+    {"timeout": 0.0},
+]
 TOO_LARGE = [
-    json.dumps("x" * (MAX_PAYLOAD_BYTES - 1)), deep(MAX_PAYLOAD_DEPTH + 1), deep(300),
-    deep(MAX_PAYLOAD_DEPTH + 1, objects=True), "[" * (MAX_PAYLOAD_DEPTH + 1) + "]" * (MAX_PAYLOAD_DEPTH + 1),
+    json.dumps("x" * (MAX_PAYLOAD_BYTES - 1)),
+    deep(MAX_PAYLOAD_DEPTH + 1),
+    deep(300),
+    deep(MAX_PAYLOAD_DEPTH + 1, objects=True),
+    "[" * (MAX_PAYLOAD_DEPTH + 1) + "]" * (MAX_PAYLOAD_DEPTH + 1),
     '{"a":' * MAX_PAYLOAD_DEPTH + "{}" + "}" * MAX_PAYLOAD_DEPTH,
     "[" + ",".join(["1"] * (MAX_PAYLOAD_BYTES // 3 + 9)) + "]",
     "[" + ",".join(['{"a":[[]]}'] * 200 + [deep(MAX_PAYLOAD_DEPTH)]) + "]",
-]  # fmt: skip
+]
 ENOUGH: list[dict[str, Any]] = [
-    *({label: value} for label in LABELS for value in (
-        "x", "x" * MAX_TEXT, "\u4e2d" * MAX_TEXT, "\U0001f468\u200d\U0001f469\u200d\U0001f467", "a b'c\"d\\e")),
+    *(
+        {label: value}
+        for label in LABELS
+        for value in (
+            "x",
+            "x" * MAX_TEXT,
+            "\u4e2d" * MAX_TEXT,
+            "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+            "a b'c\"d\\e",
+        )
+    ),
     *({name: value} for name in ("kind", "queue") for value in ("x" * 120, "_a.b:c-d", "9")),
-    {"max_attempts": MAX_ATTEMPTS}, {"timeout": float(MAX_TIMEOUT_SECONDS)}, {"timeout": 0.001},
-    {"payload": json.dumps("x" * (MAX_PAYLOAD_BYTES - 2))}, {"payload": deep(MAX_PAYLOAD_DEPTH)},
-    {"payload": deep(MAX_PAYLOAD_DEPTH, objects=True)}, {"payload": deep(MAX_PAYLOAD_DEPTH - 1)},
+    {"max_attempts": MAX_ATTEMPTS},
+    {"timeout": float(MAX_TIMEOUT_SECONDS)},
+    {"timeout": 0.001},
+    {"payload": json.dumps("x" * (MAX_PAYLOAD_BYTES - 2))},
+    {"payload": deep(MAX_PAYLOAD_DEPTH)},
+    {"payload": deep(MAX_PAYLOAD_DEPTH, objects=True)},
+    {"payload": deep(MAX_PAYLOAD_DEPTH - 1)},
     {"payload": "[" * MAX_PAYLOAD_DEPTH + "]" * MAX_PAYLOAD_DEPTH},
     {"payload": json.dumps({"brackets in text": "[" * 300 + '"' + "{" * 300})},
     {"payload": "[" + ",".join(["[]"] * 500) + "]"},
-]  # fmt: skip
+]
 
 
 class TestBounds:
@@ -81,7 +112,12 @@ class TestBounds:
             await harness.store.apply(Commit(enqueues=[new]))
             (claimed,) = await harness.claim(5, queues=(new.queue,))
             assert (claimed.kind, claimed.group, claimed.scope, claimed.trace_id, claimed.idempotency_key) == (
-                new.kind, new.group, new.scope, new.trace_id, new.idempotency_key)  # fmt: skip
+                new.kind,
+                new.group,
+                new.scope,
+                new.trace_id,
+                new.idempotency_key,
+            )
             assert json.loads(claimed.payload or "null") == json.loads(new.payload or "null")
             assert (claimed.max_attempts, claimed.timeout) == (new.max_attempts, new.timeout)
             # Also where it is counted and indexed.

@@ -29,12 +29,24 @@ PAYLOADS = [
 class TestEnqueue:
     async def test_every_field_comes_back(self, harness: Harness) -> None:
         task_id = await harness.enqueue(
-            "SEND_EMAIL", queue="mail", payload='{"to":"a@b.c"}', priority=-7, max_attempts=9, timeout=2.5,
-            group="tenant-1", scope="episode-4", trace_id="00-abc-def-01", idempotency_key="order-17",
-        )  # fmt: skip
+            "SEND_EMAIL",
+            queue="mail",
+            payload='{"to":"a@b.c"}',
+            priority=-7,
+            max_attempts=9,
+            timeout=2.5,
+            group="tenant-1",
+            scope="episode-4",
+            trace_id="00-abc-def-01",
+            idempotency_key="order-17",
+        )
         task = await harness.task(task_id)
         assert (task.kind, task.queue, task.state, task.payload) == (
-            "SEND_EMAIL", "mail", State.QUEUED, {"to": "a@b.c"})  # fmt: skip
+            "SEND_EMAIL",
+            "mail",
+            State.QUEUED,
+            {"to": "a@b.c"},
+        )
         assert (task.priority, task.max_attempts, task.timeout, task.attempt_count) == (-7, 9, 2.5, 0)
         assert (task.group, task.scope, task.trace_id) == ("tenant-1", "episode-4", "00-abc-def-01")
         assert task.idempotency_key == "order-17"
@@ -78,7 +90,11 @@ class TestEnqueue:
         past = await harness.enqueue(run_at=now - timedelta(seconds=300))
         at_once = await harness.enqueue(delay=0.0)
         assert [await harness.state(i) for i in (later, at, past, at_once)] == [
-            State.DELAYED, State.DELAYED, State.QUEUED, State.QUEUED]  # fmt: skip
+            State.DELAYED,
+            State.DELAYED,
+            State.QUEUED,
+            State.QUEUED,
+        ]
         assert (await harness.task(at)).next_attempt_at == now + timedelta(seconds=300)
         assert {task.id for task in await harness.claim(10)} == {past, at_once}
 
@@ -197,9 +213,7 @@ class TestIdempotency:
     async def test_concurrent_batches_with_crossed_keys_do_not_block_each_other(self, harness: Harness) -> None:
         other = await harness.another()
         keys = [f"k{n}" for n in range(20)]
-        batches = [
-            [harness.new(idempotency_key=key) for key in (keys if n % 2 else reversed(keys))] for n in range(8)
-        ]  # fmt: skip
+        batches = [[harness.new(idempotency_key=key) for key in (keys if n % 2 else reversed(keys))] for n in range(8)]
         await asyncio.gather(
             *(
                 store.apply(Commit(enqueues=batch))

@@ -31,9 +31,15 @@ async def found(harness: Harness, which: FailureFilter, **bounds: Any) -> list[U
 
 def again(task_id: UUID, seen: int | None = None, batch: str = "b1") -> Transition:
     return Transition(
-        task_id, Event.REDRIVE, State.QUEUED, actor="ann", reason="why", action="TASK_RETRY_BATCH_ITEM", batch_id=batch,
+        task_id,
+        Event.REDRIVE,
+        State.QUEUED,
+        actor="ann",
+        reason="why",
+        action="TASK_RETRY_BATCH_ITEM",
+        batch_id=batch,
         seen=seen,
-    )  # fmt: skip
+    )
 
 
 class TestFailed:
@@ -92,7 +98,12 @@ class TestFailed:
         retried, cancelled, stays = [await fail(harness, group="g") for _ in range(3)]
         (count,) = await harness.store.failed_counts()
         assert (count.kind, count.group, count.error_code, count.dead_reason, count.n) == (
-            "A", "g", "TASK_PRECONDITION_FAILED", "non_retryable", 3)  # fmt: skip
+            "A",
+            "g",
+            "TASK_PRECONDITION_FAILED",
+            "non_retryable",
+            3,
+        )
         assert await harness.operate(Event.REDRIVE, retried)
         assert await harness.operate(Event.CANCEL, cancelled)
         assert await found(harness, FailureFilter()) == [stays]
@@ -100,7 +111,9 @@ class TestFailed:
         assert await harness.settle(await harness.claim_one(), INVALID)
         counts = await harness.store.failed_counts()
         assert {count.error_code: count.n for count in counts} == {
-            "TASK_PRECONDITION_FAILED": 1, "TASK_PAYLOAD_INVALID": 1}  # fmt: skip
+            "TASK_PRECONDITION_FAILED": 1,
+            "TASK_PAYLOAD_INVALID": 1,
+        }
         while await harness.store.upkeep("fold"):
             pass
         assert await harness.store.failed_counts() == counts
@@ -157,8 +170,12 @@ class TestFailed:
         assert applied.skipped == {queued: "queued", nobody: None, done.id: "completed"}
         rows = await harness.audit(batch_id="b1")
         assert sorted(row.action for row in rows) == [
-            "TASK_RETRY_BATCH_ITEM", "TASK_RETRY_BATCH_SKIPPED", "TASK_RETRY_BATCH_SKIPPED", "TASK_RETRY_BATCH_SKIPPED",
-            "TASK_RETRY_BATCH_SUMMARY"]  # fmt: skip
+            "TASK_RETRY_BATCH_ITEM",
+            "TASK_RETRY_BATCH_SKIPPED",
+            "TASK_RETRY_BATCH_SKIPPED",
+            "TASK_RETRY_BATCH_SKIPPED",
+            "TASK_RETRY_BATCH_SUMMARY",
+        ]
         skipped = {row.task_id: row for row in rows if row.action.endswith("SKIPPED")}
         assert skipped[queued].reason == "it is queued, not failed or cancelled"
         assert skipped[nobody].reason == "not found"
@@ -227,11 +244,14 @@ class TestGivenUp:
         assert await ids(FailureFilter(), upto=places[1]) == [first, second]
         assert [one.id for one in await search(FailureFilter(), limit=1, offset=1)] == [second]
         for which, wanted in {
-            FailureFilter(kind="B"): [second], FailureFilter(error_code="TASK_PAYLOAD_INVALID"): [second, third],
-            FailureFilter(scope="s", trace_id="t", group="g"): [first], FailureFilter(queue="elsewhere"): [],
+            FailureFilter(kind="B"): [second],
+            FailureFilter(error_code="TASK_PAYLOAD_INVALID"): [second, third],
+            FailureFilter(scope="s", trace_id="t", group="g"): [first],
+            FailureFilter(queue="elsewhere"): [],
             FailureFilter(dead_reason="non_retryable", kind="A", error_code="TASK_PAYLOAD_INVALID"): [third],
-            FailureFilter(ids=(first, kept)): [first], FailureFilter(batch="b1"): [],
-        }.items():  # fmt: skip
+            FailureFilter(ids=(first, kept)): [first],
+            FailureFilter(batch="b1"): [],
+        }.items():
             assert await ids(which) == wanted, which
             assert (await harness.store.cancelled_end(which))[1] == len(wanted)
         await harness.operate(Event.REDRIVE, second)

@@ -157,16 +157,26 @@ class Harness(ABC):
         )
 
     async def renew(
-        self, claimed: Claimed, lease: float = LEASE, progress: Mapping[UUID, str] | None = None,
+        self,
+        claimed: Claimed,
+        lease: float = LEASE,
+        progress: Mapping[UUID, str] | None = None,
         store: Store | None = None,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether the lease is still held."""
         lost = await (store or self.store).renew([(claimed.id, claimed.token)], lease, progress or {})
         assert lost <= {claimed.id}
         return not lost
 
-    async def tick(self, worker: str = "w1", *, store: Store | None = None, stopping: bool = False,
-                   running: int = 0, **duties: float) -> TickResult:  # fmt: skip
+    async def tick(
+        self,
+        worker: str = "w1",
+        *,
+        store: Store | None = None,
+        stopping: bool = False,
+        running: int = 0,
+        **duties: float,
+    ) -> TickResult:
         beat = Heartbeat(worker, "host", 1, ("default",), 4, running, "0", duties, stopping)
         return await (store or self.store).tick(beat)
 
@@ -184,8 +194,9 @@ class Harness(ABC):
 
     # -- operating -------------------------------------------------------------------------------------------------
 
-    async def operate(self, event: Event, *ids: UUID, actor: str = "ann", reason: str | None = "because",
-                      store: Store | None = None) -> bool:  # fmt: skip
+    async def operate(
+        self, event: Event, *ids: UUID, actor: str = "ann", reason: str | None = "because", store: Store | None = None
+    ) -> bool:
         """An operator's action on tasks; whether all of them moved."""
         moves = [operator_move(event, task_id, actor, reason) for task_id in ids]
         applied = await (store or self.store).apply(Commit(transitions=moves))
@@ -239,8 +250,16 @@ class Harness(ABC):
         assert {(count.queue, count.kind): count.n for count in await self.store.letter_counts()} == dict(letters)
         alone: dict[str, Counter[str]] = {}
         for (kind, queue, group, code, _, type_, reason, cause), n in real.items():
-            for name, value in (("total", ""), ("kind", kind), ("queue", queue), ("group", group or ""), ("code", code),
-                                ("type", type_), ("reason", reason), ("cause", cause)):  # fmt: skip
+            for name, value in (
+                ("total", ""),
+                ("kind", kind),
+                ("queue", queue),
+                ("group", group or ""),
+                ("code", code),
+                ("type", type_),
+                ("reason", reason),
+                ("cause", cause),
+            ):
                 alone.setdefault(name, Counter())[value or ""] += n
         sums = await self.store.failed_sums(1_000_000)
         assert {name: found for name, found in sums.items() if found} == alone

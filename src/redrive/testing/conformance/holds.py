@@ -129,7 +129,9 @@ class TestHolds:
         assert (await harness.store.overview()).holds == []
         audit = await harness.audit()
         assert [(row.action, row.actor, row.target) for row in audit] == [
-            ("QUEUE_RESUME", "ann", "queue:mail"), ("QUEUE_PAUSE", "ann", "queue:mail")]  # fmt: skip
+            ("QUEUE_RESUME", "ann", "queue:mail"),
+            ("QUEUE_PAUSE", "ann", "queue:mail"),
+        ]
 
     async def test_nothing_starts_after_a_pause_returned(self, harness: Harness) -> None:
         other = await harness.another()

@@ -54,9 +54,10 @@ class TestInvariants:
         claimed = await harness.running()
         for outcome, _ in SETTLED.values():
             landed = await asyncio.gather(
-                harness.settle(claimed, outcome), harness.settle(claimed, outcome, store=other),
+                harness.settle(claimed, outcome),
+                harness.settle(claimed, outcome, store=other),
                 harness.settle(claimed, Completed(), store=other),
-            )  # fmt: skip
+            )
             assert sum(landed) == 1
             assert not await harness.renew(claimed, progress={claimed.id: "1"})
             if await harness.state(claimed.id) not in (State.FAILED, State.CANCELLED, State.COMPLETED):

@@ -73,8 +73,9 @@ class TestJoins:
         assert found.pending == 0 and found.ended_at is not None and found.succeeded_at is not None
         claimed_after = await harness.claim(5, queues=("after",))
         assert [(task.kind, task.scope, task.payload) for task in claimed_after] == [
-            ("ENDED", "s", claimed_after[0].payload), ("SUCCEEDED", "s", claimed_after[0].payload),
-        ]  # fmt: skip
+            ("ENDED", "s", claimed_after[0].payload),
+            ("SUCCEEDED", "s", claimed_after[0].payload),
+        ]
         await harness.check_totals()
 
     async def test_all_in_one_cycle(self, harness: Harness) -> None:

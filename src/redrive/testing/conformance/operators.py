@@ -28,23 +28,41 @@ class TestOperators:
         assert task.last_replayed_at is not None
         assert (task.error_code, task.error_message, task.error_stack, task.failed_at) == (None,) * 4
         assert (task.payload, task.group, task.scope, task.trace_id, task.priority, task.timeout) == (
-            {"n": 1}, "g", "s", "t", 3, 4.0)  # fmt: skip
+            {"n": 1},
+            "g",
+            "s",
+            "t",
+            3,
+            4.0,
+        )
         claimed = await harness.claim_one()
         assert (claimed.id, claimed.attempt, claimed.replay_count) == (task_id, 1, 1)
         await harness.check_totals()
 
     async def test_retry_of_a_cancelled_task(self, harness: Harness) -> None:
         task_id = await harness.cancelled(
-            payload='{"n":1}', group="g", scope="s", trace_id="t", priority=3, timeout=4.0, idempotency_key="k",
+            payload='{"n":1}',
+            group="g",
+            scope="s",
+            trace_id="t",
+            priority=3,
+            timeout=4.0,
+            idempotency_key="k",
             max_attempts=2,
-        )  # fmt: skip
+        )
         created = (await harness.task(task_id)).created_at
         assert await harness.operate(Event.REDRIVE, task_id, reason="wanted after all")
         task = await harness.task(task_id)
         assert (task.state, task.replay_count, task.created_at) == (State.QUEUED, 1, created)
         assert (task.last_replayed_by, task.last_replayed_reason) == ("ann", "wanted after all")
         assert (task.payload, task.group, task.scope, task.trace_id, task.priority, task.timeout) == (
-            {"n": 1}, "g", "s", "t", 3, 4.0)  # fmt: skip
+            {"n": 1},
+            "g",
+            "s",
+            "t",
+            3,
+            4.0,
+        )
         assert (task.idempotency_key, task.max_attempts) == ("k", 2)
         assert await harness.settle(await harness.claim_one(), Completed())
         assert await harness.totals() == {("default", "A", State.COMPLETED): 1}
@@ -124,7 +142,11 @@ class TestOperators:
             (action, "bob", f"why {event}", task_id) for action, event in actions.items()
         ]
         assert [(row.before["state"], row.after["state"]) for row in timeline.audit] == [
-            ("queued", "paused"), ("paused", "queued"), ("queued", "cancelled"), ("cancelled", "queued")]  # fmt: skip
+            ("queued", "paused"),
+            ("paused", "queued"),
+            ("queued", "cancelled"),
+            ("cancelled", "queued"),
+        ]
 
     async def test_a_lost_action_leaves_no_audit_row(self, harness: Harness) -> None:
         claimed = await harness.running()
@@ -152,7 +174,11 @@ class TestOperators:
         await harness.store.apply(Commit(audits=rows))
         item, summary = await harness.audit()
         assert (summary.action, summary.batch_id, summary.after, summary.before) == (
-            "TASK_RETRY_BATCH_SUMMARY", "b1", {"retried": 4}, None)  # fmt: skip
+            "TASK_RETRY_BATCH_SUMMARY",
+            "b1",
+            {"retried": 4},
+            None,
+        )
         assert (item.task_id, item.before, item.after) == (task_id, {"state": "failed"}, {"state": "queued"})
 
     async def test_an_action_whose_commit_fails_did_not_happen(self, harness: Harness) -> None:

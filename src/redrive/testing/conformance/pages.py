@@ -52,8 +52,14 @@ class TestPages:
             [letter, _] = await harness.store.dead_letters(Query(documents=documents))
             timeline = await harness.store.timeline(task_id, documents=documents)
             assert timeline is not None
-            shown = [task.payload, found[0].payload, latest.payload, letter.payload, timeline.task.payload,
-                     timeline.dead_letters[0].payload]  # fmt: skip
+            shown = [
+                task.payload,
+                found[0].payload,
+                latest.payload,
+                letter.payload,
+                timeline.task.payload,
+                timeline.dead_letters[0].payload,
+            ]
             for payload in shown:
                 assert payload is wanted if wanted is not None else json.loads(payload) == json.loads(LONG)
 

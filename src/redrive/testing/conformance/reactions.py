@@ -53,9 +53,12 @@ class TestReactions:
         await harness.operate(Event.CANCEL, claimed.id)
         await harness.operate(Event.REDRIVE, claimed.id)
         assert await seen(harness, claimed) == [
-            ("running", "queued"), ("running", "failed"), ("failed", "queued"), ("queued", "cancelled"),
+            ("running", "queued"),
+            ("running", "failed"),
+            ("failed", "queued"),
+            ("queued", "cancelled"),
             ("cancelled", "queued"),
-        ]  # fmt: skip
+        ]
         assert (await harness.task(claimed.id)).feature == "probe"
 
     async def test_it_is_told_what_landed_not_what_was_asked(self, harness: Harness) -> None:

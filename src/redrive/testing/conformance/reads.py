@@ -114,7 +114,10 @@ class TestReads:
         await harness.operate(Event.RESUME, one, actor="bob")
         audit = harness.audit
         assert [(r.action, r.actor) for r in await audit(10)] == [
-            ("TASK_RESUME", "bob"), ("TASK_PAUSE", "bob"), ("TASK_PAUSE", "ann")]  # fmt: skip
+            ("TASK_RESUME", "bob"),
+            ("TASK_PAUSE", "bob"),
+            ("TASK_PAUSE", "ann"),
+        ]
         assert [r.task_id for r in await audit(10, action="TASK_PAUSE")] == [two, one]
         assert [r.task_id for r in await audit(10, actor="bob")] == [one, two]
         assert [r.task_id for r in await audit(10, action="TASK_PAUSE", actor="ann")] == [one]

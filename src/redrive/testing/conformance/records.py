@@ -39,9 +39,10 @@ class TestRecords:
         failed = await harness.failed()
         for version in (0, 7):
             late = Commit(
-                transitions=[operator_move(Event.REDRIVE, failed)], audits=[Audit("ann", "NOTE")],
+                transitions=[operator_move(Event.REDRIVE, failed)],
+                audits=[Audit("ann", "NOTE")],
                 puts=[Put("plan", "new", {}), Put("plan", "p1", {"n": 3}, version)],
-            )  # fmt: skip
+            )
             with pytest.raises(ChangedMeanwhile, match="plan p1"):
                 await harness.store.apply(late)
         assert await harness.state(failed) is State.FAILED
@@ -89,9 +90,16 @@ class TestAudit:
         everything = await harness.audit()
         assert len(everything) == 5
         for name, value, wanted in (
-            ("action", "NOTE", 2), ("actor", "bob", 1), ("batch_id", "b1", 1), ("task_id", first, 2),
-            ("kind", "A", 3), ("kind", "B", 2), ("scope", "s1", 2), ("trace_id", "t1", 2), ("scope", "'; --", 0),
-        ):  # fmt: skip
+            ("action", "NOTE", 2),
+            ("actor", "bob", 1),
+            ("batch_id", "b1", 1),
+            ("task_id", first, 2),
+            ("kind", "A", 3),
+            ("kind", "B", 2),
+            ("scope", "s1", 2),
+            ("trace_id", "t1", 2),
+            ("scope", "'; --", 0),
+        ):
             which: dict[str, Any] = {name: value}
             rows = await harness.audit(**which)
             assert len(rows) == wanted, (name, value)

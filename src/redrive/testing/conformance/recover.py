@@ -27,9 +27,13 @@ class TestRecover:
         await harness.advance(LEASE + 1)
         (held,) = await harness.store.expired(10)
         assert (held.id, held.token, held.attempt, held.max_attempts, held.worker_id) == (
-            claimed.id, claimed.token, 1, 3, "w1")  # fmt: skip
-        assert (held.kind, held.queue, held.trace_id, held.timeout) == (
-            claimed.kind, claimed.queue, "trace-1", 90.0)  # fmt: skip
+            claimed.id,
+            claimed.token,
+            1,
+            3,
+            "w1",
+        )
+        assert (held.kind, held.queue, held.trace_id, held.timeout) == (claimed.kind, claimed.queue, "trace-1", 90.0)
         assert LEASE < held.seconds < LEASE + 60
         assert await harness.recover(await harness.another()) == {claimed.id}
         task = await harness.task(claimed.id)

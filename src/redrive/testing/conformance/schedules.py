@@ -38,7 +38,12 @@ class TestSchedules:
         await declare(harness, hourly(now + timedelta(hours=1)))
         (row,) = (await harness.store.overview()).schedules
         assert (row.name, row.owner, row.kind, row.cron, row.timezone) == (
-            "report", "app", "REPORT", "0 * * * *", "Europe/Berlin")  # fmt: skip
+            "report",
+            "app",
+            "REPORT",
+            "0 * * * *",
+            "Europe/Berlin",
+        )
         assert (row.missed, row.queue, row.priority, row.max_attempts) == ("one", "cron", 2, 4)
         assert json.loads(row.payload or "null") == {"day": 1}
         assert (row.next_at, row.last_at) == (now + timedelta(hours=1), None)
@@ -93,7 +98,11 @@ class TestSchedules:
         assert set(rows) == {"same", "changed", "new", "theirs"}
         assert json.loads(rows["same"].payload or "null") == {"day": 2}
         assert {name: row.next_at for name, row in rows.items()} == {
-            "same": first, "changed": moved, "new": moved, "theirs": first}  # fmt: skip
+            "same": first,
+            "changed": moved,
+            "new": moved,
+            "theirs": first,
+        }
 
     async def test_a_tick_sends_somebody_to_fire(self, harness: Harness) -> None:
         now = (await harness.store.overview()).now

@@ -68,12 +68,18 @@ class TestSettle:
         await harness.settle(claimed, TERMINAL)
         task = await harness.task(claimed.id)
         assert (task.failed, task.error_code, task.error_message) == (
-            True, "TASK_PRECONDITION_FAILED", "the shot is locked")  # fmt: skip
+            True,
+            "TASK_PRECONDITION_FAILED",
+            "the shot is locked",
+        )
         assert task.error_reason and task.failure_type and task.error_fingerprint and task.failed_at
         assert (task.payload, task.next_attempt_at) == ({"shot": 4}, None)
         (letter,) = await harness.store.dead_letters(Query())
         assert (letter.task_id, letter.reason, letter.error_code) == (
-            claimed.id, DeadReason.NON_RETRYABLE, "TASK_PRECONDITION_FAILED")  # fmt: skip
+            claimed.id,
+            DeadReason.NON_RETRYABLE,
+            "TASK_PRECONDITION_FAILED",
+        )
         assert (letter.payload, letter.group, letter.scope, letter.trace_id) == ({"shot": 4}, "g", "s", "t")
         assert (letter.attempt_count, letter.max_attempts, letter.kind, letter.queue) == (1, 3, "A", "default")
 
@@ -95,7 +101,10 @@ class TestSettle:
         timeline = await harness.store.timeline(task_id)
         assert timeline is not None
         assert [(a.attempt, a.message, a.worker_id, a.replay) for a in timeline.attempts] == [
-            (1, "cause a", "w1", 0), (2, "cause b", "w1", 0), (3, "cause c", "w1", 0)]  # fmt: skip
+            (1, "cause a", "w1", 0),
+            (2, "cause b", "w1", 0),
+            (3, "cause c", "w1", 0),
+        ]
         assert all(
             a.stack == f"Traceback: {a.message}" and a.code == "TASK_EXECUTION_FAILED" for a in timeline.attempts
         )
@@ -227,7 +236,10 @@ class TestSettle:
         await harness.settle(claimed, Cancel("the order was withdrawn"))
         task = await harness.task(claimed.id)
         assert (task.state, task.payload, task.error_message) == (
-            State.CANCELLED, {"keep": 1}, "the order was withdrawn")  # fmt: skip
+            State.CANCELLED,
+            {"keep": 1},
+            "the order was withdrawn",
+        )
 
     async def test_failures_are_grouped_by_cause(self, harness: Harness) -> None:
         await harness.enqueue_many(7, max_attempts=1)

@@ -24,8 +24,11 @@ class TestTotals:
         await harness.enqueue_many(1, "A", queue="q2")
         await harness.claim(2, queues=("q1",))
         assert await harness.totals() == {
-            ("q1", "A", State.QUEUED): 1, ("q1", "A", State.RUNNING): 2, ("q1", "B", State.DELAYED): 2,
-            ("q2", "A", State.QUEUED): 1}  # fmt: skip
+            ("q1", "A", State.QUEUED): 1,
+            ("q1", "A", State.RUNNING): 2,
+            ("q1", "B", State.DELAYED): 2,
+            ("q2", "A", State.QUEUED): 1,
+        }
 
     async def test_folding_changes_no_total(self, harness: Harness) -> None:
         await harness.enqueue_many(5)
@@ -50,9 +53,13 @@ class TestTotals:
             match dice.randrange(7):
                 case 0 | 1:
                     ids += await harness.enqueue_many(
-                        dice.randint(1, 4), dice.choice("AB"), queue=dice.choice(["q1", "q2"]), max_attempts=2,
-                        delay=dice.choice([None, 20.0]), group=dice.choice([None, "g"]),
-                    )  # fmt: skip
+                        dice.randint(1, 4),
+                        dice.choice("AB"),
+                        queue=dice.choice(["q1", "q2"]),
+                        max_attempts=2,
+                        delay=dice.choice([None, 20.0]),
+                        group=dice.choice([None, "g"]),
+                    )
                 case 2 | 3:
                     held += await harness.claim(dice.randint(1, 3), queues=("q1", "q2"), store=store)
                 case 4 if held:

@@ -15,9 +15,14 @@ from redrive.testing.conformance.harness import Harness, failing
 
 DAY = 86_400.0
 KEEP = Retention(
-    history_days=10.0, key_days=3.0, attempt_days=10.0, dead_letter_days=20.0, cause_days=20.0, noted_cause_days=40.0,
+    history_days=10.0,
+    key_days=3.0,
+    attempt_days=10.0,
+    dead_letter_days=20.0,
+    cause_days=20.0,
+    noted_cause_days=40.0,
     records={"over": RecordRule(5.0, ("done",)), "any": RecordRule(5.0), "last": RecordRule(5.0, keep_last=True)},
-)  # fmt: skip
+)
 
 
 async def tidy(harness: Harness) -> None:
@@ -191,14 +196,23 @@ class TestUpkeep:
         async def put(collection: str, name: str, state: str = "") -> None:
             await harness.store.apply(Commit(puts=[Put(collection, name, {}, state=state)]))
 
-        for collection, name, state in (("over", "a", "done"), ("over", "b", "open"), ("any", "a", ""),
-                                        ("last", "a", ""), ("last", "b", ""), ("free", "a", "")):  # fmt: skip
+        for collection, name, state in (
+            ("over", "a", "done"),
+            ("over", "b", "open"),
+            ("any", "a", ""),
+            ("last", "a", ""),
+            ("last", "b", ""),
+            ("free", "a", ""),
+        ):
             await put(collection, name, state)
         await harness.advance(6 * DAY)
         await put("any", "b")
         await tidy(harness)
-        found = {(name, record.id) for name in ("over", "any", "last", "free")
-                 for record in await harness.store.records(name)}  # fmt: skip
+        found = {
+            (name, record.id)
+            for name in ("over", "any", "last", "free")
+            for record in await harness.store.records(name)
+        }
         assert found == {("over", "b"), ("any", "b"), ("last", "b"), ("free", "a")}
 
     async def test_many_causes_shrink_in_bounded_pieces(self, harness: Harness) -> None:

@@ -25,9 +25,11 @@ async def fire_schedules(store: Store, worker_id: str, stopping: Callable[[], bo
         applied = await store.apply(Commit(fires=[Fire(row.name, row.next_at, following, tasks)]))
         if row.name in applied.fired:
             logger.info(
-                "schedule %s fired %d task(s)", row.name, len(tasks),
+                "schedule %s fired %d task(s)",
+                row.name,
+                len(tasks),
                 extra={"event": "schedule.fired", "schedule": row.name, "tasks": len(tasks), "worker_id": worker_id},
-            )  # fmt: skip
+            )
 
 
 def planned(row: ScheduleRow, now: datetime) -> tuple[list[datetime], datetime]:
@@ -54,6 +56,12 @@ def _task(row: ScheduleRow, at: datetime) -> NewTask:
     # The key makes a planned run one task for good, whoever fires it and however often.
     key = f"schedule:{row.name}:{at.isoformat()}"
     return NewTask(
-        new_id(), row.kind, row.queue, row.payload, priority=row.priority, max_attempts=row.max_attempts,
-        idempotency_key=key, scope=f"schedule:{row.name}",
-    )  # fmt: skip
+        new_id(),
+        row.kind,
+        row.queue,
+        row.payload,
+        priority=row.priority,
+        max_attempts=row.max_attempts,
+        idempotency_key=key,
+        scope=f"schedule:{row.name}",
+    )

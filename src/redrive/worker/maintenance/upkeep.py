@@ -30,6 +30,9 @@ class Upkeep:
             await asyncio.sleep(0.05)
         if total and self._level is not None:
             logger.log(
-                self._level, "%s: %d rows", self._name, total,
+                self._level,
+                "%s: %d rows",
+                self._name,
+                total,
                 extra={"event": f"maintenance.{self._name}", "rows": total, "worker_id": worker_id},
-            )  # fmt: skip
+            )
