@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import asyncpg
@@ -25,6 +26,9 @@ class Wire:
 
     def is_in_transaction(self) -> bool:
         return False
+
+    def lent(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def terminate(self) -> None:
         self.closed = True

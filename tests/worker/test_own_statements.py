@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import pytest
 
-from redrive import App, Task
+from redrive import App, State, Task
 from redrive.errors import RedriveError
 from redrive.handlers.context import Context
+from redrive.stores.postgres.store import PostgresStore
 from tests.worker.conftest import drain
 
 pytestmark = pytest.mark.anyio
@@ -145,3 +149,301 @@ async def test_one_that_ends_the_transaction_is_refused(app: App, word: str, blo
     ((task, error),) = (await _failed(app, cases, blocking=blocking)).values()
     assert task.failed and isinstance(error, RedriveError)
     assert "ended by a statement inside it" in str(error) and "COMMIT" in (error.hint or "")
+
+
+async def _ran(app: App, body: Any, *, kind: str = "OWN") -> Task:
+    """The task of a handler whose block is ``body``."""
+
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as tx:
+            await body(tx)
+
+    task = await app.task(kind, max_attempts=1)(handler).enqueue()
+    await drain(app)
+    found = await app.get(task.id)
+    assert found is not None
+    return found
+
+
+async def _refused(tx: Any) -> None:
+    await tx.execute("insert into no_such_table values (1)")
+
+
+async def _goes_on(tx: Any) -> None:
+    with suppress(asyncpg.PostgresError):
+        await _refused(tx)
+    await tx.fetch("select 1")
+
+
+async def _leaves(tx: Any) -> None:
+    with suppress(asyncpg.PostgresError):
+        await _refused(tx)
+
+
+async def _swallows_all(tx: Any) -> None:
+    for _ in range(3):
+        await _leaves(tx)
+    with suppress(asyncpg.PostgresError):
+        await tx.fetch("select 1")
+
+
+async def _fails_again_after_a_savepoint(tx: Any) -> None:
+    with suppress(asyncpg.PostgresError):
+        async with tx.transaction():
+            await tx.execute("select 1 / 0")
+    await _goes_on(tx)
+
+
+@pytest.mark.parametrize("body", [_goes_on, _leaves, _swallows_all, _fails_again_after_a_savepoint])
+async def test_the_error_that_aborted_the_transaction_is_the_failure(app: App, url: str, body: Any) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("an error of SQLite's leaves its transaction open")
+    let_out = await _ran(app, _refused, kind="LET_OUT")
+    caught = await _ran(app, body)
+    assert caught.failed and "no_such_table" in str(caught.error_message)
+    assert "savepoint" in str(caught.error_message) and "savepoint" not in str(let_out.error_message)
+    assert (caught.error_code, caught.error_reason) == (let_out.error_code, let_out.error_reason)
+    assert "ignored" not in str(caught.error_message).partition("HINT")[0]
+
+
+async def test_a_caught_error_is_in_the_group_of_the_same_one_let_out(app: App, url: str) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("an error of SQLite's leaves its transaction open")
+
+    async def handler(ctx: Context, catch: bool) -> None:
+        async with ctx.transaction() as tx:
+            try:
+                await _refused(tx)
+            except asyncpg.PostgresError:
+                if not catch:
+                    raise
+
+    own = app.task("OWN", max_attempts=1)(handler)
+    tasks = [await own.enqueue(catch=catch) for catch in (True, False)]
+    await drain(app)
+    found = [await app.get(task.id) for task in tasks]
+    assert len({task.error_fingerprint for task in found if task is not None}) == 1
+
+
+async def test_a_def_handler_is_told_of_the_first_error_too(app: App, url: str) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("an error of SQLite's leaves its transaction open")
+
+    def handler(ctx: Context) -> None:
+        with ctx.transaction() as tx:
+            with suppress(asyncpg.PostgresError):
+                tx.execute("insert into no_such_table values (1)")
+            tx.fetch("select 1")
+
+    task = await app.task("OWN", max_attempts=1)(handler).enqueue()
+    await drain(app)
+    found = await app.get(task.id)
+    assert found is not None and found.error_reason == "invalid_input"
+    assert "no_such_table" in str(found.error_message) and "tx.execute('savepoint s')" in str(found.error_message)
+
+
+async def test_what_is_made_of_an_aborted_transaction_comes_from_its_first_error(app: App, url: str) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("an error of SQLite's leaves its transaction open")
+
+    async def wraps(tx: Any) -> None:
+        try:
+            await _goes_on(tx)
+        except asyncpg.PostgresError as error:
+            raise LookupError("no order") from error
+
+    found = await _ran(app, wraps)
+    assert "no order" in str(found.error_message)
+    stack = (await _attempts(app, found))[0].stack
+    assert "no_such_table" in str(stack)
+
+
+async def _attempts(app: App, task: Task) -> Any:
+    story = await (await app.store()).timeline(task.id)
+    assert story is not None
+    return story.attempts
+
+
+async def test_an_error_that_ends_the_transaction_on_sqlite_is_the_failure(app: App, url: str) -> None:
+    """A trigger or ``or rollback`` takes all of it back: whatever follows would be a part of nothing."""
+    if not url.startswith("sqlite"):
+        pytest.skip("SQLite's own words")
+
+    async def goes_on(tx: Any) -> None:
+        await tx.execute("create table once (a int primary key)")
+        await tx.execute("insert into once values (1)")
+        with suppress(sqlite3.Error):
+            await tx.execute("insert or rollback into once values (1)")
+        await tx.execute("insert into once values (2)")
+
+    found = await _ran(app, goes_on)
+    assert found.failed and "UNIQUE" in str(found.error_message) and found.error_reason == "invalid_input"
+
+
+_ENDINGS = ["commit; begin", "rollback; begin", "commit and chain", "rollback and chain", "commit; begin deferrable"]
+
+
+@pytest.mark.parametrize("ending", _ENDINGS)
+@pytest.mark.parametrize("whole", [True, False], ids=["one string", "statements"])
+async def test_a_transaction_that_was_exchanged_does_not_complete_the_task(
+    app: App, url: str, ending: str, whole: bool
+) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("SQLite's statements go one by one; see the next test")
+
+    async def exchanges(tx: Any) -> None:
+        await tx.execute("create table e (a int)")
+        for statement in [ending] if whole else ending.split(";"):
+            await tx.execute(statement)
+        await tx.execute("select 1")
+
+    found = await _ran(app, exchanges)
+    assert found.failed and "ended by a statement inside it" in str(found.error_message)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+async def test_a_transaction_cannot_be_exchanged_on_sqlite(app: App, url: str, ending: str) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("what run() gives is SQLite's connection")
+
+    def exchange(connection: sqlite3.Connection) -> None:
+        connection.execute("create table e (a int)")
+        connection.execute(ending)
+        connection.execute("begin immediate")
+
+    found = await _ran(app, lambda tx: tx.run(exchange))
+    assert found.failed and "ended by a statement inside it" in str(found.error_message)
+    tables = await _ran(app, lambda tx: tx.execute("create table e (a int)"), kind="AFTER")
+    assert tables.finished
+
+
+async def test_settings_and_savepoints_inside_do_not_separate_anything(app: App, url: str) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("PostgreSQL's statements")
+
+    async def harmless(tx: Any) -> None:
+        await tx.execute("savepoint a")
+        await tx.execute("reset all; close all; set constraints all immediate")
+        await tx.execute("rollback to a")
+        await tx.execute("set local timezone = 'Asia/Tokyo'")
+        await tx.set_type_codec("timestamptz", schema="pg_catalog", encoder=str, decoder=str)
+
+    found = await _ran(app, harmless)
+    assert found.state is State.COMPLETED, found.error_message
+
+
+_LEFT_BEHIND = """
+select coalesce(nullif(current_setting('search_path'), '"$user", public'), '') as search_path,
+  current_setting('statement_timeout') as statement_timeout, current_user::text as role, session_user::text as login,
+  nullif(current_setting('app.tenant', true), '') as tenant, to_regclass('pg_temp.scratch')::text as temp,
+  (select count(*) from pg_prepared_statements where from_sql) as prepared,
+  (select count(*) from pg_cursors) as cursors,
+  (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()) as locks,
+  (select count(*) from pg_listening_channels()) as channels, pg_backend_pid() as pid,
+  current_setting('application_name') as name, current_setting('jit') as jit
+"""
+_LEAVES = [
+    "set search_path = pg_catalog",
+    "set statement_timeout = '4s'",
+    "set app.tenant = 'acme'",
+    "create temp table scratch (a int)",
+    "prepare mine as select 1",
+    "declare forgotten cursor with hold for select 1",
+    "select pg_advisory_lock(7)",
+    "listen anything",
+]
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["async", "def"])
+@pytest.mark.parametrize("fails", [False, True], ids=["completes", "fails"])
+async def test_what_is_done_to_a_session_ends_with_the_block(app: App, url: str, blocking: bool, fails: bool) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("PostgreSQL's sessions")
+    seen: list[dict[str, Any]] = []
+
+    async def awaits(ctx: Context) -> None:
+        async with ctx.transaction() as tx:
+            seen.append(dict((await tx.fetch(_LEFT_BEHIND))[0]))
+            for statement in _LEAVES:
+                await tx.execute(statement)
+            assert not fails
+
+    def blocks(ctx: Context) -> None:
+        with ctx.transaction() as tx:
+            seen.append(dict(tx.fetch(_LEFT_BEHIND)[0]))
+            for statement in _LEAVES:
+                tx.execute(statement)
+            assert not fails
+
+    handler = app.task("LEAVES", max_attempts=1)(blocks if blocking else awaits)
+    task = await handler.enqueue()
+    await drain(app, concurrency=1)
+    found = await app.get(task.id)
+    assert found is not None and found.failed == fails, found
+    [before] = seen
+    after = await _session(app, before["pid"])
+    assert after == before
+    assert (after["name"], after["jit"]) == ("redrive", "off")
+
+
+async def _session(app: App, pid: int) -> dict[str, Any]:
+    """What is left in the session of an idle connection of the store, which has to be there still."""
+    store = await app.store()
+    assert isinstance(store, PostgresStore)
+    [row] = [row for each in store.pool._idle if (row := await each.fetchrow(_LEFT_BEHIND))["pid"] == pid]
+    return dict(row)
+
+
+@pytest.mark.parametrize("sets", ["role", "session authorization"])
+async def test_a_role_ends_with_the_block(app: App, url: str, sets: str) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("PostgreSQL's roles")
+    seen: list[dict[str, Any]] = []
+    role = f"role_{uuid4().hex}"
+
+    async def takes(ctx: Context) -> None:
+        async with ctx.transaction() as tx:
+            seen.append(dict((await tx.fetch(_LEFT_BEHIND))[0]))
+            # One that may call the store's functions: with another the block could not complete its task.
+            await tx.execute(f"create role {role} superuser; set {sets} {role}")
+
+    task = await app.task("ROLE", max_attempts=1)(takes).enqueue()
+    await drain(app, concurrency=1)
+    admin = await asyncpg.connect(url)
+    try:
+        await admin.execute(f"drop role {role}")
+    finally:
+        await admin.close()
+    found = await app.get(task.id)
+    assert found is not None and found.finished, found
+    assert await _session(app, seen[0]["pid"]) == seen[0]
+
+
+async def test_what_a_handler_teaches_a_connection_reaches_neither_the_store_nor_the_next(app: App, url: str) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("the driver of PostgreSQL")
+    loud: list[str] = []
+
+    async def teaches(ctx: Context) -> None:
+        block = ctx.transaction()
+        async with block as tx:
+            await tx.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+            assert (await tx.fetch("select $1::jsonb", {"a": 1}))[0][0] == {"a": 1}
+            tx.add_query_logger(lambda query: loud.append(query.query))
+            block.result = {"b": 2}
+
+    async def uses(ctx: Context) -> str:
+        block = ctx.transaction()
+        async with block as tx:
+            block.result = (await tx.fetch("select '{\"a\": 1}'::jsonb"))[0][0]
+        return ""
+
+    first = await app.task("TEACHES", max_attempts=1)(teaches).enqueue()
+    await drain(app, concurrency=1)
+    heard = len(loud)
+    second = await app.task("USES", max_attempts=1)(uses).enqueue()
+    await drain(app, concurrency=1)
+    taught, used = await app.get(first.id), await app.get(second.id)
+    assert taught is not None and taught.result == {"b": 2}, taught
+    assert used is not None and used.result == '{"a": 1}'
+    assert len(loud) == heard, "the logger went with its connection"

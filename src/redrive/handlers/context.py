@@ -10,7 +10,6 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
-    nullcontext,
 )
 from typing import Any, Protocol
 from uuid import UUID
@@ -166,9 +165,8 @@ class TaskTransaction:
 
         transaction = wait(manager.__aenter__())
         # It was opened in a task of the worker's loop; what this thread calls has to see that it is inside, too.
-        entered: Callable[[], AbstractContextManager[Any]] = getattr(transaction, "entered", nullcontext)
         try:
-            with entered():
+            with transaction.entered():
                 yield BlockingTransaction(transaction, wait)
         except BaseException as error:
             if not wait(manager.__aexit__(type(error), error, error.__traceback__)):

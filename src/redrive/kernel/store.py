@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -138,6 +138,12 @@ class Transaction(Protocol):
 
     async def execute(self, sql: str, *args: Any) -> Any: ...
     async def fetch(self, sql: str, *args: Any) -> list[Any]: ...
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Makes the calling context one that is inside: a thread that works in it did not open it itself."""
+
+    def abort(self) -> None:
+        """Rolls back without waiting for it, from outside: its handler hangs. What that still does is refused."""
 
 
 class Migrations(Protocol):

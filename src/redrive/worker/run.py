@@ -18,6 +18,7 @@ from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.failure import FailureType, clean, failure
 from redrive.kernel.outcome import Cancel, Completed, Done, Fail, Failed, Outcome, Released, Retry, StopReason, Verdict
 from redrive.kernel.payload import encode
+from redrive.kernel.store import Transaction
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import Claimed
 from redrive.observe.current import CURRENT
@@ -105,7 +106,7 @@ class Run:
         self.committing = False
         # Its outcome went out before, or may have, and no answer came.
         self.again = False
-        self.transaction: Any = None
+        self.transaction: Transaction | None = None
 
     @property
     def ms(self) -> float:
@@ -133,7 +134,7 @@ class Run:
         as long as it hangs. What it still does with it is refused."""
         opened, self.transaction = self.transaction, None
         if opened is not None:
-            (getattr(opened, "abandon", None) or opened.terminate)()
+            opened.abort()
 
     def ask_to_stop(self, why: StopReason) -> None:
         """Tell the handler to stop: sets ``ctx.cancelled``, cancels what can be. The first reason stays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from redrive.kernel.machine import Transition
@@ -11,16 +12,24 @@ from redrive.stores.features import Features
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.effects import react
 from redrive.stores.postgres.pool import Connection
+from redrive.stores.refusals import ended_inside
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
 async def move(
-    connection: Connection, moves: str, transitions: Sequence[Transition], features: Features
+    connection: Connection,
+    moves: str,
+    transitions: Sequence[Transition],
+    features: Features,
+    begun: datetime | None = None,
 ) -> Sequence[UUID]:
-    """Apply ``moves``, the encoded ones among these transitions; returns the ids that moved."""
-    row = await connection.fetchrow(SQL["move"], moves, list(features.reactions.names))
+    """Apply ``moves``, the encoded ones among these transitions; returns the ids that moved. ``begun`` as in
+    ``settle``."""
+    row = await connection.fetchrow(SQL["move"], moves, list(features.reactions.names), begun)
+    if row is None:
+        raise ended_inside()
     if row["landed"] is not None:
         asked = {t.task_id: t for t in transitions}
         landed = [codec.landed(document) for document in json.loads(row["landed"])]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
 import asyncpg
 
 from redrive.errors import StoreError, StoreUnavailable
+from redrive.stores.postgres.connection import StoreConnection
 from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
 from redrive.stores.postgres.times import bring_to_the_ends
 from redrive.stores.postgres.url import parse
@@ -64,7 +65,12 @@ class Pool:
         # Not asyncio.wait_for: on Python 3.11 it swallows a cancellation that meets the end of what it waits for.
         async with asyncio.timeout(CONNECT_TIMEOUT + 1):
             connection = await asyncpg.connect(
-                self._dsn, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=settings, **options
+                self._dsn,
+                timeout=CONNECT_TIMEOUT,
+                command_timeout=COMMAND_TIMEOUT,
+                server_settings=settings,
+                connection_class=StoreConnection,
+                **options,
             )
         self._made.add(connection)
         return connection
@@ -76,7 +82,8 @@ class Pool:
             connection = await self._take()
             self._busy.add(connection)
             try:
-                yield connection
+                with connection.lent() if lent else nullcontext():
+                    yield connection
             except BaseException as error:
                 if lent and _survives(error):
                     await self._reset(connection)
@@ -190,8 +197,10 @@ class Pool:
         return await self.connect()
 
     async def _reset(self, connection: Connection) -> None:
-        """What a handler has set for its session must not reach the store's own statements."""
-        if self.pooled:
+        """What a handler has done to the session must not reach its next user: another handler, or the store."""
+        if connection.changed:
+            connection.terminate()
+        if self.pooled or connection.is_closed():
             return  # the session is the pooler's
         try:
             async with asyncio.timeout(RESET_TIMEOUT):

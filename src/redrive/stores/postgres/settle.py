@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from redrive.stores.features import Features
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.move import move
 from redrive.stores.postgres.pool import Connection
-from redrive.stores.refusals import lease_lost
+from redrive.stores.refusals import ended_inside, lease_lost
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
@@ -42,8 +43,11 @@ def keep_of(args: list[Any], transitions: Sequence[Transition]) -> list[float | 
     return [said.get(task_id) for task_id in args[0]] if said and args[0] else None
 
 
-async def settle(connection: Connection, transitions: Sequence[Transition], features: Features) -> set[UUID]:
-    """Apply transitions on a connection whose transaction is someone else's; returns the ids that moved."""
+async def settle(
+    connection: Connection, transitions: Sequence[Transition], features: Features, begun: datetime | None = None
+) -> set[UUID]:
+    """Apply transitions on a connection whose transaction is someone else's; returns the ids that moved. ``begun``: in
+    no other transaction than the one that began then."""
     args = settlement_args(transitions, False)
     ids, tokens, ms, results, moves, _ = args
     moved: set[UUID] = set()
@@ -51,9 +55,12 @@ async def settle(connection: Connection, transitions: Sequence[Transition], feat
         await connection.execute(SQL["hold_rows"], [t.task_id for t in transitions])
     if ids:
         keep = keep_of(args, transitions)
-        moved.update(await connection.fetchval(SQL["complete"], ids, tokens, ms, results, keep) or ())
+        row = await connection.fetchrow(SQL["complete"], ids, tokens, ms, results, keep, begun)
+        if row is None:
+            raise ended_inside()
+        moved.update(row[0] or ())
     if moves:
-        moved.update(await move(connection, moves, transitions, features))
+        moved.update(await move(connection, moves, transitions, features, begun))
     return moved
 
 
@@ -63,9 +70,9 @@ async def landed_before(connection: Connection, transitions: Sequence[Transition
     return {row["id"] for row in await connection.fetch(SQL["landed"], *args)}
 
 
-async def settle_or_raise(connection: Connection, transition: Transition, features: Features) -> None:
-    """The end of a task in its handler's own transaction."""
-    if transition.task_id not in await settle(connection, [transition], features):
+async def settle_or_raise(connection: Connection, transition: Transition, features: Features, begun: datetime) -> None:
+    """The end of a task in its handler's own transaction, which has to be the one that it was given."""
+    if transition.task_id not in await settle(connection, [transition], features, begun):
         raise lease_lost(transition.task_id)
 
 

@@ -36,8 +36,8 @@ where redrive.landed(u.id, u.token) or (u.traceless and not redrive.is_kept(u.id
 -- cycle: settle and claim
 select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
 
--- move: transitions decided by the state machine
-select moved, landed from redrive.move($1, $2);
+-- move: transitions decided by the state machine; $3: only in the transaction that began then
+select moved, landed from redrive.move($1, $2) where $3::timestamptz is null or pg_catalog.now() = $3;
 
 -- suspects: rows that claims and ticks of these queues cannot work with
 select id, why from redrive.suspects($1, $2);
@@ -45,8 +45,11 @@ select id, why from redrive.suspects($1, $2);
 -- mend: make a row one that can be moved
 select redrive.mend($1);
 
--- complete: completions
-select redrive.complete($1, $2, $3, $4, $5);
+-- complete: completions; $6: only in the transaction that began then
+select redrive.complete($1, $2, $3, $4, $5) where $6::timestamptz is null or pg_catalog.now() = $6;
+
+-- begun: which transaction this is; a later one on the same connection began later
+select pg_catalog.now();
 
 -- renew: heartbeat and progress
 select redrive.renew($1, $2, $3, $4, $5);

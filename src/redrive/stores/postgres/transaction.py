@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import asyncpg
+
 from redrive.kernel.machine import Transition
 from redrive.kernel.store import Transaction
 from redrive.stores.features import Features
+from redrive.stores.postgres.connection import StoreConnection
 from redrive.stores.postgres.pool import Pool, refusal
 from redrive.stores.postgres.settle import settle_or_raise
 from redrive.stores.refusals import ended_inside
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "statements.sql")
+_ABORTED = asyncpg.exceptions.InFailedSQLTransactionError
+_SAVEPOINT_HINT = (
+    "PostgreSQL ignores whatever follows an error in its transaction: let the error out of the block, or run the "
+    "statement in a savepoint, with `async with tx.transaction(): ...`, or in a def handler "
+    "tx.execute('savepoint s') before it and tx.execute('rollback to s') after the error"
+)
 
 
 @asynccontextmanager
@@ -22,14 +34,20 @@ async def transaction(
     settled = False
     try:
         async with pool.transaction(lent=True) as connection:
+            begun = await connection.fetchval(SQL["begun"])
             try:
                 yield connection
             except Exception as error:
-                theirs = error
+                theirs = _first_error(error, connection)
                 raise
             if not connection.is_in_transaction():
                 raise ended_inside()
-            await settle_or_raise(connection, settlement(), features)
+            try:
+                await connection.restore_codecs()
+                await settle_or_raise(connection, settlement(), features, begun)
+            except _ABORTED as error:
+                theirs = _first_error(error, connection)
+                raise
             settled = True
     except Exception as error:
         # What the commit is refused for is theirs as well: only a handler's tables have something to check there.
@@ -40,3 +58,22 @@ async def transaction(
     # cause and context would be replaced.
     if theirs is not None:
         raise theirs
+
+
+def _first_error(error: Exception, connection: StoreConnection) -> Exception:
+    """The error that aborted the transaction, if this one says no more than that something did."""
+    first = connection.aborted_by
+    if isinstance(first, _ABORTED):  # what came before it went a way that the driver does not tell of
+        first = None
+    if isinstance(error, _ABORTED):
+        return _with_hint(first or error)
+    # Something of the application's own, made of it: it comes from the first error then.
+    if first is not None and isinstance(error.__cause__, _ABORTED):
+        error.__cause__.__cause__ = first
+    return error
+
+
+def _with_hint(error: asyncpg.PostgresError) -> Exception:
+    error.hint = f"{error.hint} {_SAVEPOINT_HINT}" if error.hint else _SAVEPOINT_HINT
+    told: Exception = error
+    return told

@@ -59,6 +59,8 @@ class Exclusive(Request):
 
     jobs: queue.SimpleQueue[Job] = field(default_factory=queue.SimpleQueue)
     over: bool = False
+    # What a statement that ended the transaction was answered, and so is all that follows.
+    ended_by: BaseException | None = None
 
     def serve(self, writer: WritingThread, connection: sqlite3.Connection) -> None:
         session = writer.session(connection)
@@ -72,7 +74,11 @@ class Exclusive(Request):
             # A step is either in the queue before this, and answered here, or its caller sees that it is over.
             self.over = True
             while not self.jobs.empty():
-                deliver([Answer(self.jobs.get(), error=_closed())])
+                deliver([Answer(self.jobs.get(), error=self.refusal())])
+
+    def refusal(self) -> BaseException:
+        """Why no statement runs any more."""
+        return self.ended_by or _closed()
 
     def _step(self, writer: WritingThread, session: Session) -> bool:
         """True when the transaction is over."""
@@ -95,9 +101,12 @@ class Exclusive(Request):
             if job.last:
                 undo(session.connection)
             answer = Answer(job, error=writer.refuse(error, as_it_is=_of_the_handler(job, error)))
-        deliver([answer])
         # A statement of the handler's may have broken the connection, too: an attached file that cannot be opened.
-        return job.last or not in_transaction(session.connection)
+        over = job.last or not in_transaction(session.connection)
+        if over and not job.last:
+            self.ended_by = answer.error
+        deliver([answer])
+        return over
 
 
 def _of_the_handler(job: Job, error: BaseException) -> bool:
@@ -116,29 +125,31 @@ class SqliteTransaction:
 
     async def execute(self, sql: str, *args: Any) -> int:
         """Run one statement; answers how many rows it changed."""
-        return await self.run(lambda connection: connection.execute(sql, args).rowcount)
+        return await self.step(lambda session: session.connection.execute(sql, args).rowcount, own=True)
 
     async def fetch(self, sql: str, *args: Any) -> list[sqlite3.Row]:
-        def look(connection: sqlite3.Connection) -> list[sqlite3.Row]:
-            cursor = connection.cursor()
+        def look(session: Session) -> list[sqlite3.Row]:
+            cursor = session.connection.cursor()
             cursor.row_factory = sqlite3.Row
             return cursor.execute(sql, args).fetchall()
 
-        return await self.run(look)
+        return await self.step(look, own=True)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Call ``work`` with the connection, on its thread. What it raises comes out as it is."""
-        return await self.step(lambda session: work(session.connection), own=True)
+        return await self.step(lambda session: _kept_open(session.connection, work), own=True)
 
     async def step(self, work: Callable[[Session], T], *, last: bool = False, own: bool = False) -> T:
         if not self.open:
             raise _closed()
+        if self._exclusive.ended_by is not None:
+            raise self._exclusive.ended_by
         self.open = not last
         loop = asyncio.get_running_loop()
         job = Job(work, loop, loop.create_future(), last, own)
         self._exclusive.jobs.put(job)
         if self._exclusive.over:
-            raise _closed()
+            raise self._exclusive.refusal()
         value: T = await job.future
         return value
 
@@ -156,13 +167,38 @@ class SqliteTransaction:
         finally:
             _current.reset(before)
 
-    def abandon(self) -> None:
+    def abort(self) -> None:
         """Roll back, without waiting for it."""
         if self.current:
             self.open = False
             nobody: asyncio.Future[None] = self._exclusive.loop.create_future()
             nobody.cancel()
             self._exclusive.jobs.put(Job(_give_up, self._exclusive.loop, nobody, last=True))
+
+
+def _kept_open(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Calls ``work``, which may run many statements; none may end the transaction, not even to begin another."""
+    refused = False
+
+    def judge(action: int, *_: object) -> int:
+        nonlocal refused
+        if action != sqlite3.SQLITE_TRANSACTION:
+            return sqlite3.SQLITE_OK
+        refused = True
+        return sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(judge)
+    try:
+        value = work(connection)
+    except Exception as error:
+        if refused:
+            raise ended_inside() from error
+        raise
+    finally:
+        connection.set_authorizer(None)
+    if refused:
+        raise ended_inside()
+    return value
 
 
 def _closed() -> StoreUnavailable:
@@ -214,5 +250,5 @@ async def transaction(
         yield opened
         await opened.step(finish(), last=True)
     finally:
-        opened.abandon()
+        opened.abort()
         _current.set(before)
