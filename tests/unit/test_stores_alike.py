@@ -25,6 +25,7 @@ VERBS = (
     "audit",
     "erase",
     "tick",
+    "series",
     "prune",
     "bad_rows",
     "transaction",

@@ -16,6 +16,7 @@ from redrive.kernel.ports.audit import AuditReads
 from redrive.kernel.ports.failures import FailureReads
 from redrive.kernel.ports.health import HealthReads
 from redrive.kernel.ports.records import RecordReads
+from redrive.kernel.ports.series import SeriesReads
 from redrive.kernel.ports.tasks import MOST_ENTRIES, TaskReads
 from redrive.kernel.reads import (
     Count,
@@ -163,7 +164,7 @@ class SchemaStatus:
     applied: tuple[tuple[int, str, datetime], ...] = ()
 
 
-class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, Protocol):
+class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, SeriesReads, Protocol):
     """Where tasks live. Every method is one transaction, or none at all."""
 
     @property

@@ -9,8 +9,9 @@ from types import MappingProxyType
 from redrive.kernel.diagnosis import Finding
 from redrive.kernel.records import Record
 from redrive.kernel.task import Task
-from redrive.ops import doctor, drill, inspect
+from redrive.ops import doctor, drill, history, inspect
 from redrive.ops.access import Role
+from redrive.ops.history import History, Rates
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
 from redrive.settings import Triage
@@ -27,6 +28,21 @@ class HealthService(Service):
         """Returns exact totals with pauses, limits and workers, and so many of the latest causes of failure."""
         self._session.may(Role.VIEWER)
         return await inspect.stats(self._store, groups)
+
+    async def history(self, period: str = "1h", queue: str | None = None, kind: str | None = None) -> History:
+        """Returns how things went over a period (``1h``, ``24h``, ``7d``, ``30d``, ``1y``), step by step."""
+        self._session.may(Role.VIEWER)
+        history.parse_period(period)
+        if queue is not None:
+            await self._session.check_queue(queue)
+        if kind is not None:
+            await self._session.check_kind(kind)
+        return await history.history(self._store, period, queue, kind)
+
+    async def rates(self) -> Rates:
+        """Returns how many tasks of each kind and queue ended in each minute of the last hour."""
+        self._session.may(Role.VIEWER)
+        return await history.rates(self._store)
 
     async def examine(self, queue: str | None = None) -> list[Finding]:
         """Returns what is wrong, the worst first, and what to do about it."""

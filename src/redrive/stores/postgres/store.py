@@ -26,6 +26,7 @@ from redrive.stores.postgres.pool import Pool
 from redrive.stores.postgres.prune import prune
 from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.scan_positions import ScanPositions
+from redrive.stores.postgres.series import Series
 from redrive.stores.postgres.settle import renew
 from redrive.stores.postgres.tick import Ticks
 from redrive.stores.postgres.transaction import transaction
@@ -34,7 +35,7 @@ from redrive.stores.schema import index_names
 FOLD_LIMIT = 20_000
 
 
-class PostgresStore(Reads):
+class PostgresStore(Reads, Series):
     """See the port, ``redrive.kernel.store.Store``, for what each method promises."""
 
     def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:

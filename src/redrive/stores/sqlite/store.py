@@ -30,6 +30,7 @@ from redrive.stores.sqlite.migrate import SqliteMigrations
 from redrive.stores.sqlite.prune import prune
 from redrive.stores.sqlite.reads import Reads
 from redrive.stores.sqlite.scrub import empty_log
+from redrive.stores.sqlite.series import Series
 from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.settle import renew, settle_or_raise
 from redrive.stores.sqlite.transaction import SqliteTransaction, inside, transaction
@@ -41,7 +42,7 @@ T = TypeVar("T")
 SCRUB_TRIES = 4
 
 
-class SqliteStore(Reads):
+class SqliteStore(Reads, Series):
     """See the port, ``redrive.kernel.store.Store``, for what each method promises.
 
     May be used from several event loops and threads at once. ``clock`` is the time by which everything is

@@ -1,0 +1,266 @@
+"""Small time series of the product's own: what is counted, how counts add up, and percentiles from them.
+
+A worker counts in a ``Tally`` for each queue and kind and sends it with its heartbeat; the store adds these up by the
+minute, the hour and the day. Everything in a tally adds up, so that a day is the sum of its minutes, and a queue that
+of its kinds. Percentiles do not add up: they are computed from the buckets when somebody looks.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import accumulate
+from typing import Any
+
+# Upper ends of the buckets of waiting and run times, in seconds. One more bucket, the last, has no end.
+BOUNDS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0),
+)
+BOUNDS_MS = tuple(bound * 1000 for bound in BOUNDS)
+BUCKETS = len(BOUNDS) + 1
+
+MOST_SERIES = 500  # pairs of queue and kind that have a series of their own; see ``admit``
+OTHER = "other"
+ALL = ""  # as a kind: all of a queue; as a queue and a kind: everything
+
+Key = tuple[str, str]  # queue and kind
+
+
+class Resolution(StrEnum):
+    """How long a row of a series is."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+    @property
+    def step(self) -> timedelta:
+        return _STEPS[self]
+
+    def start(self, at: datetime) -> datetime:
+        """Returns when the row that a moment falls into begins, in UTC."""
+        return start_of(at, self.step)
+
+
+_STEPS = {
+    Resolution.MINUTE: timedelta(minutes=1),
+    Resolution.HOUR: timedelta(hours=1),
+    Resolution.DAY: timedelta(days=1),
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def start_of(at: datetime, step: timedelta) -> datetime:
+    """Returns when the step that a moment falls into begins; steps are counted from 1970, in UTC."""
+    return _EPOCH + (at - _EPOCH) // step * step
+
+
+def _buckets() -> list[int]:
+    return [0] * BUCKETS
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one queue and kind over some time, and samples of how much was there.
+
+    ``failures`` counts failed attempts by failure type, ``failed`` tasks whose last attempt failed. ``wait`` and
+    ``run`` are buckets by ``BOUNDS``, with the sum of what is in them. ``samples`` says how often ``depth`` (tasks by
+    state) was looked at: it holds the sum of these looks. ``oldest``: the longest that the first ready task had waited.
+    """
+
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    wait: list[int] = field(default_factory=_buckets)
+    wait_ms: float = 0
+    run: list[int] = field(default_factory=_buckets)
+    run_ms: float = 0
+    samples: int = 0
+    depth: dict[str, int] = field(default_factory=dict)
+    oldest: float | None = None
+
+    def waited(self, seconds: float) -> None:
+        """Counts how long a task waited from when it was due to its start."""
+        self.wait[bisect_left(BOUNDS, seconds)] += 1
+        self.wait_ms += seconds * 1000
+
+    def ran(self, ms: float) -> None:
+        """Counts how long an attempt ran."""
+        self.run[bisect_left(BOUNDS_MS, ms)] += 1
+        self.run_ms += ms
+
+    def failed_by(self, failure_type: str) -> None:
+        """Counts a failed attempt."""
+        self.failures[failure_type] = self.failures.get(failure_type, 0) + 1
+
+    def add(self, other: Tally) -> None:
+        """Adds what another one has counted."""
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for mine, theirs in ((self.failures, other.failures), (self.depth, other.depth)):
+            for key, n in theirs.items():
+                mine[key] = mine.get(key, 0) + n
+        for counts, more in ((self.wait, other.wait), (self.run, other.run)):
+            for index, n in enumerate(more):
+                counts[index] += n
+        if other.oldest is not None:
+            self.oldest = other.oldest if self.oldest is None else max(self.oldest, other.oldest)
+
+    def document(self) -> dict[str, Any]:
+        """Returns it as JSON values, without what is zero."""
+        found: dict[str, Any] = {name: round(n) for name in _COUNTS if (n := getattr(self, name))}
+        found |= {name: dict(n) for name in _MAPS if (n := getattr(self, name))}
+        for name in _HISTOGRAMS:
+            if sparse := {str(index): n for index, n in enumerate(getattr(self, name)) if n}:
+                found[name] = sparse
+        return found if self.oldest is None else {**found, "oldest": round(self.oldest, 3)}
+
+
+_COUNTS = ("started", "completed", "failed", "cancelled", "retried", "wait_ms", "run_ms", "samples")
+_MAPS = ("failures", "depth")
+_HISTOGRAMS = ("wait", "run")
+
+
+def from_document(values: Mapping[str, Any]) -> Tally:
+    """Returns the tally that such a document was made of. What is not known here is left out: another version's."""
+    tally = Tally(oldest=values.get("oldest"))
+    for name in _COUNTS:
+        setattr(tally, name, values.get(name, 0))
+    for name in _MAPS:
+        setattr(tally, name, dict(values.get(name, ())))
+    for name in _HISTOGRAMS:
+        counts = getattr(tally, name)
+        for index, n in values.get(name, {}).items():
+            counts[min(int(index), BUCKETS - 1)] += n
+    return tally
+
+
+def quantile(counts: Iterable[int], q: float) -> float | None:
+    """Returns the value in seconds below which a share ``q`` lies, linear within its bucket; None of nothing.
+
+    What lies in the last bucket is known to be ``BOUNDS[-1]`` or more, and given as ``BOUNDS[-1]``.
+    """
+    sums = list(accumulate(counts))
+    if not sums or not sums[-1]:
+        return None
+    rank = q * sums[-1]
+    index = next(i for i, n in enumerate(sums) if n and n >= rank)
+    if index >= len(BOUNDS):
+        return BOUNDS[-1]
+    below, lower = (sums[index - 1], BOUNDS[index - 1]) if index else (0, 0.0)
+    share = (rank - below) / (sums[index] - below)
+    return lower + (BOUNDS[index] - lower) * min(max(share, 0.0), 1.0)
+
+
+def admit(keys: Iterable[Key], known: Collection[Key] = (), most: int = MOST_SERIES) -> dict[Key, Key]:
+    """Returns under which key each is counted. ``known`` have series already; after ``most`` of them a new kind is
+    counted as ``other`` of its queue, and in a queue without any series as ``other`` of the queue ``other``."""
+    own = set(known)
+    queues = {queue for queue, _ in own}
+    found: dict[Key, Key] = {}
+    for key in keys:
+        if key not in own and len(own) >= most:
+            found[key] = (key[0] if key[0] in queues else OTHER, OTHER)
+        else:
+            own.add(key)
+            queues.add(key[0])
+            found[key] = key
+    return found
+
+
+@dataclass(slots=True, frozen=True)
+class Cell:
+    """A row of the series: what it is about."""
+
+    resolution: Resolution
+    at: datetime
+    queue: str
+    kind: str
+
+
+Counted = tuple[datetime, Key, Tally]
+
+
+def cells(counted: Iterable[Counted], known: Collection[Key] = ()) -> dict[Cell, Tally]:
+    """Returns what is added to which rows. Each thing counts for its minute, hour and day, and there for its queue and
+    kind, for its queue, and for everything."""
+    entries = list(counted)
+    names = admit(sorted({key for _, key, _ in entries if ALL not in key}), known)
+    found: dict[Cell, Tally] = {}
+    for at, key, tally in entries:
+        for queue, kind in _levels(names.get(key, key)):
+            for resolution in Resolution:
+                found.setdefault(Cell(resolution, resolution.start(at), queue, kind), Tally()).add(tally)
+    return found
+
+
+def _levels(key: Key) -> Iterator[Key]:
+    yield from dict.fromkeys((key, (key[0], ALL), (ALL, ALL)))
+
+
+@dataclass(slots=True, frozen=True)
+class TallySheet:
+    """What a worker has counted since the last sheet that the store took. A store takes a sheet once, however often it
+    is sent: it remembers the ``id`` of a worker's last one."""
+
+    id: str
+    text: str
+
+
+def write(tallies: Mapping[Key, Tally]) -> str:
+    """Returns tallies as JSON text."""
+    return json.dumps([[*key, tally.document()] for key, tally in tallies.items()], separators=(",", ":"))
+
+
+def read(text: str, at: datetime) -> list[Counted]:
+    """Returns tallies from such a text, as of a moment."""
+    return [(at, (queue, kind), from_document(values)) for queue, kind, values in json.loads(text)]
+
+
+@dataclass(slots=True, frozen=True)
+class SeriesQuery:
+    """Rows of one resolution from ``since`` on: of everything, of a queue, of a kind, or of a kind in a queue. Those of
+    everything come along: they say which moments were looked at."""
+
+    resolution: Resolution
+    since: datetime
+    queue: str | None = None
+    kind: str | None = None
+
+    def fits(self, cell: Cell) -> bool:
+        if cell.resolution is not self.resolution or cell.at < self.since:
+            return False
+        if cell.queue == ALL:
+            return True
+        if self.kind is None:
+            return cell.queue == self.queue and cell.kind == ALL
+        return cell.kind == self.kind and self.queue in (None, cell.queue)
+
+
+@dataclass(slots=True, frozen=True)
+class SeriesRow:
+    """What was counted in one step. Several rows may be about the same: they are added."""
+
+    at: datetime
+    queue: str
+    kind: str
+    tally: Tally
+
+
+@dataclass(slots=True, frozen=True)
+class Ended:
+    """How many tasks of a queue and kind completed and failed for good in one minute."""
+
+    at: datetime
+    queue: str
+    kind: str
+    completed: int
+    failed: int
