@@ -8,6 +8,7 @@ import pytest
 
 from redrive.testing.conformance import *  # noqa: F403
 from redrive.testing.conformance.harness import FEATURES
+from tests.conformance.conftest import database_for
 from tests.conformance.harness_postgres import PostgresHarness
 
 pytestmark = pytest.mark.anyio
@@ -15,10 +16,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
-    # Whoever counts rows must not meet the dead ones of earlier tests.
-    new = request.cls.__name__ in ("TestCost", "TestInvariants")
-    url = request.getfixturevalue("postgres_url" if new else "emptied_postgres_url")
-    harness = PostgresHarness(url, FEATURES)
+    harness = PostgresHarness(database_for(request), FEATURES)
     await harness.store.migrations.up()  # the tables of the suite's own feature
     yield harness
     await harness.close()
