@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from redrive.kernel.machine import TABLE, Attempts, Event, Rule
+from redrive.kernel.machine import INSTEAD, TABLE, Attempts, Event, Meets, Rule
 from redrive.kernel.task import HISTORY, State
 
 HEAD = """# The state machine
@@ -28,8 +28,11 @@ MEANING = {
 }
 
 
+MET = {Meets.CANCEL_REQUESTED: "its cancellation was requested", Meets.EARLY: "its time has not come"}
+
+
 def render() -> str:
-    return "\n".join([HEAD, "```mermaid", *_mermaid(), "```", "", *_states(), "", *_events(), ""])
+    return "\n".join([HEAD, "```mermaid", *_mermaid(), "```", "", *_states(), "", *_events(), "", *_landings(), ""])
 
 
 def _mermaid() -> list[str]:
@@ -47,6 +50,15 @@ def _states() -> list[str]:
 def _events() -> list[str]:
     head = ["## Events", "", "| event | from | to | fenced | attempts | why |", "|---|---|---|---|---|---|"]
     return [*head, *(_event(event, rule) for event, rule in TABLE.items())]
+
+
+def _landings() -> list[str]:
+    head = ["## Where a move leads instead", "", "| event | if | it is |", "|---|---|---|"]
+    rows = [
+        f"| {event} | {MET[meets]} | {'left as it is' if (state,) == TABLE[event].sources else state} |"
+        for (event, meets), state in INSTEAD.items()
+    ]
+    return [*head, *rows]
 
 
 def _event(event: Event, rule: Rule) -> str:

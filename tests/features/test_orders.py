@@ -19,7 +19,9 @@ from redrive.examples.orders import ORDERS
 from redrive.examples.orders.duty import remind
 from redrive.examples.orders.service import Orders
 from redrive.kernel.store import Query
+from redrive.ops import executor
 from redrive.ops.access import Caller, Role
+from redrive.ops.doctor import examine
 from redrive.settings import load_settings
 from tests.api.conftest import served
 from tests.worker.conftest import drain
@@ -162,3 +164,41 @@ def test_an_installed_package_brings_its_commands(tmp_path: Path) -> None:
     run("work", "--stop-when-empty")
     assert "{'completed': 1, 'failed': 1}, 20 held" in run("orders", "show", "o1")
     assert "orders" in run("--help")
+
+
+async def test_a_worker_that_does_not_know_the_feature_hands_its_tasks_back(
+    app: App, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = await orders(app)
+    await shop.pay_in("bob", 100)
+    await shop.place("o1", "bob", ["here", "there"], 10)
+    stranger = App(settings=load_settings(url=app.settings.url, log_format="json"))
+    try:
+        worker = await drain(stranger)
+        store = await stranger.store()
+        parcels = await store.find(Query(states=(State.DELAYED,)))
+        assert [(task.attempt_count, task.lease_token) for task in parcels] == [(0, None)] * 2
+        assert (worker.health.requeued, worker.health.failed, worker.health.lost) == (2, 0, 0)
+        said = [line for line in capsys.readouterr().err.splitlines() if "unknown_feature" in line]
+        assert len(said) == 1 and '"feature":"orders"' in said[0]
+        found = {finding.code: finding.text for finding in await examine(store)}
+        assert found["unknown_feature"].startswith("2 tasks belong to feature orders, which no live worker knows")
+        await drain(app)
+        assert "unknown_feature" not in {finding.code for finding in await examine(store)}
+    finally:
+        await stranger.close()
+    assert await shop.show("o1") == {"order": "o1", "parcels": {"queued": 2}, "held": 20}
+
+
+async def test_an_executor_gets_no_task_of_a_feature_that_the_server_does_not_know(app: App) -> None:
+    shop = await orders(app)
+    await shop.pay_in("bob", 100)
+    await shop.place("o1", "bob", ["here"], 10)
+    stranger = App(settings=load_settings(url=app.settings.url, log_format="off"))
+    try:
+        store = await stranger.store()
+        assert await executor.claim(store, "outside", ["default"], 5, 30.0) == []
+        (parcel,) = await store.find(Query(states=(State.DELAYED,)))
+        assert parcel.attempt_count == 0
+    finally:
+        await stranger.close()

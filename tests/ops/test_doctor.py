@@ -207,3 +207,21 @@ class TestTrends:
 
 async def _answer(value: dict[str, int]) -> dict[str, int]:
     return value
+
+
+async def test_tasks_of_a_feature_that_nobody_knows(harness: Harness) -> None:
+    async def unknown() -> list[str]:
+        return [
+            found.text.partition(",")[0] for found in await examine(harness.store) if found.code == "unknown_feature"
+        ]
+
+    await harness.enqueue_many(3, feature="ghosts")
+    await harness.enqueue(feature="known")
+    await harness.running(feature="gone", queue="other")
+    await harness.tick("w1", **{"recover:known": 5.0})
+    assert await unknown() == ["3 tasks belong to feature ghosts", "1 task belongs to feature gone"]
+    async with harness.measure(harness.store) as cost:
+        await harness.store.diagnose()
+    assert cost.scans == []
+    await harness.advance(120)
+    assert len(await unknown()) == 3

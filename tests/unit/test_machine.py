@@ -9,8 +9,31 @@ import pytest
 from redrive.errors import InvalidInput, PayloadInvalid
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.failure import failure
-from redrive.kernel.machine import TABLE, Attempts, DeadReason, Event, ExpiredLease, Lease, Policy, Transition, settle
-from redrive.kernel.outcome import Cancel, Completed, Expired, Fail, Failed, Outcome, Released, Retry, Snooze
+from redrive.kernel.machine import (
+    TABLE,
+    Attempts,
+    DeadReason,
+    Event,
+    ExpiredLease,
+    Lease,
+    Meets,
+    Policy,
+    Transition,
+    lands,
+    settle,
+)
+from redrive.kernel.outcome import (
+    Cancel,
+    Completed,
+    Expired,
+    Fail,
+    Failed,
+    HandedBack,
+    Outcome,
+    Released,
+    Retry,
+    Snooze,
+)
 from redrive.kernel.task import HISTORY, LIVE, State
 
 HELD = Lease(uuid4(), uuid4(), attempt=1, max_attempts=3, worker_id="w", execution_ms=4.0)
@@ -36,6 +59,7 @@ EXPECTED = {
     Event.RETRY: ({R}, {D, Q}, True, Attempts.KEEP),
     Event.SNOOZE: ({R}, {D, Q}, True, Attempts.GIVE_BACK),
     Event.RELEASE: ({R}, {Q}, True, Attempts.GIVE_BACK),
+    Event.HAND_BACK: ({R}, {D}, True, Attempts.GIVE_BACK),
     Event.FAIL: ({R}, {F}, True, Attempts.KEEP),
     Event.ABORT: ({R}, {X}, True, Attempts.KEEP),
     Event.EXPIRE: ({R}, {Q, F}, True, Attempts.KEEP),
@@ -46,11 +70,24 @@ EXPECTED = {
     Event.REJECT: ({Q, D, P, R}, {F}, False, Attempts.KEEP),
 }
 
+# Where a task lands whose cancellation was requested while it ran.
+CANCELLED_MEANWHILE = {
+    Event.COMPLETE: C,
+    Event.RETRY: X,
+    Event.SNOOZE: X,
+    Event.RELEASE: X,
+    Event.HAND_BACK: R,
+    Event.FAIL: F,
+    Event.ABORT: X,
+    Event.EXPIRE: X,
+}
+
 SETTLED: list[tuple[Lease, Outcome, Event, State, DeadReason | None]] = [
     (HELD, Completed("1"), Event.COMPLETE, C, None),
     (HELD, Snooze(5), Event.SNOOZE, D, None),
     (HELD, Snooze(0), Event.SNOOZE, Q, None),
     (HELD, Released(), Event.RELEASE, Q, None),
+    (HELD, HandedBack(), Event.HAND_BACK, D, None),
     (HELD, Cancel(), Event.ABORT, X, None),
     (HELD, Expired(), Event.EXPIRE, Q, None),
     (LAST, Expired(), Event.EXPIRE, F, DeadReason.MAX_ATTEMPTS),
@@ -83,6 +120,18 @@ def test_the_table_as_a_whole() -> None:
     reached = {target for rule in TABLE.values() for target in rule.targets}
     assert reached == set(State)
     assert set(State) == LIVE | HISTORY and not LIVE & HISTORY
+
+
+@pytest.mark.parametrize("event", Event)
+def test_where_a_move_lands(event: Event) -> None:
+    for to in TABLE[event].targets:
+        assert lands(event, to, ()) is to
+        assert lands(event, to, [Meets.CANCEL_REQUESTED]) is CANCELLED_MEANWHILE.get(event, to)
+        assert lands(event, to, [Meets.EARLY]) is (D if event is Event.RESUME else to)
+        assert lands(event, to, list(Meets)) in {lands(event, to, [one]) for one in Meets}
+    running = {event for event, rule in TABLE.items() if rule.fenced}
+    assert running == set(CANCELLED_MEANWHILE)
+    assert [event for event, rule in TABLE.items() if rule.quiet] == [Event.HAND_BACK]
 
 
 @pytest.mark.parametrize("held, outcome, event, to, dead", SETTLED)

@@ -27,10 +27,12 @@ class Finding:
 @dataclass(slots=True)
 class Diagnosis:
     """A store's figures about itself. ``oldest``: since when the first runnable task of each queue waits. ``expired``:
-    how many leases ran out without being recovered, with the oldest of them (None when there are none)."""
+    how many leases ran out without being recovered, with the oldest of them (None when there are none). ``unknown``:
+    how many tasks that have not ended belong to features that no live worker knows, up to 1,000 of each."""
 
     now: datetime
     oldest: dict[str, datetime] = field(default_factory=dict)
     expired: int = 0
     oldest_expired: datetime | None = None
+    unknown: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)

@@ -1,10 +1,11 @@
 """The state machine: one table, and the pure functions that turn an outcome into a transition.
 
-``docs/state-machine.md`` is generated from ``TABLE``. Stores apply transitions; they never decide one.
+``docs/state-machine.md`` is generated from ``TABLE`` and ``INSTEAD``. Stores apply transitions; they never decide one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -20,6 +21,7 @@ from redrive.kernel.outcome import (
     Expired,
     Fail,
     Failed,
+    HandedBack,
     Outcome,
     Released,
     Retry,
@@ -38,6 +40,7 @@ class Event(StrEnum):
     RETRY = "retry"
     SNOOZE = "snooze"
     RELEASE = "release"
+    HAND_BACK = "hand_back"
     FAIL = "fail"
     CANCEL = "cancel"
     ABORT = "abort"
@@ -71,6 +74,7 @@ class Rule:
     fenced: bool
     attempts: Attempts
     why: str
+    quiet: bool = False  # no feature is told of it, so that also a process that does not know the task's may do it
 
 
 _S = State
@@ -94,6 +98,14 @@ TABLE: dict[Event, Rule] = {
     ),
     Event.RELEASE: Rule(
         (_S.RUNNING,), (_S.QUEUED,), True, Attempts.GIVE_BACK, "the worker hands it back unfinished, as at shutdown"
+    ),
+    Event.HAND_BACK: Rule(
+        (_S.RUNNING,),
+        (_S.DELAYED,),
+        True,
+        Attempts.GIVE_BACK,
+        "the worker does not know the task's feature; it waits a moment for one that does",
+        quiet=True,
     ),
     Event.FAIL: Rule(
         (_S.RUNNING,),
@@ -144,6 +156,32 @@ TABLE: dict[Event, Rule] = {
         "its row cannot be worked with (from before a limit, or damaged); it is failed by itself, with a dead letter",
     ),
 }
+
+
+class Meets(StrEnum):
+    """What a move may meet in the row that makes it lead elsewhere."""
+
+    CANCEL_REQUESTED = "cancel_requested"  # somebody has asked whoever runs it to stop
+    EARLY = "early"  # its time has not come
+
+
+# Where a move leads instead of its target. Only a store sees both, the move and the row; what it makes of them is said
+# here. A move that leads where the task is already is none, and is reported lost.
+INSTEAD: dict[tuple[Event, Meets], State] = {
+    # A task somebody wants cancelled is not queued again, nor failed for want of a worker.
+    (Event.RETRY, Meets.CANCEL_REQUESTED): _S.CANCELLED,
+    (Event.SNOOZE, Meets.CANCEL_REQUESTED): _S.CANCELLED,
+    (Event.RELEASE, Meets.CANCEL_REQUESTED): _S.CANCELLED,
+    (Event.EXPIRE, Meets.CANCEL_REQUESTED): _S.CANCELLED,
+    # Ending it would have effects, which this process does not know: it is left to recovery by one that does.
+    (Event.HAND_BACK, Meets.CANCEL_REQUESTED): _S.RUNNING,
+    (Event.RESUME, Meets.EARLY): _S.DELAYED,
+}
+
+
+def lands(event: Event, to: State, meets: Collection[Meets]) -> State:
+    """Returns the state that a move leads to, by what it meets in the row."""
+    return next((INSTEAD[event, one] for one in Meets if one in meets and (event, one) in INSTEAD), to)
 
 
 @dataclass(slots=True, frozen=True)
@@ -255,6 +293,8 @@ def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tran
             return _move(held, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
         case Released(reason=reason):
             return _move(held, Event.RELEASE, State.QUEUED, reason=reason)
+        case HandedBack(seconds=seconds, reason=reason):
+            return _move(held, Event.HAND_BACK, State.DELAYED, delay=seconds, reason=reason)
         case Cancel(reason=reason):
             return _move(held, Event.ABORT, State.CANCELLED, reason=reason)
         case Expired(limit=limit):

@@ -114,6 +114,15 @@ class Released:
 
 
 @dataclass(slots=True, frozen=True)
+class HandedBack:
+    """Not begun: whoever claimed it does not know the task's feature. It waits ``seconds`` for somebody who does, and
+    the attempt is not counted."""
+
+    reason: str = "its feature is not known here"
+    seconds: float = 10.0
+
+
+@dataclass(slots=True, frozen=True)
 class Expired:
     """The lease ran out: whoever held it is gone or hung. The attempt counts. ``limit``: the time limit that it had
     passed by then, if it has one."""
@@ -121,6 +130,6 @@ class Expired:
     limit: float | None = None
 
 
-Outcome = Completed | Snooze | Retry | Fail | Cancel | Failed | Released | Expired
+Outcome = Completed | Snooze | Retry | Fail | Cancel | Failed | Released | HandedBack | Expired
 
 RETRYABLE_CODES = frozenset({ErrorCode.EXECUTION_FAILED.value})

@@ -18,6 +18,7 @@ SLOW = timedelta(minutes=5)
 STALE = timedelta(seconds=30)
 RECENT = timedelta(hours=1)
 NEWS, FORGOTTEN = timedelta(minutes=15), timedelta(hours=2)  # a worker that fell silent: an alarm, a note, history
+MANY = 1000  # the most tasks that are counted of an unknown feature
 GROUPS, SHOWN = 50, 5  # causes that are looked at, and told
 _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
@@ -45,6 +46,7 @@ async def examine(store: Store, queue: str | None = None, queues: Sequence[str] 
         *_lost(lost(await store.holders(), overview), overview.now, queue),
         *_backlog(diagnosis, overview, rows),
         *_leases(diagnosis),
+        *_features(diagnosis),
         *_holds(overview, queue),
         *_quotas(overview, stats.by("kind")),
         *await _failures(store, overview.now, rows),
@@ -141,6 +143,19 @@ def _backlog(diagnosis: Diagnosis, overview: Overview, queues: dict[str, dict[st
         )
         for name, since in diagnosis.oldest.items()
         if name in queues and name not in held and diagnosis.now - since > SLOW
+    ]
+
+
+def _features(diagnosis: Diagnosis) -> list[Finding]:
+    return [
+        Finding(
+            Level.WARNING,
+            "unknown_feature",
+            f"{counted(n)}{' or more' if n >= MANY else ''} {'belongs' if n == 1 else 'belong'} to feature {name},"
+            " which no live worker knows: nothing runs or ends them",
+            "start a worker of the application that brings it: redrive work --app module:app",
+        )
+        for name, n in diagnosis.unknown.items()
     ]
 
 

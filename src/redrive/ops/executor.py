@@ -15,7 +15,7 @@ from redrive.kernel.backoff import Backoff
 from redrive.kernel.commit import Commit
 from redrive.kernel.failure import MAX_STACK, Failure, FailureType, Origin, clean, failure
 from redrive.kernel.machine import Lease, Policy, declared, settle
-from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, Outcome, Released, Retry
+from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, HandedBack, Outcome, Released, Retry
 from redrive.kernel.payload import JsonText, decode, decode_shallow, encode
 from redrive.kernel.store import ClaimRequest, Heartbeat, Store
 from redrive.kernel.summary import Payload
@@ -30,9 +30,24 @@ async def claim(
     store: Store, worker_id: str, queues: Sequence[str], count: int, lease: float, kinds: Sequence[str] | None = None
 ) -> list[Claimed]:
     want = ClaimRequest(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
-    claimed = await _readable(store, (await store.cycle(Commit(), want)).claimed)
+    claimed = await _readable(store, await _known(store, (await store.cycle(Commit(), want)).claimed))
     await _show(store, worker_id, tuple(queues), count)
     return claimed
+
+
+async def _known(store: Store, claimed: list[Claimed]) -> list[Claimed]:
+    """Returns the claimed tasks without those of features that this process does not know, and could not end: they go
+    back."""
+    foreign = [task for task in claimed if task.feature is not None and task.feature not in store.reacting]
+    if foreign:
+        moves = [settle(_lease(task), HandedBack(), Policy(), 0.0) for task in foreign]
+        with contextlib.suppress(RedriveError):  # else their leases run out
+            await store.apply(Commit(transitions=moves))
+    return [task for task in claimed if task not in foreign] if foreign else claimed
+
+
+def _lease(task: Claimed) -> Lease:
+    return Lease(task.id, task.token, task.attempt, task.max_attempts, feature=task.feature)
 
 
 async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
@@ -43,7 +58,7 @@ async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
         try:
             decode_shallow(task.payload)
         except ValueError as error:
-            held = Lease(task.id, task.token, task.attempt, task.max_attempts, feature=task.feature)
+            held = _lease(task)
             said = Fail(ErrorCode.PAYLOAD_INVALID.value, f"the payload cannot be read: {error}"[:1000])
             with contextlib.suppress(RedriveError):  # else its lease runs out
                 await store.apply(Commit(transitions=[settle(held, said, Policy(), 0.0)]))

@@ -16,7 +16,7 @@ from redrive.handlers.context import Context
 from redrive.handlers.functions import insist_it_ran
 from redrive.handlers.registry import Isolation, Registry
 from redrive.kernel.machine import Transition
-from redrive.kernel.outcome import Completed, Outcome, StopReason
+from redrive.kernel.outcome import Completed, HandedBack, Outcome, StopReason
 from redrive.kernel.store import Store
 from redrive.kernel.task import Claimed
 from redrive.settings import Options, Settings
@@ -57,6 +57,7 @@ class Attempts:
     ) -> None:
         self._worker_id = worker_id
         self._store = store
+        self._reacting = frozenset(store.reacting)
         self._handlers = registry.handlers
         self._start_limit = settings.start_limit_ms / 1000
         self._life = life
@@ -95,6 +96,8 @@ class Attempts:
         groups: dict[str, list[Run]] = {}
         for task in tasks:
             run = self.hold(task, asked)
+            if run.settled:
+                continue
             if run.handler is not None and run.handler.bulk:
                 groups.setdefault(task.kind, []).append(run)
             elif run.handler is None or run.handler.isolation is Isolation.LOOP:
@@ -105,7 +108,8 @@ class Attempts:
             self._bulk.start(runs)
 
     def hold(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:
-        """Take a claimed task into this worker's hands. ``slot``: one was reserved for it."""
+        """Take a claimed task into this worker's hands. ``slot``: one was reserved for it. One of a feature that this
+        worker does not know is settled at once: it is handed back."""
         handler, limit = self._handlers.get(task.kind), self._limits.of(task.kind, task.timeout)
         run = Run(task, handler, Context(task, self, self._worker_id), limit, self._start_limit)
         # The store counts the lease from some moment after it was asked.
@@ -114,6 +118,11 @@ class Attempts:
         self._supersede(task.id)
         self._runs[task.id] = run
         self._watch(run)
+        if task.feature is not None and task.feature not in self._reacting:
+            # Its end would not be taken from this worker. Not begun, it can go back as it came.
+            self._report.unknown_feature(run, task.feature)
+            self.finish(run, HandedBack(f"feature {task.feature} is not known here"))
+            return run
         self._report.claimed(run)
         return run
 

@@ -25,11 +25,26 @@ class Report:
         self.health = health
         self.begin = log.begin
         self.flush = log.flush
+        self._unknown: set[str] = set()
 
     def claimed(self, run: Run) -> None:
         self.health.claimed += 1
         run.label = self.log.label(run.task)
         self.log.task("task.claimed", run.label)
+
+    def unknown_feature(self, run: Run, feature: str) -> None:
+        """A task that this worker can only hand back. Said once for each feature: there may be many of them, and each
+        comes again until a worker that knows it is there."""
+        run.label = self.log.label(run.task)
+        if feature not in self._unknown:
+            self._unknown.add(feature)
+            self.log.worker(
+                "worker.unknown_feature",
+                f"tasks of feature {feature} are handed back: this worker does not know it",
+                "warning",
+                feature=feature,
+                queue=run.task.queue,
+            )
 
     def refused(self, run: Run, transition: Transition) -> None:
         """The store did not take an outcome: the lease is somebody else's by now."""
@@ -53,6 +68,9 @@ class Report:
         if transition.event is Event.COMPLETE:
             self.health.completed += 1
             self.log.task("task.completed", label, transition.execution_ms)
+            return
+        if transition.event is Event.HAND_BACK:
+            self.health.requeued += 1
             return
         event = EVENTS[transition.event]
         self._count(event)

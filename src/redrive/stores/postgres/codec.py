@@ -10,7 +10,7 @@ from uuid import UUID
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Schedule
 from redrive.kernel.joins import NewJoin, as_document
-from redrive.kernel.machine import Transition
+from redrive.kernel.machine import INSTEAD, Meets, Transition
 from redrive.kernel.reactions import Landed
 from redrive.kernel.task import Claimed, NewTask, State
 from redrive.stores.rows import action
@@ -157,6 +157,10 @@ def _move(t: Transition) -> dict[str, Any]:
         "seen": t.seen,
         "keep": t.keep,
     }
+    # What the row may say against its target, and where it leads then; the function only looks.
+    move |= {f"if_{meets}": INSTEAD[t.event, meets] for meets in Meets if (t.event, meets) in INSTEAD}
+    if rule.quiet:
+        move["quiet"] = True
     if t.failure is not None:
         f = t.failure
         move |= {

@@ -19,6 +19,21 @@ select count(*) as n, min(x.lease_expires_at) as oldest from (
   select t.lease_expires_at from redrive.task t
   where t.state = 'running' and t.lease_expires_at < clock_timestamp() order by t.lease_expires_at limit 1000) x;
 
+-- unknown: tasks of features for which no worker has the duty of recovering; one step in the index for each feature
+with recursive names as (
+  (select t.feature from redrive.task t where t.feature is not null and t.state <> 'failed' order by t.feature limit 1)
+  union all
+  select n.feature from names f cross join lateral (
+    select t.feature from redrive.task t where t.feature > f.feature and t.feature is not null and t.state <> 'failed'
+    order by t.feature limit 1) n
+)
+select f.feature, (
+  select count(*) from (
+    select 1 from redrive.task t
+    where t.feature = f.feature and t.feature is not null and t.state <> 'failed' limit 1000) x) as n
+from names f where not exists (
+  select 1 from redrive.duty d where d.name = 'recover:' || f.feature and d.next_at > clock_timestamp() - interval '1 min');
+
 -- transactions: who holds back the removal of dead rows
 select a.pid, a.usename::text, a.application_name, a.xact_start from pg_stat_activity a
 where a.datname = current_database() and a.backend_xmin is not null and a.pid <> pg_backend_pid()

@@ -20,7 +20,7 @@ SQL = statements("redrive.stores.postgres", "statements.sql")
 
 def reacts(transitions: Sequence[Transition]) -> bool:
     """Whether a feature has something to say to one of these."""
-    return any(t.feature is not None for t in transitions)
+    return any(t.feature is not None and not t.rule.quiet for t in transitions)
 
 
 def settlement_args(transitions: Sequence[Transition], again: bool) -> list[Any]:

@@ -21,6 +21,7 @@ def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
     found.oldest = {queue: to_datetime(since) for queue, since in session.rows(SQL["oldest"])}
     ((found.expired, oldest),) = session.rows(SQL["expired"], session.now)
     found.oldest_expired = None if oldest is None else to_datetime(oldest)
+    found.unknown = dict(session.rows(SQL["unknown"], session.now))
     there = {row[0] for row in session.rows(SQL["indexes"])}
     found.findings = [
         *(missing_index(name) for name in sorted(indexes - there)),

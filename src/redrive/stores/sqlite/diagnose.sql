@@ -16,5 +16,19 @@ select count(*), min(x.lease_expires_at) from (
   select lease_expires_at from redrive_task where state = 'running' and lease_expires_at < ?
   order by lease_expires_at limit 1000) x
 
+-- unknown: tasks of features for which no worker has the duty of recovering; one step in the index for each feature
+with recursive names(feature) as (
+  select (select min(feature) from redrive_task where feature is not null and state <> 'failed')
+  union all
+  select (select min(t.feature) from redrive_task t where t.feature > f.feature and t.feature is not null and t.state <> 'failed')
+  from names f where f.feature is not null
+)
+select f.feature, (
+  select count(*) from (
+    select 1 from redrive_task t
+    where t.feature = f.feature and t.feature is not null and t.state <> 'failed' limit 1000))
+from names f where f.feature is not null
+  and not exists (select 1 from redrive_duty d where d.name = 'recover:' || f.feature and d.next_at > ? - 60000000)
+
 -- indexes: those there are
 select name from sqlite_master where type = 'index' and name like 'redrive_%'

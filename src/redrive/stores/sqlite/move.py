@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from redrive.kernel.machine import Attempts, Event, Transition
+from redrive.kernel.machine import Attempts, Event, Meets, Transition, lands
 from redrive.kernel.reactions import Landed
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.rows import action
@@ -72,10 +72,13 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
     moves: list[Move] = []
     for t in transitions:
         row = live.get(str(t.task_id))
-        if row is not None and _applies(t, row, session.now) and _known(session, row.feature):
+        if row is None or not _applies(t, row, session.now) or not (t.rule.quiet or _known(session, row.feature)):
+            continue
+        decided = _decide(t, row, session.now)
+        if decided.final != row.state:
             # Taken out: a second transition of the same task meets a row that has already moved.
             del live[row.id]
-            moves.append(_decide(t, row, session.now))
+            moves.append(decided)
     if moves:
         _regroup(session, moves)
         _apply(session, moves)
@@ -113,15 +116,16 @@ def _applies(t: Transition, row: Live, now: int) -> bool:
 
 
 def _decide(t: Transition, row: Live, now: int) -> Move:
-    final = t.to
-    again = final in (State.QUEUED, State.DELAYED) or t.event is Event.EXPIRE
-    if row.cancel_at is not None and row.state == State.RUNNING and again:
-        final = State.CANCELLED  # somebody wants it: it is not queued again, nor failed for want of a worker
-    elif t.event is Event.RESUME and row.next_attempt_at is not None and row.next_attempt_at > now:
-        final = State.DELAYED
+    final = lands(t.event, t.to, _meets(row, now))
     if t.event in (Event.PAUSE, Event.RESUME) and final is not State.QUEUED:
         return Move(t, row, final, row.next_attempt_at)
     return Move(t, row, final, now + micros(t.delay) if final is State.DELAYED else None)
+
+
+def _meets(row: Live, now: int) -> list[Meets]:
+    early = row.next_attempt_at is not None and row.next_attempt_at > now
+    asked = row.cancel_at is not None
+    return [meets for meets, there in ((Meets.CANCEL_REQUESTED, asked), (Meets.EARLY, early)) if there]
 
 
 def _apply(session: Session, moves: Sequence[Move]) -> None:
@@ -162,7 +166,7 @@ def _follow(session: Session, moves: Sequence[Move]) -> None:
             assert m.row.join_id is not None
             arrivals.move(m.row.join_id, m.row.state, m.final)
         arrivals.write(session)
-    react(session, [(m.t, _landed(m)) for m in moves if m.row.feature is not None])
+    react(session, [(m.t, _landed(m)) for m in moves if m.row.feature is not None and not m.t.rule.quiet])
 
 
 def _landed(m: Move) -> Landed:

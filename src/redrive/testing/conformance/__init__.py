@@ -25,6 +25,7 @@ from redrive.testing.conformance.fence import TestFence  # noqa: E402
 from redrive.testing.conformance.holds import TestHolds, TestTaskHolds  # noqa: E402
 from redrive.testing.conformance.invariants import TestInvariants  # noqa: E402
 from redrive.testing.conformance.joins import TestJoins  # noqa: E402
+from redrive.testing.conformance.landings import TestLandings  # noqa: E402
 from redrive.testing.conformance.ledger import TestLedger  # noqa: E402
 from redrive.testing.conformance.limits import TestLimits  # noqa: E402
 from redrive.testing.conformance.operators import TestOperators  # noqa: E402
@@ -57,6 +58,7 @@ __all__ = [
     "TestIdempotency",
     "TestInvariants",
     "TestJoins",
+    "TestLandings",
     "TestLedger",
     "TestLimits",
     "TestOperators",

@@ -10,7 +10,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
-from redrive.kernel.outcome import Completed
+from redrive.kernel.outcome import Completed, HandedBack, Snooze
 from redrive.kernel.payload import encode
 from redrive.kernel.reactions import Rows
 from redrive.kernel.task import Claimed, State
@@ -43,6 +43,36 @@ class TestReactions:
         assert await harness.state(following) is State.QUEUED
         assert [row.action for row in await harness.audit(task_id=claimed.id)] == ["PROBE_DONE"]
         await harness.check_totals()
+
+    async def test_whoever_does_not_know_the_feature_hands_the_task_back(self, harness: Harness) -> None:
+        stranger = await harness.another(features=())
+        claimed = await probed(harness)
+        assert not await harness.settle(claimed, Completed(), store=stranger)
+        plain = await harness.running()
+        async with harness.measure(stranger) as usual:
+            assert await harness.settle(plain, Snooze(10), store=stranger)
+        async with harness.measure(stranger) as cost:
+            assert await harness.settle(claimed, HandedBack(), store=stranger)
+        assert len(cost.statements) <= len(usual.statements)
+        task = await harness.task(claimed.id)
+        assert (task.state, task.attempt_count, task.lease_token) == (State.DELAYED, 0, None)
+        assert await seen(harness, claimed) == []
+        await harness.advance(11)
+        await harness.tick()
+        await harness.settle_many([(task, Completed()) for task in await harness.claim(2)])
+        assert await seen(harness, claimed) == [("running", "completed")]
+        await harness.check_totals()
+
+    async def test_one_that_is_to_be_cancelled_is_left_to_recovery(self, harness: Harness) -> None:
+        """By a process that knows what its end entails."""
+        stranger = await harness.another(features=())
+        claimed = await probed(harness)
+        await harness.ask_to_cancel(claimed.id)
+        assert not await harness.settle(claimed, HandedBack(), store=stranger)
+        assert await harness.state(claimed.id) is State.RUNNING
+        await harness.advance(LEASE + 1)
+        await harness.recover()
+        assert await seen(harness, claimed) == [("running", "cancelled")]
 
     async def test_every_move_is_told(self, harness: Harness) -> None:
         claimed = await probed(harness)

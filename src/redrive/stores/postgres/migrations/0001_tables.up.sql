@@ -110,6 +110,7 @@ create index task_cancel on redrive.task (worker_id) where cancel_requested_at i
 create index task_scope on redrive.task (scope, id) where scope is not null;
 create index task_trace on redrive.task (trace_id, id) where trace_id is not null;
 create index task_of_join on redrive.task (join_id, id) where join_id is not null;
+create index task_feature on redrive.task (feature) where feature is not null and state <> 'failed';
 
 -- Completed and cancelled tasks, one partition a day, so that retention drops tables instead of deleting rows.
 -- Slim: no payload for completed tasks; cancelled ones keep theirs because they can be retried.

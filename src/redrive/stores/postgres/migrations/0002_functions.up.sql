@@ -898,7 +898,7 @@ $$;
 -- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
 -- Each element is applied if the row is in one of its source states and the fence holds. Returns the ids moved, and what is
 -- known about those that a feature reacts to (the caller does, in this transaction). Tasks of features that are not among
--- p_features are left to a process that knows them.
+-- p_features are left to a process that knows them, unless the move is a quiet one.
 create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -918,24 +918,22 @@ begin
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
       message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, batch text,
-      seen bigint, keep double precision)
+      seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
   ), ok as materialized (
     select v.*, l.state as was, l.queue, l.kind, l.scope, l.attempt_count, l.replay_count, l.worker_id, l.max_attempts,
       l.task_group, l.trace_id, l.feature, l.facts, l.join_id,
-      case
-        -- A task somebody wants cancelled is not queued again, nor failed for want of a worker.
-        when l.cancel_requested_at is not null and l.state = 'running'
-          and (v.target in ('queued', 'delayed') or v.event = 'expire') then 'cancelled'
-        when v.event = 'resume' and l.next_attempt_at > v_now then 'delayed'
-        else v.target
-      end::redrive.state as final
+      f.final
     from v join l on l.id = v.id
+    -- Where each move leads, by what it meets in the row: as the machine says (INSTEAD), which wrote it into the move.
+    cross join lateral (select coalesce(
+      case when l.cancel_requested_at is not null then v.if_cancel_requested end,
+      case when l.next_attempt_at > v_now then v.if_early end, v.target) as final) f
     where l.state::text = any (v.sources) and (not v.fenced or l.lease_token = v.token)
       and (not v.expired or l.lease_expires_at <= v_now) and (v.seen is null or l.failed_seq is not distinct from v.seen)
-      and (l.feature is null or l.feature = any (p_features))
+      and (l.feature is null or l.feature = any (p_features) or v.quiet) and f.final <> l.state
   ), retired as (
     delete from redrive.task t using ok
     where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final in ('completed', 'cancelled')))
@@ -1047,7 +1045,7 @@ begin
       select m.queue, min(m.position) as position from stayed m where m.state = 'queued' group by m.queue) w),
     (select jsonb_agg(jsonb_build_object('id', o.join_id, 'was', o.was, 'now', o.final)) from ok o where o.join_id is not null),
     (select jsonb_agg(redrive.landing(o.id, o.was, o.final, o.kind, o.queue, o.attempt_count, o.max_attempts, o.replay_count,
-      o.task_group, o.scope, o.trace_id, o.feature, o.facts)) from ok o where o.feature is not null)
+      o.task_group, o.scope, o.trace_id, o.feature, o.facts)) from ok o where o.feature is not null and o.quiet is not true)
   into moved, v_kinds, v_due, v_wake, v_members, landed;
 
   if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;

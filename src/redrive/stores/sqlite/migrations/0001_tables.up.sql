@@ -98,6 +98,7 @@ create index redrive_task_cancel on redrive_task (worker_id) where cancel_reques
 create index redrive_task_scope on redrive_task (scope, id) where scope is not null;
 create index redrive_task_trace on redrive_task (trace_id, id) where trace_id is not null;
 create index redrive_task_of_join on redrive_task (join_id, id) where join_id is not null;
+create index redrive_task_feature on redrive_task (feature) where feature is not null and state <> 'failed';
 
 -- Completed and cancelled tasks. Slim: no payload for completed ones; cancelled ones keep theirs, they can be retried.
 create table redrive_history (
