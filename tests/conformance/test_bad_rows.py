@@ -80,7 +80,7 @@ alter domain redrive.label add constraint label_of_1_to_1536_bytes
   check (octet_length(value) between 1 and 1536) not valid;
 alter domain redrive.payload add constraint payload_check check (octet_length(value::text) <= 1048576
   and not jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
-  or redrive.refuse_payload(value)) not valid;
+  or redrive.check_payload(value)) not valid;
 alter table redrive.task add constraint task_attempts_in_bounds
   check (attempt_count between 0 and max_attempts) not valid;
 alter table redrive.task add constraint task_max_attempts_check check (max_attempts between 1 and 1000000) not valid;

@@ -202,7 +202,7 @@ class TestFunctions:
         async with opened(postgres_url) as store:
             await store.migrations.down(1)
         left = [name for kind, name, _ in await catalog(postgres_url) if kind == "function"]
-        assert left == ["redrive.refuse_payload(jsonb)"]  # of a domain, and so of the tables
+        assert left == ["redrive.check_payload(jsonb)"]  # of a domain, and so of the tables
 
     def test_each_source_has_its_place(self) -> None:
         found = {path.stem for path in (functions_step.HERE / "functions").iterdir()}

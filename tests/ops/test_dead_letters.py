@@ -91,13 +91,53 @@ async def test_an_operation_does_what_its_plan_says(
     assert sorted(await run(harness, Completed())) == sorted(ids)
 
 
-async def test_operations_without_such_a_plan_are_about_failed_tasks(harness: Harness) -> None:
+async def drive(harness: Harness, operation_id: str) -> None:
+    while await step(harness.store, operation_id, "w") is not None:
+        pass
+
+
+@pytest.mark.parametrize("bind", [True, False])
+async def test_every_way_to_retry_by_filter_means_the_same_tasks(harness: Harness, bind: bool) -> None:
+    own = operator(harness)
+    ids = await fail(harness, 5)
+    await fail(harness, 1, OTHER, kind="B")
+    await own.failures.forget(ids[3:])
+    await own.tasks.cancel(await harness.enqueue_many(1, "A"))  # never failed: no letter, not meant
+    meant = (await own.failures.preview(A)).ids
+    told = await own.failures.retry_matching(A, dry_run=True)
+    bound = await own.failures.bound(A, 100)
+    seen = await own.operations.foresee(Action.RETRY, A, bind=bind)
+    assert meant == told.would_retry == ids
+    assert (bound.number, bound.cancelled) == (seen.number, seen.bound.cancelled) == (5, 2)
+    assert seen.first == (ids if bind else [])
+    begun = await own.operations.begin(Action.RETRY, A, seen=seen)
+    await drive(harness, begun.operation.id)
+    ended = await own.operations.show(begun.operation.id)
+    assert (ended.total, ended.done, ended.skipped) == (5, 5, 0)
+    assert sorted(await run(harness, Completed())) == sorted(ids)
+
+
+async def test_a_replay_takes_failed_tasks_first_and_then_given_up_ones(harness: Harness) -> None:
+    own = operator(harness)
+    ids = await fail(harness, 4)
+    await own.failures.forget(ids[:2])
+    bound = await own.failures.bound(A, 3)
+    assert (bound.number, bound.cancelled) == (3, 1)
+    done = await own.failures.replay(bound, "mended")
+    assert (done.matched, done.retried, done.cancelled, done.skipped) == (3, 3, 1, 0)
+    assert sorted(await run(harness, Completed())) == sorted([*ids[2:], ids[0]])
+
+
+async def test_giving_up_is_about_failed_tasks_whatever_the_plan(harness: Harness) -> None:
     own = operator(harness)
     ids = await fail(harness, 3)
     await own.failures.forget(ids[:1])
-    seen = await own.operations.foresee(Action.RETRY, A, bind=True)
-    assert seen.number == 2
-    begun = await own.operations.begin(Action.RETRY, A, seen=seen)
-    while await step(harness.store, begun.operation.id, "w") is not None:
-        pass
-    assert (await own.tasks.get(ids[0])).state is State.CANCELLED
+    plan = (await own.failures.preview(A)).plan
+    for named in (None, plan):
+        seen = await own.operations.foresee(Action.FORGET, A if named is None else FailureFilter(), named)
+        assert (seen.number, seen.bound.cancelled) == (2, 0)
+    begun = await own.operations.begin(Action.FORGET, plan=plan)
+    await drive(harness, begun.operation.id)
+    ended = await own.operations.show(begun.operation.id)
+    assert (ended.total, ended.done, ended.skipped) == (2, 2, 0)
+    assert {(await own.tasks.get(task_id)).state for task_id in ids} == {State.CANCELLED}

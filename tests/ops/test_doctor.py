@@ -11,10 +11,13 @@ from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
+from redrive.kernel.store import Query
+from redrive.kernel.task import State
 from redrive.ops import actions, growth, inspect, operations
 from redrive.ops.allowance import FREE, Rule
 from redrive.ops.doctor import examine, worst
 from redrive.ops.operation_runner import step
+from redrive.ops.why import lost_by
 from redrive.stores.postgres import diagnose
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_postgres import PostgresHarness
@@ -91,15 +94,64 @@ async def test_what_runs_only_on_paper(harness: Harness) -> None:
     await harness.advance(12)
     await harness.tick("w2")
     (found,) = [one for one in await examine(harness.store) if one.code == "lost_tasks"]
-    assert found.level is Level.WARNING and "2 tasks of queue default run on worker w1, silent for 12 s" in found.text
-    assert "in 10 min at the latest" in found.text
+    assert found.level is Level.WARNING and "are held by worker w1, which has been silent for 1" in found.text
+    assert "they come back when their leases end, in 10 min at the latest" in found.text
     stats = await inspect.stats(harness.store)
     assert [(one.worker.id, one.tasks, one.restarted) for one in stats.lost()] == [("w1", 2, False)]
     assert {row.id: stats.held_by(row) for row in stats.overview.workers} == {"w1": 2, "w2": 0}
     result = await operator(harness).tasks.cancel([first.id])
     assert result.requested == [first.id] and result.notes[first.id].endswith("then it is cancelled")
     await harness.tick("w1")
-    assert (await operator(harness).tasks.cancel([first.id])).notes == {}
+    assert (await operator(harness).tasks.cancel([first.id])).notes[first.id].startswith("already asked to stop by ann")
+    await harness.advance(900)
+    await harness.tick("w2")
+    (found,) = [one for one in await examine(harness.store) if one.code == "lost_tasks"]
+    assert "their leases ended 5 min ago, and they come back as soon as a live worker looks" in found.text
+
+
+async def test_every_face_calls_a_worker_the_same(harness: Harness) -> None:
+    own = operator(harness)
+    seen = []
+    for _ in range(5):
+        await harness.tick("w1")
+        await harness.enqueue(queue="default")
+        await harness.advance(len(seen) * 8)
+        (worker,) = await own.control.workers()
+        served = [queue.workers for queue in await own.control.queues() if queue.name == "default"]
+        found = await codes(harness)
+        assert worker.alive == (served == [1]) == ("no_worker" not in found) == ("workers" in found)
+        assert worker.alive == await own.operations.has_driver() == ("silent_worker" not in found)
+        seen.append(worker.standing.value)
+    assert seen == ["alive", "alive", "silent", "silent", "gone"]
+
+
+async def test_who_ended_a_task_that_was_asked_to_stop(harness: Harness) -> None:
+    own, bob = operator(harness), operator(harness, name="bob")
+    await harness.tick("w1")
+    task = await held(harness)
+    assert (await own.tasks.cancel([task.id], "not wanted")).notes == {}
+    again = await bob.tasks.cancel([task.id])
+    assert again.requested == [task.id] and again.notes[task.id].startswith("already asked to stop by ann at 20")
+    assert [row.actor for row in await harness.audit(action="TASK_CANCEL_REQUEST")] == ["ann"]
+    await harness.advance(700)
+    await harness.recover()
+    story = await own.tasks.show(task.id)
+    assert story.timeline.task.state is State.CANCELLED
+    assert inspect.ended_by(story.timeline) == "as ann asked; it was held by w1"
+
+
+async def test_a_list_marks_what_nobody_works_on(harness: Harness) -> None:
+    own = operator(harness)
+    await harness.tick("w1")
+    task = await held(harness)
+    for seconds, told in ((0, None), (12, "silent for 1"), (900, "its lease ended 5 min ago")):
+        await harness.advance(seconds)
+        page = await own.tasks.list(Query(limit=10))
+        around = await own.tasks.surroundings(page.tasks)
+        assert around is not None and [one.id for one in page.tasks] == [task.id]
+        found = lost_by(page.tasks[0], around)
+        assert found is None if told is None else found is not None and found.startswith(told)
+    assert await own.tasks.surroundings([]) is None
 
 
 async def test_failures_quota_approvals_and_operations(harness: Harness) -> None:

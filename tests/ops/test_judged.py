@@ -83,7 +83,7 @@ LOOKS = {
     "tasks.get_many",
     "tasks.show",
     "tasks.why",
-    "tasks.pauses",
+    "tasks.surroundings",
     "tasks.is_only_declared",
     "failures.list",
     "failures.known",

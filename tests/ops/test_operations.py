@@ -433,7 +433,7 @@ class TestFoundByReview:
         if table == "redrive.task":
             await harness.sql(
                 "alter domain redrive.payload add constraint payload_check check (octet_length(value::text) <= 1048576"
-                " and not jsonb_path_exists(value, '$.**{101}') or redrive.refuse_payload(value)) not valid"
+                " and not jsonb_path_exists(value, '$.**{101}') or redrive.check_payload(value)) not valid"
             )
         (task,) = [task for task in await harness.store.failed(A, limit=10) if task.id == ids[1]]
         assert "unreadable" in task.payload

@@ -290,6 +290,7 @@ class WorkerOut(Out):
     seen_at: datetime
     stopping: bool
     alive: bool
+    standing: str = Field(description="alive, stopping, silent (its heartbeat is overdue) or gone.")
 
 
 class GroupOut(Out):

@@ -25,6 +25,7 @@ from redrive.errors import (
     LeaseLost,
     NotAllowed,
     OperationUnknown,
+    PayloadInvalid,
     PlanUnknown,
     RedriveError,
     StoreUnavailable,
@@ -32,6 +33,7 @@ from redrive.errors import (
     TaskNotFound,
     TokenUnknown,
 )
+from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
 
 _STATUS: dict[type[RedriveError], HTTPStatus] = {
     Unauthorized: HTTPStatus.UNAUTHORIZED,
@@ -112,8 +114,11 @@ def _worded(error: dict[str, Any]) -> str:
 async def on_http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    code, hint = getattr(error, "code", status.name), getattr(error, "hint", None)
-    response = problem(status, code, str(error.detail), hint)
+    code, hint, said = getattr(error, "code", status.name), getattr(error, "hint", None), str(error.detail)
+    if digits_refused(error.__cause__):  # FastAPI only says that it could not read the body
+        status, code = HTTPStatus.UNPROCESSABLE_ENTITY, PayloadInvalid.code
+        hint, said = LONG_NUMBER_HINT, f"the body {LONG_NUMBER}"
+    response = problem(status, code, said, hint)
     response.headers.update(error.headers or {})
     return response
 

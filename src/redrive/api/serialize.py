@@ -73,7 +73,7 @@ def batch(result: BulkResult) -> m.BatchOut:
 
 def worker(found: Worker) -> m.WorkerOut:
     values = {name: getattr(found.row, name) for name in WorkerRow.__dataclass_fields__ if name != "every"}
-    return m.WorkerOut(**{**values, "queues": list(found.row.queues)}, alive=found.alive)
+    return m.WorkerOut(**{**values, "queues": list(found.row.queues)}, standing=found.standing, alive=found.alive)
 
 
 def queue(found: Queue) -> m.QueueOut:

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it wraps: SQLAlchemy keeps the driver's in ``orig``, Django chains it."""
+    """The error and what it wraps, each once: SQLAlchemy keeps the driver's in ``orig``, Django chains it. A chain may
+    be a circle, by ``raise a from b`` where ``b`` came from ``a``."""
     found: BaseException | None = error
-    while found is not None:
+    seen = set[int]()
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
         yield found
-        found = getattr(found, "orig", None) or found.__cause__
+        inner = getattr(found, "orig", None)
+        found = inner if isinstance(inner, BaseException) else found.__cause__

@@ -18,6 +18,7 @@ class Applied:
     refused: dict[UUID, str] = field(default_factory=dict)  # rows that stood in the way, and what the store said
     fired: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
+    asked_before: set[UUID] = field(default_factory=set)  # running tasks that somebody had asked to stop already
     pruned: set[int] = field(default_factory=set)
     erased: dict[str, int] = field(default_factory=dict)  # how many, by place
     concluded: list[AuditRow] = field(default_factory=list)  # the rows of the conclusion, as they were written

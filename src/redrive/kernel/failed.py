@@ -44,7 +44,7 @@ class FailedRef:
     id: UUID
     failed_seq: int | None
     error_fingerprint: str | None
-    failed_at: datetime | None = None  # when that was, for tasks that are failed now
+    failed_at: datetime | None = None  # when that was, for tasks that are failed now; for given-up ones, when they were
 
 
 @dataclass(slots=True, frozen=True)

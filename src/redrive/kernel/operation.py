@@ -31,7 +31,7 @@ WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
 class Action(StrEnum):
-    RETRY = "retry"  # failed tasks run again
+    RETRY = "retry"  # tasks run again that are failed, or were given up after they had failed
     FORGET = "forget"  # failed tasks are given up: they go to history, from where they can be retried for a while
     PURGE = "purge"  # waiting tasks are given up, in the same way
     ERASE = "erase"  # what is known about a scope or a task is removed for good
@@ -98,6 +98,8 @@ class Operation:
     erased: Mapping[str, int] = field(default_factory=dict)  # and how many went, by place
     traces: tuple[str, ...] = ()  # and what else its subject is quoted by
     letters: int = 0  # of a retry: the last dead letter by which also cancelled tasks are meant; 0: they are not
+    cancelled: int = 0  # and how many of its total these were when it was begun
+    given_up_until: int = 0  # and until when they were cancelled
     fixed: str | None = None  # what was mended before it was begun
     idempotent: bool | None = None  # may the handlers run twice for one task?
     last_piece: int = 0

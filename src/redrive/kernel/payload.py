@@ -22,6 +22,9 @@ _NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
 # What Python reads; from the first digit on, so that each digit is looked at once.
 MAX_DIGITS = 4300
 _LONG_NUMBER = re.compile(rf"(?<!\d)\d{{{MAX_DIGITS + 1}}}")
+_DIGITS_REFUSED = "for integer string conversion"  # Python's words for such a number
+LONG_NUMBER = f"has a number of more than {MAX_DIGITS:,} digits"
+LONG_NUMBER_HINT = "most programs cannot read it; pass it as text"
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 _encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
@@ -73,9 +76,16 @@ def encode(value: Any, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) ->
         if not text.isascii():
             text.encode()  # half of a surrogate pair is refused here
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+        if digits_refused(error):
+            raise PayloadInvalid(f"{what} {LONG_NUMBER}", hint=LONG_NUMBER_HINT) from None
         raise PayloadInvalid(f"{what} cannot be stored as JSON: {_said(error)}", hint=_hint(error)) from None
     check(text, what, limit)
     return text
+
+
+def digits_refused(error: BaseException | None) -> bool:
+    """Returns whether Python refused to read or write a number for its many digits."""
+    return isinstance(error, ValueError) and _DIGITS_REFUSED in str(error)
 
 
 def check(text: str, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> None:
@@ -92,6 +102,8 @@ def check(text: str, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> N
             f"{what} is nested more than {MAX_PAYLOAD_DEPTH} levels deep",
             hint="nest it less deeply, or store it elsewhere and pass a reference to it",
         )
+    if has_long_number(text):
+        raise PayloadInvalid(f"{what} {LONG_NUMBER}", hint=LONG_NUMBER_HINT)
     if "u0000" in text and _NUL.search(text):
         raise PayloadInvalid(
             f"{what} contains a NUL character, which PostgreSQL cannot store", hint="remove it, or encode the text"
@@ -127,12 +139,18 @@ def decode_shallow(text: str | bytes | None) -> Any:
     return value
 
 
+def has_long_number(text: str) -> bool:
+    """Returns whether JSON text has a number of more digits than Python and most other clients read. So many in a row
+    cover one of each ``MAX_DIGITS`` characters: only there is looked first."""
+    if not any(map(str.isdigit, text[MAX_DIGITS::MAX_DIGITS])):
+        return False
+    return _LONG_NUMBER.search(text) is not None and _LONG_NUMBER.search(_STRING.sub('""', text)) is not None
+
+
 def page_text(text: str) -> JsonText:
     """Returns a document for a page, as text. One with a number that most clients refuse to read would make the whole
     page unreadable for them: a note takes its place."""
-    if len(text) > MAX_DIGITS and _LONG_NUMBER.search(text) and _LONG_NUMBER.search(_STRING.sub('""', text)):
-        return JsonText(_own.encode({"unreadable": f"it has a number of more than {MAX_DIGITS} digits"}))
-    return JsonText(text)
+    return JsonText(_own.encode({"unreadable": f"it {LONG_NUMBER}"}) if has_long_number(text) else text)
 
 
 def readable(text: str | bytes | None) -> Any:

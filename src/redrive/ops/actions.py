@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from uuid import UUID
 
 from redrive.errors import InvalidInput, InvalidTransition, TaskNotFound
-from redrive.kernel.audit import FOREIGN
+from redrive.kernel.audit import FOREIGN, AuditFilter
 from redrive.kernel.commit import CancelRequest, Commit, Hold, Limit, Target
 from redrive.kernel.failed import TaskStatus
 from redrive.kernel.machine import TABLE, Event, Transition
@@ -80,10 +81,20 @@ async def _cancel_as_found(
         if task_id not in running
     ]
     requests = [CancelRequest(task_id, who, why) for task_id in ids if task_id in running]
-    lost = (await store.apply(Commit(transitions=moves, controls=requests, puts=puts))).lost
+    applied = await store.apply(Commit(transitions=moves, controls=requests, puts=puts))
+    lost = applied.lost
     result.done += [move.task_id for move in moves if move.task_id not in lost]
     result.requested += [request.task_id for request in requests if request.task_id not in lost]
+    for task_id in applied.asked_before:
+        result.notes[task_id] = await _asked_before(store, task_id)
     return [task_id for task_id in ids if task_id in lost]
+
+
+async def _asked_before(store: Store, task_id: UUID) -> str:
+    """Returns who asked first; that request stands, and is the only one in the audit log."""
+    rows = await store.audit(AuditFilter(task_id=task_id, action="TASK_CANCEL_REQUEST"), limit=1)
+    asked = f" by {rows[0].actor} at {rows[0].at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if rows else ""
+    return f"already asked to stop{asked}"
 
 
 async def forget(

@@ -124,7 +124,7 @@ class _Recent:
         """Returns the document with so many more, less those that turn out not to move."""
 
         def body(applied: Applied) -> dict[str, Any]:
-            moved = max(number - len(applied.lost), 0)
+            moved = max(number - len(applied.lost) - len(applied.asked_before), 0)
             done = {**self.done, self.minute: self.done.get(self.minute, 0) + moved}
             return {"actor": self.actor, "minutes": {str(minute): n for minute, n in done.items()}}
 

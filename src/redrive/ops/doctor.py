@@ -11,8 +11,8 @@ from redrive.kernel.operation import Operation, Status
 from redrive.kernel.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, groups, growth, inspect, operations
-from redrive.ops.text import counted
-from redrive.ops.why import OUTSIDE, Lost, drivers, is_alive, is_silent, live_workers, lost
+from redrive.ops.text import counted, span
+from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
 SLOW = timedelta(minutes=5)
 STALE = timedelta(seconds=30)
@@ -80,13 +80,11 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
     if not alive and not found:
         found.append(Finding(Level.WARNING, "no_worker", "no worker is alive", "redrive work --app module:app"))
     now = overview.now
-    quiet = [w for w in overview.workers if not w.stopping and not is_alive(w, now) and now - w.seen_at < FORGOTTEN]
-    found += [_silent(worker, now) for worker in quiet if worker.host != OUTSIDE][:5]
-    heard = [worker for worker in alive if not is_silent(worker, now)]
-    if heard:
-        served = {name for worker in heard for name in worker.queues}
+    quiet = [w for w in overview.workers if fell_silent(w, now) and now - w.seen_at < FORGOTTEN]
+    found += [_silent(worker, now) for worker in quiet][:5]
+    if alive:
         found.append(
-            Finding(Level.OK, "workers", f"{counted(len(heard), 'worker')} alive, for {', '.join(sorted(served))}")
+            Finding(Level.OK, "workers", f"{counted(len(alive), 'worker')} alive, for {', '.join(sorted(served))}")
         )
     return found
 
@@ -98,27 +96,12 @@ def _lost(found: Sequence[Lost], now: datetime, queue: str | None) -> list[Findi
         Finding(
             Level.WARNING,
             "lost_tasks",
-            f"{counted(one.tasks)} of queue {one.queue} {_runs(one)} on worker"
-            f" {one.worker.id}, {_gone(one, now)}: {'it comes' if one.tasks == 1 else 'they come'} back when"
-            f" {'its lease ends' if one.tasks == 1 else 'their leases end'}, {_ends(one, now)}",
+            f"{counted(one.tasks)} of queue {one.queue} {'is' if one.tasks == 1 else 'are'} held by worker"
+            f" {one.worker.id}, which {one.worker_told(now)}: {one.return_told(now)}",
             f"redrive list --state running --queue {shlex.quote(one.queue)}; TASK_WORKER_LEASE_MS makes this shorter",
         )
         for one in meant[:SHOWN]
     ]
-
-
-def _runs(one: Lost) -> str:
-    return "runs" if one.tasks == 1 else "run"
-
-
-def _gone(one: Lost, now: datetime) -> str:
-    if one.restarted:
-        return f"which was started anew {_ago(now, one.worker.started_at)} ago"
-    return f"silent for {_ago(now, one.worker.seen_at)}"
-
-
-def _ends(one: Lost, now: datetime) -> str:
-    return f"in {_ago(one.last_ends, now)} at the latest" if one.last_ends > now else "which was some time ago"
 
 
 def _silent(worker: WorkerRow, now: datetime) -> Finding:
@@ -126,7 +109,7 @@ def _silent(worker: WorkerRow, now: datetime) -> Finding:
     return Finding(
         Level.WARNING if now - worker.seen_at < NEWS else Level.NOTE,
         "silent_worker",
-        f"worker {worker.id} was last seen {_ago(now, worker.seen_at)} ago, and did not say goodbye",
+        f"worker {worker.id} was last seen {span(now - worker.seen_at)} ago, and did not say goodbye",
         f"look at its process: pid {worker.pid} on {worker.host}",
     )
 
@@ -138,7 +121,7 @@ def _backlog(diagnosis: Diagnosis, overview: Overview, queues: dict[str, dict[st
             Level.WARNING,
             "backlog",
             f"queue {name} backs up: its first task waits since"
-            f" {_ago(diagnosis.now, since)}, {queues[name][State.QUEUED.value]} are queued",
+            f" {span(diagnosis.now - since)}, {queues[name][State.QUEUED.value]} are queued",
             f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why",
         )
         for name, since in diagnosis.oldest.items()
@@ -168,7 +151,7 @@ def _leases(diagnosis: Diagnosis) -> list[Finding]:
         Finding(
             Level.CRITICAL,
             "stale_leases",
-            f"{many} ran out, the first {_ago(diagnosis.now, oldest)} ago, and nobody recovers them",
+            f"{many} ran out, the first {span(diagnosis.now - oldest)} ago, and nobody recovers them",
             "a live worker does so within seconds: start one, or read its log",
         )
     ]
@@ -180,7 +163,7 @@ def _holds(overview: Overview, queue: str | None) -> list[Finding]:
             Level.NOTE,
             "paused",
             f"{hold.target} {hold.name} was paused by {hold.actor}"
-            f" {_ago(overview.now, hold.at)} ago" + (f": {hold.reason}" if hold.reason else ""),
+            f" {span(overview.now - hold.at)} ago" + (f": {hold.reason}" if hold.reason else ""),
             f"redrive resume --{hold.target} {shlex.quote(hold.name)}",
         )
         for hold in overview.holds
@@ -228,7 +211,7 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
                 Finding(
                     level,
                     "failures",
-                    f"{counted(own)} failed by {row.code}{known}, last {_ago(now, row.last_seen)} ago:"
+                    f"{counted(own)} failed by {row.code}{known}, last {span(now - row.last_seen)} ago:"
                     f" {row.message[:200]}{said}",
                     f"redrive groups show {row.fingerprint}",
                 )
@@ -262,7 +245,7 @@ async def _bulk(store: Store, overview: Overview) -> list[Finding]:
                 Level.WARNING if stuck else Level.NOTE,
                 "operation",
                 f"operation {operation.id} is {operation.status}: {operation.done} of {operation.total}"
-                + (f", without a step for {_ago(now, record.updated_at)}" if stuck else ""),
+                + (f", without a step for {span(now - record.updated_at)}" if stuck else ""),
                 _unstick(operation) if stuck else f"redrive operations show {operation.id}",
             )
         )
@@ -277,11 +260,3 @@ def _unstick(operation: Operation) -> str:
 
 def worst(findings: Sequence[Finding]) -> Level:
     return min((finding.level for finding in findings), key=lambda level: _ORDER[level])
-
-
-def _ago(now: datetime, then: datetime) -> str:
-    seconds = max((now - then).total_seconds(), 0)
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

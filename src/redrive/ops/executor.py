@@ -20,7 +20,7 @@ from redrive.kernel.payload import JsonText, decode, decode_shallow, encode
 from redrive.kernel.store import ClaimRequest, Heartbeat, Store
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task, check_name, check_text
-from redrive.ops.why import OUTSIDE
+from redrive.ops.workers import OUTSIDE
 from redrive.version import __version__
 
 _REASON = re.compile(r"[a-z][a-z0-9_]{0,49}\Z")

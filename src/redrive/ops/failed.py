@@ -12,7 +12,7 @@ from redrive.errors import InvalidInput, StoreUnavailable
 from redrive.ids import new_id
 from redrive.kernel.audit import BulkAction, skip_reason
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailureFilter
+from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.failure import FailureType
 from redrive.kernel.machine import DeadReason, Event, Transition
 from redrive.kernel.operation import Action, facts
@@ -22,6 +22,7 @@ from redrive.kernel.task import State, Task, check_int, check_text
 from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Deed, Rule, alone, judge
+from redrive.ops.matches import Matches, matching
 from redrive.ops.pages import by_ids, in_pieces
 from redrive.ops.retry_log import log_retried
 
@@ -164,8 +165,9 @@ async def preview(
             return await _page_of(store, made, page, page_size, paged)
         except StoreUnavailable:
             pass  # too busy for an exact moment: a preview is still worth having
-    failed, (letters, given_up) = await store.count_failed(which), await store.cancelled_end(which)
-    total = failed + given_up if limit is None else min(failed + given_up, limit)
+    matches = await matching(store, which, endless=True)
+    failed, letters = matches.failed, matches.letters
+    total = matches.total if limit is None else min(matches.total, limit)
     size = max(min(page_size, total - offset), 0)
     found = await _tasks(store, which, size, offset, None, paged) if failed > offset and size else []
     found += await _given_up(store, which, size - len(found), max(offset - failed, 0), letters, paged)
@@ -269,7 +271,10 @@ async def retry_tasks(
 
 @dataclass(slots=True)
 class Replayed:
+    """What a replay did, or with ``dry_run`` would do. ``cancelled``: how many of the matched were cancelled."""
+
     matched: int = 0
+    cancelled: int = 0
     retried: int = 0
     skipped: int = 0
     dry_run: bool = False
@@ -279,28 +284,27 @@ class Replayed:
 
 async def replay(
     store: Store,
-    which: FailureFilter,
+    matches: Matches,
     *,
     actor: str,
     reason: str | None,
     limit: int,
-    upto: int,
     progress: Callable[[int], None] = lambda _: None,
     puts: Sequence[Put] = (),
 ) -> Replayed:
-    """Retries here and now, piece by piece, the ones that failed first; nothing that failed after ``upto``. ``puts``
-    land with the first piece."""
+    """Retries here and now, piece by piece, the ones that failed first. ``puts`` land with the first piece."""
     sums, after = Replayed(), 0
     while sums.matched < limit:
         piece = min(MOST_AT_ONCE, limit - sums.matched)
-        found = await store.failed_ids(which, limit=piece, after=after, upto=upto)
+        found = await matches.next(store, piece, after)
         if not found:
             break
         after = found[-1].failed_seq or after
-        meant = Selection({one.id: one.failed_seq for one in found})
-        result = await retry_tasks(store, meant, actor=actor, reason=reason, facts=facts(which), puts=puts)
+        meant, told_of = _selected(matches, found, len(found)), facts(matches.which)
+        result = await retry_tasks(store, meant, actor=actor, reason=reason, facts=told_of, puts=puts)
         puts = ()
         sums.matched += result.matched
+        sums.cancelled += len(meant.cancelled)
         sums.retried += len(result.retried)
         sums.skipped += len(result.skipped)
         sums.batches.append(str(result.batch_id))
@@ -329,13 +333,15 @@ async def _chosen(store: Store, which: FailureFilter, limit: int | None) -> Sele
     most = _limited(which, limit)
     if which.ids is not None:
         return await _named(store, which, list(dict.fromkeys(which.ids))[:most])
-    found: dict[UUID, int | None] = {one.id: one.failed_seq for one in await store.failed_ids(which, limit=most)}
-    letters, given_up = await store.cancelled_end(which)
-    rest = most - len(found)
-    behind = await store.cancelled(which, limit=rest, upto=letters) if rest and given_up else []
-    meant = found | dict.fromkeys((one.id for one in behind), None)
-    matched = max(len(found), await store.count_failed(which)) + max(len(behind), given_up)
-    return Selection(meant, frozenset(one.id for one in behind), matched=matched)
+    matches = await matching(store, which, endless=True)
+    found = await matches.first(store, most)
+    return _selected(matches, found, max(matches.total, len(found)))
+
+
+def _selected(matches: Matches, found: Sequence[FailedRef], matched: int) -> Selection:
+    cancelled = frozenset(one.id for one in found if matches.given_up(one.failed_seq or 0))
+    meant = {one.id: None if one.id in cancelled else one.failed_seq for one in found}
+    return Selection(meant, cancelled, matched=matched)
 
 
 async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selection:

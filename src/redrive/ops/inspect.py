@@ -13,7 +13,7 @@ from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.store import Count, GroupRow, Holder, LetterCount, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.pages import in_pieces
-from redrive.ops.why import OUTSIDE, Lost, lost
+from redrive.ops.workers import OUTSIDE, Lost, lost
 
 
 @dataclass(slots=True)
@@ -72,6 +72,15 @@ async def show(store: Store, task_id: UUID, documents: int | None = None) -> Tim
     if found is None:
         raise TaskNotFound(f"there is no task {task_id}", hint="it may be older than the history that is kept")
     return found
+
+
+def ended_by(found: Timeline) -> str:
+    """Returns who ended a task, in words. A task that was asked to stop was cancelled by whoever asked, whether its
+    worker did as it was told or was gone by then; any retry would have come after that in the audit log."""
+    task, last = found.task, found.audit[-1] if found.audit else None
+    if task.state is State.CANCELLED and last is not None and last.action == "TASK_CANCEL_REQUEST":
+        return f"as {last.actor} asked" + (f"; it was held by {task.worker_id}" if task.worker_id else "")
+    return f"by {task.worker_id}" if task.worker_id else ""
 
 
 async def list_tasks(store: Store, query: Query) -> Page:

@@ -15,6 +15,7 @@ from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Sta
 from redrive.kernel.store import Query, Store
 from redrive.kernel.task import Task
 from redrive.ops import erase, plans
+from redrive.ops.operations import matches_of
 from redrive.ops.retry_log import log_retried
 
 logger = logging.getLogger("redrive.operations")
@@ -143,29 +144,21 @@ async def _end(store: Store, operation: Operation, status: Status, why: str | No
 async def _next(store: Store, operation: Operation) -> list[FailedRef]:
     if operation.action is Action.PURGE:
         return [FailedRef(task.id, None, None) for task in await _waiting(store, operation)]
-    after, which = int(operation.cursor), operation.which
+    after = int(operation.cursor)
     listed = None if operation.plan is None else await _listed(store, operation.plan)
     if listed is None:
-        found = await store.failed_ids(which, limit=operation.piece, after=after, upto=operation.upto)
-        return found or await _cancelled(store, operation, after)
-    # Each task that the plan lists, also those that somebody else has dealt with: they are audited as skipped.
-    ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > after][: operation.piece]
+        return await matches_of(operation).next(store, operation.piece, after)
+    # Each task that the plan lists, also those that somebody else has dealt with: they are audited as skipped. What is
+    # listed as cancelled is for a retry.
+    end = None if operation.action is Action.RETRY else operation.upto
+    ahead = [(task_id, seq) for task_id, seq in listed.items() if seq > after and (end is None or seq <= end)]
+    ahead = ahead[: operation.piece]
     ids = tuple(task_id for task_id, _ in ahead)
     still = {one.id: one for one in await store.failed_ids(FailureFilter(ids=ids), limit=len(ids), upto=operation.upto)}
     return [
         FailedRef(task_id, seq, still[task_id].error_fingerprint if task_id in still else None)
         for task_id, seq in ahead
     ]
-
-
-async def _cancelled(store: Store, operation: Operation, after: int) -> list[FailedRef]:
-    """Returns tasks that were given up, and are meant as well; they come behind all that are failed."""
-    if not operation.letters or operation.action is not Action.RETRY:
-        return []
-    found = await store.cancelled(
-        operation.which, limit=operation.piece, after=max(after - operation.upto, 0), upto=operation.letters
-    )
-    return [FailedRef(one.id, operation.upto + (one.failed_seq or 0), one.error_fingerprint) for one in found]
 
 
 async def _listed(store: Store, token: str) -> dict[UUID, int] | None:

@@ -29,6 +29,7 @@ from redrive.ops import approvals, plans
 from redrive.ops.actions import check_actor, check_states
 from redrive.ops.allowance import Rule, alone
 from redrive.ops.failed import EVERYTHING
+from redrive.ops.matches import Matches, matching
 
 TRIES = 50
 SLOWEST = 0.001
@@ -73,7 +74,14 @@ async def begin(
         operation = await _bounded(store, operation)
     else:
         operation = replace(
-            operation, which=bound.which, upto=bound.upto, total=bound.total, cursor=bound.cursor, letters=bound.letters
+            operation,
+            which=bound.which,
+            upto=bound.upto,
+            total=bound.total,
+            cursor=bound.cursor,
+            letters=bound.letters,
+            cancelled=bound.cancelled,
+            given_up_until=bound.given_up_until,
         )
     return await start(store, operation, rule)
 
@@ -97,6 +105,12 @@ async def foresee(
 ) -> Operation:
     """Returns which tasks an operation would be about from now on, and how many."""
     return await _bounded(store, Operation("", action, which, "", None, 0, plan=plan))
+
+
+def matches_of(operation: Operation) -> Matches:
+    """Returns the tasks that a retry, or a giving up of failures, is about."""
+    failed, until = operation.total - operation.cancelled, operation.given_up_until
+    return Matches(operation.which, operation.upto, failed, operation.letters, operation.cancelled, until)
 
 
 async def show(store: Store, operation_id: str) -> Operation:
@@ -201,9 +215,18 @@ async def _bounded(store: Store, operation: Operation) -> Operation:
         if operation.which != EVERYTHING:
             raise InvalidInput("a plan says which tasks are meant", hint="leave the filters out")
         plan = await plans.load(store, operation.plan)
-        return replace(operation, which=plan.which, upto=plan.upto, total=plan.count, letters=plan.letters)
-    upto, total = await store.failed_end(operation.which)
-    return replace(operation, upto=upto, total=total)
+        bound = replace(operation, which=plan.which, upto=plan.upto, total=plan.count - plan.cancelled)
+        given_up = (plan.letters, plan.cancelled, plan.until)
+    else:
+        # Only a retry is about cancelled tasks, too: to give up what was given up changes nothing.
+        found = await matching(store, operation.which, cancelled=operation.action is Action.RETRY)
+        bound = replace(operation, upto=found.upto, total=found.failed)
+        given_up = (found.letters, found.cancelled, found.until)
+    if operation.action is not Action.RETRY:
+        return bound
+    letters, cancelled, until = given_up
+    total = bound.total + cancelled
+    return replace(bound, total=total, letters=letters, cancelled=cancelled, given_up_until=until)
 
 
 async def _purged(store: Store, operation: Operation) -> Operation:

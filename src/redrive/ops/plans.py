@@ -15,6 +15,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts, failures
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
+from redrive.ops.matches import matching
 
 COLLECTION = "plan"
 KEPT = 24 * 3600.0
@@ -34,6 +35,7 @@ class Plan:
     listed: dict[UUID, int] | None
     letters: int = 0
     cancelled: int = 0
+    until: int = 0  # when it was made: what is cancelled later is not part of it
     matched: int = 0  # how many there were, whatever its limit
 
     def given_up(self, place: int) -> bool:
@@ -46,23 +48,20 @@ async def make(
 ) -> Plan:
     """Makes a plan. Who looks again within the hour, while nothing has changed, gets the same one. ``cancelled``: tasks
     that were given up are part of it. ``limit``: only so many, those that failed first."""
-    upto, count = await store.failed_end(which)
-    letters, given_up = await store.cancelled_end(which) if cancelled else (0, 0)
-    matched = count = count + given_up
+    found = await matching(store, which, cancelled=cancelled)
+    upto, letters, given_up = found.upto, found.letters, found.cancelled
+    matched = count = found.total
     token = _token(which, actor, upto, count, letters, limit, await store.now())
     if await store.record(COLLECTION, token) is not None:
         return await load(store, token)
     listed = None
     if count <= LISTED or limit is not None:
         most = min(LISTED, limit or LISTED)
-        found = await store.failed_ids(which, limit=most, upto=upto)
-        rest = most - len(found)
-        behind = await store.cancelled(which, limit=rest, upto=letters) if letters and rest else []
+        listed = {one.id: one.failed_seq or 0 for one in await found.first(store, most)}
         if limit is not None and matched > limit:  # its boundaries are those of what is listed
-            upto = found[-1].failed_seq or 0 if found and not behind else upto
-            letters, given_up = behind[-1].failed_seq or 0 if behind else 0, len(behind)
-        listed = {one.id: one.failed_seq or 0 for one in found}
-        listed |= {one.id: upto + (one.failed_seq or 0) for one in behind}
+            behind = [place for place in listed.values() if found.given_up(place)]
+            letters, given_up = (behind[-1] - upto, len(behind)) if behind else (0, 0)
+            upto = upto if behind else max(listed.values(), default=upto)
         count = len(listed)  # some may have left since
     body = {
         "which": facts(which),
@@ -71,6 +70,7 @@ async def make(
         "actor": actor,
         "letters": letters,
         "cancelled": given_up,
+        "until": found.until,
         "matched": matched,
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
     }
@@ -78,7 +78,7 @@ async def make(
         await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=KEPT)]))
     except ChangedMeanwhile:
         return await load(store, token)  # the same question, asked twice at once
-    return Plan(token, which, upto, count, listed, letters, given_up, matched)
+    return Plan(token, which, upto, count, listed, letters, given_up, found.until, matched)
 
 
 def _token(
@@ -103,5 +103,6 @@ async def load(store: Store, token: str) -> Plan:
         None if listed is None else {UUID(task_id): seq for task_id, seq in listed},
         body["letters"],
         body["cancelled"],
+        body["until"],
         body["matched"],
     )

@@ -10,13 +10,12 @@ from datetime import UTC, datetime, timedelta
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Operation, Status
-from redrive.kernel.store import Holder, HoldRow, LimitRow, Overview, Query, Store, WorkerRow
+from redrive.kernel.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task
+from redrive.ops.text import span
+from redrive.ops.workers import OUTSIDE, is_lost, live_workers
 
-ALIVE = timedelta(seconds=30)
-# A heartbeat is written every few seconds at most: after so long, or after three intervals, it is overdue.
-QUIET, WRITTEN = timedelta(seconds=10), timedelta(seconds=4)
-OUTSIDE, ABROAD = "http", timedelta(minutes=15)  # the host of those who claim from outside; they come now and then
+UNTAKEN = timedelta(seconds=30)  # a task that is due for so long, while workers are free, is handled by none of them
 RESTARTED = timedelta(seconds=5)  # a worker may claim a moment before its first heartbeat is written
 SHOWN = 3
 
@@ -52,61 +51,9 @@ async def why(store: Store, task: Task) -> list[Reason]:
     return []
 
 
-def is_alive(worker: WorkerRow, now: datetime) -> bool:
-    """Returns whether a worker was heard of lately. An executor comes now and then, and is given more time."""
-    return not worker.stopping and now - worker.seen_at < max(ALIVE, _patience(worker))
-
-
-def is_silent(worker: WorkerRow, now: datetime) -> bool:
-    """Returns whether a worker's heartbeat is overdue: nobody may hold what it holds. Executors have no heartbeat."""
-    return worker.host != OUTSIDE and now - worker.seen_at >= _patience(worker)
-
-
-def _patience(worker: WorkerRow) -> timedelta:
-    return ABROAD if worker.host == OUTSIDE else max(QUIET, WRITTEN + 3 * timedelta(seconds=worker.every))
-
-
-@dataclass(slots=True, frozen=True)
-class Lost:
-    """Tasks that run on a worker of which nothing is heard; they come back when their leases end. ``restarted``: it
-    runs again, and knows nothing of them."""
-
-    worker: WorkerRow
-    queue: str
-    tasks: int
-    first_ends: datetime
-    last_ends: datetime
-    restarted: bool
-
-
-def lost(holders: Sequence[Holder], overview: Overview) -> list[Lost]:
-    """Returns tasks whose worker is silent or was restarted, by worker and queue."""
-    workers = {worker.id: worker for worker in overview.workers}
-    found = []
-    for holder in holders:
-        worker = workers.get(holder.worker_id)
-        if worker is None:
-            continue
-        silent = is_silent(worker, overview.now)
-        if tasks := holder.tasks if silent else holder.earlier:
-            found.append(Lost(worker, holder.queue, tasks, holder.first_ends, holder.last_ends, not silent))
-    return found
-
-
-def live_workers(overview: Overview) -> list[WorkerRow]:
-    """Returns those that serve queues, executors included."""
-    return [worker for worker in overview.workers if is_alive(worker, overview.now)]
-
-
-def drivers(overview: Overview) -> list[WorkerRow]:
-    """Returns live workers that also carry operations out."""
-    return [worker for worker in live_workers(overview) if worker.host != OUTSIDE]
-
-
 def _lost(task: Task, overview: Overview) -> list[Reason]:
     """Returns the reason for a task whose worker is not heard of any more, or was started anew since."""
-    worker = next((worker for worker in overview.workers if worker.id == task.worker_id), None)
-    ends, now = task.lease_expires_at, overview.now
+    worker, ends, now = _worker(task, overview), task.lease_expires_at, overview.now
     if ends is None:
         return []
     if ends <= now:
@@ -114,9 +61,9 @@ def _lost(task: Task, overview: Overview) -> list[Reason]:
         return [Reason("lease_over", text), *_unserved(task, overview)]
     if worker is None:
         return []
-    if is_silent(worker, now):
+    if is_lost(worker, now):
         gone = f"has been silent since {_at(worker.seen_at)} ({_span((now - worker.seen_at).total_seconds())})"
-    elif task.last_attempt_at is not None and task.last_attempt_at < worker.started_at - RESTARTED:
+    elif _restarted(task, worker):
         gone = f"was started anew at {_at(worker.started_at)}, and does not have it"
     else:
         return []
@@ -128,6 +75,26 @@ def _lost(task: Task, overview: Overview) -> list[Reason]:
         ),
         *_unserved(task, overview),
     ]
+
+
+def lost_by(task: Task, overview: Overview) -> str | None:
+    """Returns in a few words why nobody works on a running task; None: somebody does."""
+    worker, ends, now = _worker(task, overview), task.lease_expires_at, overview.now
+    if task.state is not State.RUNNING or ends is None:
+        return None
+    if ends <= now:
+        return f"its lease ended {span(now - ends)} ago"
+    if worker is not None and is_lost(worker, now):
+        return f"silent for {span(now - worker.seen_at)}"
+    return "started anew since" if worker is not None and _restarted(task, worker) else None
+
+
+def _worker(task: Task, overview: Overview) -> WorkerRow | None:
+    return next((worker for worker in overview.workers if worker.id == task.worker_id), None)
+
+
+def _restarted(task: Task, worker: WorkerRow) -> bool:
+    return task.last_attempt_at is not None and task.last_attempt_at < worker.started_at - RESTARTED
 
 
 def _then(task: Task) -> str:
@@ -263,7 +230,7 @@ def _served(task: Task, overview: Overview) -> list[Reason]:
         if when is not None
     )
     waited = overview.now - since
-    if waited > ALIVE and own and not any(worker.running for worker in own):
+    if waited > UNTAKEN and own and not any(worker.running for worker in own):
         text = f"it is due since {_span(waited.total_seconds())} and workers are free: does none of them handle"
         return [Reason("unhandled", f"{text} {task.kind}?", start)]
     return []

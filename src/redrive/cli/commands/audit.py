@@ -196,8 +196,8 @@ def verify(
         output.say(*_removals(found, settings.audit_ttl_days))
         kept = "" if place is None or not found.pruned else f" ({found.archived} of them in the archive)"
         output.say(
-            f"{found.rows} rows in {found.seals} seals, {found.pruned} pruned{kept}, {found.erased} erased,"
-            f" {found.unsealed} not sealed yet",
+            f"{found.rows} rows in {found.seals} seals, {found.unsealed} not sealed yet;"
+            f" of the sealed ones {found.pruned} were pruned since{kept}, {found.erased} erased",
             f"head: {found.head}",
             "no tampering was found" if not found.problems else counted(len(found.problems), "problem"),
         )

@@ -14,6 +14,7 @@ from redrive.cli.support import output
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput, PayloadInvalid
+from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
 from redrive.kernel.task import Task
 from redrive.ops.inspect import as_dict
 from redrive.ops.operator import Operator
@@ -103,6 +104,8 @@ def _payload(text: str | None, file: str | None) -> Any:
     try:
         return jsonlib.loads(text)
     except (ValueError, RecursionError) as error:
+        if digits_refused(error):
+            raise PayloadInvalid(f"payload {LONG_NUMBER}", hint=LONG_NUMBER_HINT) from None
         raise PayloadInvalid(
             f"the payload is not JSON: {_spot(text, error)}", hint="""quote it for the shell: '{"name": "value"}'"""
         ) from None

@@ -138,7 +138,7 @@ def retry(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Retry everything that is failed by this cause."""
+    """Retry everything that failed by this cause and is failed or cancelled now."""
     found = operate(url, app, lambda own: own.groups.show(fingerprint))
     how = pace(rate, canary, percent, stop_on_return)
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)

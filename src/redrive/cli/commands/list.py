@@ -12,10 +12,11 @@ from redrive.cli.support.held import holding, worded
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.reads import HoldRow, Query
+from redrive.kernel.reads import Overview, Query
 from redrive.kernel.task import Task
 from redrive.ops import filters, inspect
 from redrive.ops.operator import Operator
+from redrive.ops.why import lost_by
 
 LIMIT = 50
 
@@ -45,11 +46,11 @@ def list_tasks(
     after = None if before is None else inspect.parse_id(before)
     query = filters.query(which, states=states, limit=limit, before=after)
 
-    async def look(own: Operator) -> tuple[inspect.Page, list[HoldRow]]:
+    async def look(own: Operator) -> tuple[inspect.Page, Overview | None]:
         page = await own.tasks.list(query)
-        return page, [] if json else await own.tasks.pauses(page.tasks)
+        return page, None if json else await own.tasks.surroundings(page.tasks)
 
-    page, holds = operate(url, app, look)
+    page, around = operate(url, app, look)
     if json:
         output.emit_list([inspect.as_dict(task) for task in page.tasks], page.next_before)
         return
@@ -57,12 +58,12 @@ def list_tasks(
         output.say("no tasks match" if _filtered(query) else "no tasks yet")
         return
     columns = ["id", "state", "kind", "queue", "attempts", "age", "what"]
-    output.table(columns, [_row(task, holds) for task in page.tasks])
+    output.table(columns, [_row(task, around) for task in page.tasks])
     if page.next_before is not None:
         output.say("", f"more: --before {page.next_before}")
 
 
-def _row(task: Task, holds: list[HoldRow]) -> list[object]:
+def _row(task: Task, around: Overview | None) -> list[object]:
     attempts = f"{task.attempt_count}/{task.max_attempts}"
     return [
         task.id,
@@ -71,13 +72,13 @@ def _row(task: Task, holds: list[HoldRow]) -> list[object]:
         task.queue,
         attempts,
         output.ago(task.created_at),
-        _what(task, holds),
+        _what(task, around),
     ]
 
 
-def _what(task: Task, holds: list[HoldRow]) -> str:
+def _what(task: Task, around: Overview | None) -> str:
     """The one thing worth knowing about it."""
-    if held := holding(task, holds):
+    if held := holding(task, around.holds if around is not None else []):
         more = f" (and {len(held) - 1} more)" if held[1:] else ""
         return f"held: {output.shorten(worded(held[0]), 60)}{more}"
     if task.error_code is not None:
@@ -88,12 +89,18 @@ def _what(task: Task, holds: list[HoldRow]) -> str:
     if task.state.value == "running":
         asked = ", asked to stop" if task.cancel_requested_at else ""
         done = f", {output.progress(task.progress)}" if task.progress is not None else ""
-        return f"on {task.worker_id}{done}{asked}"
+        return f"on {task.worker_id}{_lost(task, around)}{done}{asked}"
     if task.state.value == "paused":
         return f"by {task.paused_by}" if task.paused_by else ""
     if task.state.value == "cancelled" and task.error_message:
         return output.shorten(task.error_message, 60)
     return f"{task.execution_ms:.0f} ms" if task.execution_ms is not None else ""
+
+
+def _lost(task: Task, around: Overview | None) -> str:
+    """Whether nobody works on it, though it runs by its row."""
+    lost = None if around is None else lost_by(task, around)
+    return f" ({lost})" if lost else ""
 
 
 def _filtered(query: Query) -> bool:

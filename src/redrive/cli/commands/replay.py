@@ -1,4 +1,4 @@
-"""``redrive replay``: failed tasks are retried here and now, up to a limit."""
+"""``redrive replay``: what matches is retried here and now, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.confirm import DryRun, Yes, confirm
-from redrive.cli.support.filters import filtered, worded
+from redrive.cli.support.filters import filtered, told_of
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
@@ -43,28 +43,32 @@ def replay(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Retry failed tasks here and now, the ones that failed first, up to a limit."""
+    """Retry what matches here and now, up to a limit: failed tasks, the first failure first, then given-up ones.
+
+    It takes what retry takes by the same filters: tasks that are failed, or cancelled with a dead letter that matches.
+    """
     bound = operate(url, app, lambda own: own.failures.bound(which, limit or REPLAYED), by=by)
     if dry_run or not bound.number:
-        told = failed.Replayed(bound.number, dry_run=dry_run, needs_approval=bound.approval)
+        told = failed.Replayed(bound.number, bound.cancelled, dry_run=dry_run, needs_approval=bound.approval)
         _say_batch(told, bound.which, json)
         return
     # Who says how many has said yes; and what needs a second operator is refused, whatever the first one answers.
     if limit is None and bound.approval is None:
-        confirm(f"replay {counted(bound.number, 'failed task')} ({worded(bound.which)})?", yes)
+        confirm(f"replay {counted(bound.number)} ({told_of(bound.which, bound.cancelled)})?", yes)
     with progress("replayed", bound.number) as moved:
         done = operate(url, app, lambda own: own.failures.replay(bound, reason, moved), by=by)
     _say_batch(done, bound.which, json)
 
 
 def _say_batch(done: failed.Replayed, which: FailureFilter, json: bool) -> None:
+    about = told_of(which, done.cancelled)
     if json:
         output.emit(done)
     elif done.dry_run:
-        output.say(f"{counted(done.matched)} would be replayed ({worded(which)})")
+        output.say(f"{counted(done.matched)} would be replayed ({about})")
         say_approval(done.needs_approval)
     elif not done.matched:
-        output.say(f"nothing to replay ({worded(which)})")
+        output.say(f"nothing to replay ({about})")
     else:
         skipped = f", {done.skipped} skipped" if done.skipped else ""
-        output.say(f"{counted(done.retried)} replayed{skipped} ({worded(which)})")
+        output.say(f"{counted(done.retried)} replayed{skipped} ({about})")

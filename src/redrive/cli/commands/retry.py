@@ -31,7 +31,7 @@ IdsOrAll = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Task ids, one or more; all is the same as --all.", show_default=False),
 ]
-All = Annotated[bool, typer.Option("--all", help="Everything that is failed (needs approval).")]
+All = Annotated[bool, typer.Option("--all", help="All failures, also of tasks cancelled since (needs approval).")]
 
 
 @filtered
@@ -55,7 +55,11 @@ def retry(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match."""
+    """Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match.
+
+    Filters, --all and plans are about dead letters: of tasks that are failed now, or cancelled after they had failed. A
+    task that was cancelled and never failed is retried by its id.
+    """
     how = pace(rate, canary, percent, stop_on_return)
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     if ids == ["all"]:

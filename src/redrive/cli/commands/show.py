@@ -120,8 +120,7 @@ def _print_timeline(found: Timeline) -> None:
     if task.state.value == "running" and task.last_attempt_at is not None:
         events.append((task.last_attempt_at, f"attempt {task.attempt_count} started", f"on {task.worker_id}"))
     if task.finished_at is not None:
-        by = f"by {task.worker_id}" if task.worker_id else ""
-        events.append((task.finished_at, task.state.value, by))
+        events.append((task.finished_at, task.state.value, inspect.ended_by(found)))
     output.say("")
     rows = [(output.when(at), what, detail) for at, what, detail in sorted(events, key=lambda event: event[0])]
     output.table(["when", "event", "detail"], rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -15,10 +15,9 @@ from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
 from redrive.ops.inspect import Stats
 from redrive.ops.text import counted
-from redrive.ops.why import is_alive, is_silent
+from redrive.ops.workers import Standing, standing
 
 _STATES = [state.value for state in State]
-HEARD_WITHIN = timedelta(seconds=10)
 
 Groups = Annotated[int, typer.Option("--groups", metavar="N", min=1, max=1000, help="How many failure groups to show.")]
 
@@ -135,11 +134,10 @@ def _workers(found: Stats, now: datetime) -> None:
     ]
     _section("workers", ["worker", "queues", "#running", "up", "seen", ""], rows)
     for one in found.lost():
-        gone = "was started anew" if one.restarted else f"has been silent for {output.ago(one.worker.seen_at, now)}"
         output.say(
             "",
             f"{one.tasks} of the running tasks, of queue {one.queue}, held by worker {one.worker.id}, which"
-            f" {gone}; back when the leases end, {output.when(one.last_ends)} at the latest",
+            f" {one.worker_told(now)}: {one.return_told(now)}",
         )
     ended = [row for row in found.overview.workers if _gone(row, now)]
     if ended:
@@ -149,17 +147,12 @@ def _workers(found: Stats, now: datetime) -> None:
 
 
 def _gone(row: WorkerRow, now: datetime) -> bool:
-    """It has stopped, or nothing is heard of it any more."""
-    return _ended(row, now) if row.stopping else not is_alive(row, now)
+    return standing(row, now) is Standing.GONE
 
 
 def _standing(row: WorkerRow, now: datetime) -> str:
-    return "stopping" if row.stopping else "silent" if is_silent(row, now) else ""
-
-
-def _ended(row: WorkerRow, now: datetime) -> bool:
-    """Its last words may be from while it was still finishing; a worker that is, is heard of every few seconds."""
-    return row.stopping and (not row.running or now - row.seen_at > HEARD_WITHIN)
+    found = standing(row, now)
+    return "" if found is Standing.ALIVE else found.value
 
 
 def _groups(found: Stats, now: datetime) -> None:

@@ -58,3 +58,8 @@ def worded(which: FailureFilter) -> str:
         if getattr(which, one.field) is not None
     ]
     return ", ".join(given) or "all failures"
+
+
+def told_of(which: FailureFilter, cancelled: int) -> str:
+    """A filter for people, and how many of what it matches are cancelled."""
+    return worded(which) + (f"; {cancelled} of them cancelled" if cancelled else "")

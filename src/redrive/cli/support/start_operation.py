@@ -74,7 +74,8 @@ def begin_bulk(action: Action, which: FailureFilter, how: dict[str, Any], ask: A
     name = verb or action.value
     plan = how.pop("plan", None)
     seen = operate(ask.url, ask.app, lambda own: own.operations.foresee(action, which, plan, bind=True), by=ask.by)
-    subject = f"{counted(seen.number)} ({_set_of(action, which, plan)})"
+    given_up = f"; {seen.bound.cancelled} of them cancelled" if seen.bound.cancelled else ""
+    subject = f"{counted(seen.number)} ({_set_of(action, which, plan)}{given_up})"
     if ask.dry_run or not seen.number:
         _foretell(name, seen, subject, how, ask)
         return
@@ -107,6 +108,7 @@ def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask:
             {
                 "action": name,
                 "matched": seen.number,
+                "cancelled": seen.bound.cancelled,
                 "dry_run": ask.dry_run,
                 "plan": seen.plan,
                 "first": seen.first,

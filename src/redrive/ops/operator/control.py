@@ -10,13 +10,17 @@ from redrive.ops import actions, inspect
 from redrive.ops.access import Role
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
-from redrive.ops.why import is_alive
+from redrive.ops.workers import Standing, live_workers, standing
 
 
 @dataclass(slots=True, frozen=True)
 class Worker:
     row: WorkerRow
-    alive: bool
+    standing: Standing
+
+    @property
+    def alive(self) -> bool:
+        return self.standing is Standing.ALIVE
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,7 +46,7 @@ class ControlService(Service):
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
         totals = Stats(await self._store.counts(), overview, []).by("queue")
-        alive = [row for row in overview.workers if is_alive(row, overview.now)]
+        alive = live_workers(overview)
         return [
             Queue(
                 name,
@@ -64,7 +68,7 @@ class ControlService(Service):
         """Returns workers that were seen within the last day."""
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
-        return [Worker(row, is_alive(row, overview.now)) for row in overview.workers]
+        return [Worker(row, standing(row, overview.now)) for row in overview.workers]
 
     async def check_queue(self, name: str) -> None:
         """Refuses a queue that nobody knows."""

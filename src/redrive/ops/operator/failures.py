@@ -16,6 +16,7 @@ from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import Deed
 from redrive.ops.failed import EVERYTHING, BulkResult, FailureStats, Page, Replayed, Selection
+from redrive.ops.matches import Matches, matching
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
 
@@ -30,13 +31,21 @@ class FailedList:
 
 @dataclass(slots=True, frozen=True)
 class Bound:
-    """The set that a replay is about: ``number`` tasks that match, none of which failed after ``upto``; ``approval``
-    says why a second operator would have to agree, which makes it an operation instead."""
+    """The set that a replay is about: the first ``number`` of what matches; ``approval`` says why a second operator
+    would have to agree, which makes it an operation instead."""
 
-    which: FailureFilter
+    matches: Matches
     number: int
-    upto: int
     approval: str | None = None
+
+    @property
+    def which(self) -> FailureFilter:
+        return self.matches.which
+
+    @property
+    def cancelled(self) -> int:
+        """How many of the number are cancelled: those come behind all that are failed."""
+        return max(self.number - self.matches.failed, 0)
 
 
 class FailureService(Service):
@@ -169,9 +178,9 @@ class FailureService(Service):
         bound, also where that happens to be all there is."""
         self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
-        end, total = await self._store.failed_end(meant)
-        number = min(total, limit)
-        return Bound(meant, number, end, await self._session.needs(Deed(Action.RETRY, number)))
+        found = await matching(self._store, meant)
+        number = min(found.total, limit)
+        return Bound(found, number, await self._session.needs(Deed(Action.RETRY, number)))
 
     async def replay(
         self, bound: Bound, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
@@ -183,11 +192,10 @@ class FailureService(Service):
             Deed(Action.RETRY, bound.number),
             lambda puts: failed.replay(
                 self._store,
-                bound.which,
+                bound.matches,
                 actor=who,
                 reason=reason,
                 limit=bound.number,
-                upto=bound.upto,
                 progress=progress,
                 puts=puts,
             ),

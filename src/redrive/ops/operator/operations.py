@@ -14,7 +14,7 @@ from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
 from redrive.ops.failed import EVERYTHING
 from redrive.ops.operator.session import Service
-from redrive.ops.why import drivers
+from redrive.ops.workers import drivers
 
 FIRST = 5
 
@@ -49,13 +49,12 @@ class OperationService(Service):
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
         if bind and plan is None and action is not Action.PURGE:
-            plan = (await plans.make(self._store, meant, who)).token
+            plan = (await plans.make(self._store, meant, who, cancelled=action is Action.RETRY)).token
             meant = EVERYTHING
         bound = await operations.foresee(self._store, action, meant, plan)
         first = list[UUID]()
         if plan is not None:
-            found = await self._store.failed_ids(bound.which, limit=FIRST, upto=bound.upto)
-            first = [one.id for one in found]
+            first = [one.id for one in await operations.matches_of(bound).first(self._store, FIRST)]
         return Foreseen(bound, plan, first, await self._session.needs(approvals.deed(bound)))
 
     async def begin(

@@ -14,7 +14,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.operation import Action
 from redrive.kernel.payload import JsonText
 from redrive.kernel.records import Put
-from redrive.kernel.store import HoldRow, Query
+from redrive.kernel.store import Overview, Query
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
@@ -23,7 +23,7 @@ from redrive.ops.allowance import Deed
 from redrive.ops.operator.session import Service
 from redrive.ops.why import Reason, why
 
-WAITING = (State.QUEUED, State.DELAYED)
+AFFECTED = (State.QUEUED, State.DELAYED, State.RUNNING)
 WHOLE = 2**30  # longer than any document
 
 
@@ -90,10 +90,10 @@ class TaskService(Service):
         self._session.may(Role.VIEWER)
         return await why(self._store, task)
 
-    async def pauses(self, tasks: Sequence[Task]) -> builtins.list[HoldRow]:
-        """Returns all pauses, looked up only where one of these tasks can be held by one."""
+    async def surroundings(self, tasks: Sequence[Task]) -> Overview | None:
+        """Returns pauses and workers, looked up only where one of these tasks can be held or lost by one."""
         self._session.may(Role.VIEWER)
-        return (await self._store.overview()).holds if any(task.state in WAITING for task in tasks) else []
+        return await self._store.overview() if any(task.state in AFFECTED for task in tasks) else None
 
     async def retry(self, task_id: UUID, reason: str | None = None) -> Task:
         """Makes one failed or cancelled task run again, with fresh attempts."""
@@ -116,7 +116,7 @@ class TaskService(Service):
         # A worker that is gone hears nothing: its task is cancelled when the lease ends.
         for task_id, task in (await self._store.get_many(result.requested, documents=0)).items():
             if gone := [one for one in await why(self._store, task) if one.code in ("lost_worker", "lease_over")]:
-                result.notes[task_id] = gone[0].text
+                result.notes[task_id] = "; ".join([*filter(None, [result.notes.get(task_id)]), gone[0].text])
         return result
 
     async def pause(self, ids: Sequence[UUID], reason: str | None = None) -> Result:

@@ -149,8 +149,11 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
         case Limit(kind, concurrency, rate_ms, actor):
             await connection.fetchval(SQL["limit"], kind, concurrency, rate_ms, actor)
         case CancelRequest(task_id, actor, reason):
-            if not await connection.fetchval(SQL["cancel"], task_id, actor, reason):
-                applied.lost.add(task_id)
+            match await connection.fetchval(SQL["cancel"], task_id, actor, reason):
+                case None:
+                    applied.lost.add(task_id)
+                case "repeated":
+                    applied.asked_before.add(task_id)
         case Declare(owner, schedules):
             await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
         case CloseJoin(join_id):

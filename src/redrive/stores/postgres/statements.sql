@@ -208,7 +208,7 @@ select queue, kind, dead_letters from redrive.v_counts where dead_letters <> 0 o
 select coalesce(max(seq), 0) from redrive.dead_letter;
 
 -- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
-select h.id, d.seq, d.error_fingerprint from redrive.dead_letter d join redrive.history h on h.id = d.task_id
+select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive.dead_letter d join redrive.history h on h.id = d.task_id
 where h.state = 'cancelled' and h.erased_at is null
   and not exists (select 1 from redrive.dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 

@@ -119,8 +119,7 @@ def _control(session: Session, control: Control, applied: Applied) -> None:
         case Limit():
             _limit(session, control)
         case CancelRequest():
-            if not _request_cancel(session, control):
-                applied.lost.add(control.task_id)
+            _request_cancel(session, control, applied)
         case Declare():
             _declare(session, control)
         case CloseJoin():
@@ -179,9 +178,17 @@ def recount_limited(session: Session) -> int:
     return sum(abs(recount(session, kind) - before) for kind, before in session.rows(SQL["limited"]))
 
 
-def _request_cancel(session: Session, request: CancelRequest) -> bool:
-    if not session.run(SQL["request_cancel"], session.now, str(request.task_id)):
-        return False
+def _request_cancel(session: Session, request: CancelRequest, applied: Applied) -> None:
+    """Who asked first is the one in the audit log."""
+    found = session.rows(SQL["cancel_requested"], str(request.task_id))
+    if not found:
+        applied.lost.add(request.task_id)
+        return
+    session.news.cancel = True
+    if found[0][0] is not None:
+        applied.asked_before.add(request.task_id)
+        return
+    session.run(SQL["request_cancel"], session.now, str(request.task_id))
     before, after = dumps({"state": "running"}), dumps({"state": "running", "cancel_requested": True})
     add_audits(
         session,
@@ -198,8 +205,6 @@ def _request_cancel(session: Session, request: CancelRequest) -> bool:
             ]
         ],
     )
-    session.news.cancel = True
-    return True
 
 
 def _declare(session: Session, declare: Declare) -> None:

@@ -30,8 +30,11 @@ update redrive_kind set running = ? where kind = ? and running <> ?
 -- limited: kinds whose places are counted
 select kind, running from redrive_kind where concurrency is not null
 
+-- cancel_requested: when a running task was asked to stop, if it was
+select cancel_requested_at from redrive_task where id = ? and state = 'running'
+
 -- request_cancel: ask for a running task to stop
-update redrive_task set cancel_requested_at = coalesce(cancel_requested_at, ?) where id = ? and state = 'running'
+update redrive_task set cancel_requested_at = ? where id = ? and state = 'running'
 
 -- undeclare: schedules an application no longer has
 delete from redrive_schedule where owner = ? and name not in (select value from json_each(?))

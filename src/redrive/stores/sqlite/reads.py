@@ -131,7 +131,10 @@ class Reads:
             text = SQL[name] + wanted[0] + " order by d.seq limit ? offset ?"
             return _rows(session, text, [*wanted[1], limit, offset])
 
-        return [FailedRef(UUID(row["id"]), row["seq"], row["error_fingerprint"]) for row in await self.read(look)]
+        return [
+            FailedRef(UUID(row["id"]), row["seq"], row["error_fingerprint"], to_datetime(row["finished_at"]))
+            for row in await self.read(look)
+        ]
 
     async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         def look(session: Session) -> tuple[int, int]:

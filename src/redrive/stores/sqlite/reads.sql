@@ -79,7 +79,7 @@ select queue, kind, dead_letters from redrive_total where dead_letters <> 0 orde
 select coalesce(max(seq), 0) as n from redrive_dead_letter
 
 -- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
-select h.id, d.seq, d.error_fingerprint from redrive_history h join redrive_dead_letter d
+select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
 where h.state = 'cancelled' and h.erased_at is null
   and h.kind in (select t.kind from redrive_total t where t.cancelled > 0)
@@ -91,7 +91,7 @@ where h.state = 'cancelled' and h.erased_at is null
   and h.kind in (select t.kind from redrive_total t where t.cancelled > 0)
 
 -- cancelled_of_many: the same where very many were given up: in the order of the letters, as far as it is asked for
-select h.id, d.seq, d.error_fingerprint from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
+select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
 where h.state = 'cancelled' and h.erased_at is null
   and not exists (select 1 from redrive_dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 

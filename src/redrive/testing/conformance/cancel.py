@@ -58,6 +58,7 @@ class TestCancel:
         first = (await harness.task(claimed.id)).cancel_requested_at
         assert await harness.ask_to_cancel(claimed.id)
         assert (await harness.task(claimed.id)).cancel_requested_at == first
+        assert len(await harness.audit(action="TASK_CANCEL_REQUEST")) == 1, "whoever asked first is the one who did"
 
     @pytest.mark.parametrize("name", REQUEUED)
     async def test_a_cancel_request_wins_over_requeueing(self, harness: Harness, name: str) -> None:

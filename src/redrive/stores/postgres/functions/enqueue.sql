@@ -40,6 +40,10 @@ declare
   v_id pg_catalog.uuid := coalesce(id, redrive.new_id());
   v_position pg_catalog.int8;
 begin
+  -- Null is the default, for callers that always pass every argument.
+  if queue is null or priority is null or max_attempts is null then
+    queue := coalesce(queue, 'default'); priority := coalesce(priority, 0); max_attempts := coalesce(max_attempts, 5);
+  end if;
   if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
     or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000
     or priority operator(pg_catalog.<) -32768 or priority operator(pg_catalog.>) 32767 then

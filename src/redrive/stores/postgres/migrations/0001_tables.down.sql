@@ -11,4 +11,4 @@ drop type redrive.state;
 drop domain redrive.payload;
 drop domain redrive.label;
 drop domain redrive.name;
-drop function redrive.refuse_payload(jsonb);
+drop function redrive.check_payload(jsonb);

@@ -21,24 +21,48 @@ create table redrive.partition_lock ();  -- one makes and drops partitions at a 
 -- hand. Domains, because they check what is assigned; a constraint of the table would be prepared and evaluated again with
 -- every claim and settle, and would read the payload each time. Bytes, because an index refuses rows of more than 2,700.
 -- Characters are the business of enqueue, which also says what is wrong.
-create function redrive.refuse_payload(p_value jsonb) returns boolean
+create function redrive.check_payload(p_value jsonb) returns boolean
 language plpgsql strict set search_path = pg_catalog, pg_temp as $$
+declare
+  v_text constant bytea := convert_to(p_value::text, getdatabaseencoding());
+  v_place integer := 4300;
+  v_left bytea;
+  v_right bytea;
 begin
-  if octet_length(p_value::text) > 1048576 then
-    raise exception 'payload is % bytes, over the limit of 1,048,576', octet_length(p_value::text) using
+  if length(v_text) > 1048576 then
+    raise exception 'payload is % bytes, over the limit of 1,048,576', length(v_text) using
       errcode = 'invalid_parameter_value', hint = 'store large data elsewhere and pass a reference to it';
   end if;
-  raise exception 'payload is nested more than 100 levels deep' using
-    errcode = 'invalid_parameter_value', hint = 'nest it less deeply, or store it elsewhere and pass a reference to it';
+  if jsonb_path_exists(p_value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")') then
+    raise exception 'payload is nested more than 100 levels deep' using
+      errcode = 'invalid_parameter_value', hint = 'nest it less deeply, or store it elsewhere and pass a reference to it';
+  end if;
+  -- More than 4,300 digits in a row cover one of each 4,300 bytes: only there is looked, and only where the run is that long
+  -- (it may still be that of a text) at the numbers themselves.
+  while v_place < length(v_text) loop
+    if get_byte(v_text, v_place) between 48 and 57 then
+      v_left := substring(v_text from v_place - 4298 for 4300);
+      v_right := substring(v_text from v_place + 2 for 4300);
+      if length(v_left) - length(rtrim(v_left, '0123456789')) + length(v_right) - length(ltrim(v_right, '0123456789')) > 4300
+        and exists (
+          select 1 from jsonb_path_query(p_value, 'strict $.** ? (@.type() == "number")') n
+          where greatest(length(split_part(ltrim(n::text, '-'), '.', 1)), length(split_part(n::text, '.', 2))) > 4300) then
+        raise exception 'payload has a number of more than 4,300 digits' using
+          errcode = 'invalid_parameter_value', hint = 'most programs cannot read it; pass it as text';
+      end if;
+    end if;
+    v_place := v_place + 4300;
+  end loop;
+  return true;
 end $$;
 create domain redrive.name as text constraint name_of_1_to_120_bytes check (octet_length(value) between 1 and 120);
 create domain redrive.label as text constraint label_of_1_to_1536_bytes check (octet_length(value) between 1 and 1536);
 -- Its size as PostgreSQL writes it: numbers are written out in full there, and 1e131071, eight bytes on the way in, would be
--- 131 kB for everybody who reads it. The function is called for what is refused only, to say why.
+-- 131 kB for everybody who reads it. The function is called for what is longer, to look closer, and for what is refused.
 create domain redrive.payload as jsonb check (
-  octet_length(value::text) <= 1048576
+  octet_length(value::text) <= 4300
   and not jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
-  or redrive.refuse_payload(value));
+  or redrive.check_payload(value));
 
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last, fixed-width ones first.
 create table redrive.task (

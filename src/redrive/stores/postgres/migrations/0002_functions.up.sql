@@ -282,6 +282,10 @@ declare
   v_id pg_catalog.uuid := coalesce(id, redrive.new_id());
   v_position pg_catalog.int8;
 begin
+  -- Null is the default, for callers that always pass every argument.
+  if queue is null or priority is null or max_attempts is null then
+    queue := coalesce(queue, 'default'); priority := coalesce(priority, 0); max_attempts := coalesce(max_attempts, 5);
+  end if;
   if pg_catalog.num_nonnulls(delay, run_at, timeout, idempotency_key) operator(pg_catalog.>) 0
     or max_attempts operator(pg_catalog.<) 1 or max_attempts operator(pg_catalog.>) 1000000
     or priority operator(pg_catalog.<) -32768 or priority operator(pg_catalog.>) 32767 then
@@ -1223,22 +1227,24 @@ end $$;
 
 -- functions/cancel.sql
 
--- Ask for a running task to stop; its worker is told at once.
-create or replace function redrive.request_cancel(p_id uuid, p_actor text, p_reason text) returns boolean
+-- Ask for a running task to stop; its worker is told at once. Returns 'asked'; 'repeated' if somebody had asked before, whose
+-- request stands and is the only one in the audit log; null if the task does not run.
+create or replace function redrive.request_cancel(p_id uuid, p_actor text, p_reason text) returns text
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   v_task redrive.task;
 begin
-  update redrive.task t set cancel_requested_at = coalesce(t.cancel_requested_at, clock_timestamp())
-  where t.id = p_id and (t.state = 'running') is true returning t.* into v_task;
-  if not found then return false; end if;
+  select t.* into v_task from redrive.task t where t.id = p_id and (t.state = 'running') is true for update;
+  if not found then return null; end if;
+  perform pg_notify('redrive', 'cancel ' || v_task.worker_id);
+  if v_task.cancel_requested_at is not null then return 'repeated'; end if;
+  update redrive.task t set cancel_requested_at = clock_timestamp() where t.id = p_id;
   insert into redrive.audit (at, actor, action, reason, task_id, kind, scope, trace_id, before, after)
   values (clock_timestamp(), p_actor, 'TASK_CANCEL_REQUEST', p_reason, p_id, v_task.kind, v_task.scope, v_task.trace_id,
     '{"state": "running"}',
     '{"state": "running", "cancel_requested": true}');
-  perform pg_notify('redrive', 'cancel ' || v_task.worker_id);
-  return true;
+  return 'asked';
 end $$;
 
 -- functions/promote.sql
