@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,82 @@ async def test_a_hundred_levels_and_no_more(url: str, shape: str, way: Any) -> N
     await app.close()
 
 
+LONG = "9" * 4301
+NUMBERS = {
+    f'{{"n": {LONG[:-1]}}}': True,
+    f'{{"n": -{LONG[:-1]}}}': True,
+    f'{{"n": {LONG}}}': False,
+    f'{{"pad": "{"x" * 9000}", "n": [[-{LONG}]]}}': False,
+    f'["{LONG}", 1, "{LONG}"]': True,
+    f'["{LONG}\\"", {LONG}]': False,
+}
+
+
+@pytest.mark.parametrize("text", NUMBERS, ids=[f"{len(text)} {fits}" for text, fits in NUMBERS.items()])
+async def test_a_number_that_most_programs_cannot_read(
+    url: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = App(url)
+    app.declare("A")
+    await app.store()
+    words, hint = "has a number of more than 4,300 digits", "pass it as text"
+    file = tmp_path / "payload.json"
+    file.write_text(text)
+    code = await asyncio.to_thread(run, ["enqueue", "A", "--payload-file", str(file), "--url", url])
+    said = [(code == 0, capsys.readouterr().err)]
+    async with served(app) as client:
+        body, headers = f'{{"kind": "A", "payload": {text}}}', {"Content-Type": "application/json"}
+        answer = await client.post("/api/tasks", content=body, headers=headers)
+    said.append((answer.status_code == 201, answer.text))
+    if url.startswith("postgres"):
+        with psycopg.connect(url, autocommit=True) as connection:
+            try:
+                connection.execute("select redrive.enqueue('A', %s::jsonb)", (text,))
+                said.append((True, ""))
+            except psycopg.errors.InvalidParameterValue as error:
+                said.append((False, str(error)))
+    await app.close()
+    assert [fits for fits, _ in said] == [NUMBERS[text]] * len(said)
+    assert NUMBERS[text] or all(words in told and hint in told for _, told in said), said
+
+
+async def test_python_says_it_in_the_same_words(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App(url)
+    app.declare("A")
+    for most in (4300, 0):  # a process may read more than others do
+        sys.set_int_max_str_digits(most)
+        try:
+            with pytest.raises(PayloadInvalid, match="payload has a number of more than 4,300 digits"):
+                await app.enqueue("A", {"n": 10**4300})
+        finally:
+            sys.set_int_max_str_digits(4300)
+    await app.close()
+
+
+async def test_null_is_the_default_in_sql(emptied_postgres_url: str) -> None:
+    app = App(emptied_postgres_url)
+    app.declare("A")
+    text = "select redrive.enqueue('A', queue => null, priority => null, max_attempts => null, idempotency_key => %s)"
+    with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
+        for key in (None, "k"):
+            found = connection.execute(text, (key,)).fetchone()
+            assert found is not None
+            task = await app.get(found[0])
+            assert task is not None and (task.queue, task.priority, task.max_attempts) == ("default", 0, 5)
+    await app.close()
+
+
 async def test_one_unreadable_row_does_not_spoil_a_page(emptied_postgres_url: str) -> None:
     """A number of 5,001 digits, which a client in Python refuses to read, and times beyond its calendar."""
     app = App(emptied_postgres_url)
     app.declare("A")
     good = (await app.enqueue("A", {"digits in text": "7" * 5000})).id
     with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
-        (bad,) = connection.execute("""select redrive.enqueue('A', '{"n": 1e5000}', scope => 's')""").fetchone() or (
-            "",
-        )
+        # As a row from before the limit.
+        connection.execute("alter domain redrive.payload drop constraint payload_check")
+        found = connection.execute("""select redrive.enqueue('A', '{"n": 1e5000}', scope => 's')""").fetchone()
+        assert found is not None
+        (bad,) = found
         await actions.cancel(await app.store(), [bad], actor="ann", reason="odd")
         connection.execute("select redrive.enqueue('A', '{}', scope => 's')")
         for name, column in (("task", "created_at"), ("history", "created_at"), ("audit", "at")):
@@ -95,7 +163,7 @@ async def test_one_unreadable_row_does_not_spoil_a_page(emptied_postgres_url: st
         one = json.loads((await client.get(f"/api/tasks/{bad}")).text)
         whole = json.loads((await client.get(f"/api/tasks/{bad}/payload")).text)
         log = json.loads((await client.get("/api/tasks/audit-logs")).text)["items"]
-    unreadable = {"unreadable": "it has a number of more than 4300 digits"}
+    unreadable = {"unreadable": "it has a number of more than 4,300 digits"}
     assert len(tasks) == 3 and tasks[str(good)]["payload"] == {"digits in text": "7" * 5000}
     assert tasks[str(bad)]["payload"] == unreadable and whole == unreadable and one["task"]["payload"] == unreadable
     assert {row["at"][:4] for row in log} == {"9999"} and tasks[str(bad)]["createdAt"].startswith("9999")
