@@ -40,6 +40,10 @@ class ConfigError(RedriveError):
     code = "CONFIG_INVALID"
 
 
+class WrongSetting(ConfigError):
+    """A setting has a value that cannot be used, or does not exist."""
+
+
 class InvalidInput(RedriveError, ValueError):
     """A value given by the caller is wrong; nothing was changed."""
 

@@ -7,14 +7,16 @@ import ipaddress
 import json
 import os
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, WrongSetting
 from redrive.kernel.backoff import Backoff
+from redrive.kernel.task import MAX_ATTEMPTS, MAX_TIMEOUT_SECONDS
 
 DEFAULT_URL = "sqlite:///redrive.db"
 CONFIG_FILE = "redrive.toml"
@@ -22,6 +24,19 @@ AROUND = 20  # characters that are quoted before and after a mistake
 # Read elsewhere, or set by redrive itself for its own processes.
 OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED", "REDRIVE_TOKEN"}
 OURS = ("REDRIVE_", "TASK_WORKER_", "TASK_AUDIT_", "INTERNAL_WORKER_")
+# Settings of parts that are not built yet. They are named like this for those who come from the earlier system.
+NOT_USED_YET = {
+    *(
+        f"OUTBOX_{name}_SECONDS"
+        for name in ("BASE_BACKOFF", "MAX_BACKOFF", "LEASE", "RECLAIM_INTERVAL", "MAX_PROCESSING")
+    ),
+    *("OUTBOX_MAX_ATTEMPTS", "OUTBOX_METRICS_PORT", "OUTBOX_WORKER_ID"),
+    *(f"BATCH_WORKER_MAX_{name}" for name in ("CLAIM", "START_TASKS_PER_BATCH", "POLL", "SETTLE")),
+    *("BATCH_MAX_ITEM_SECONDS", "BATCH_MAX_POLL_COUNT"),
+    *(f"ENTERPRISE_WEBHOOK_{name}" for name in ("RETRIES", "SECRET", "TIMEOUT_MS")),
+}
+MOST_MS = MAX_TIMEOUT_SECONDS * 1000  # as stores keep it, in an integer of four bytes
+MOST_IN_KIND = 1_000_000
 KindMap = dict[str, int]
 # How each setting that is a map is written, for whoever got it wrong.
 MAPS = {
@@ -85,24 +100,24 @@ class Settings(BaseSettings):
 
     concurrency: int = _env("TASK_WORKER_CONCURRENCY", 1, ge=1, le=10_000)
     worker_id: str | None = _env("TASK_WORKER_ID", None)
-    lease_ms: int = _env("TASK_WORKER_LEASE_MS", 600_000, ge=2_000)
-    heartbeat_ms: int | None = _env("TASK_WORKER_HEARTBEAT_MS", None, ge=1)
-    interval_ms: int = _env("TASK_WORKER_INTERVAL_MS", 1_500, ge=10)
-    recovery_interval_ms: int | None = _env("TASK_WORKER_RECOVERY_INTERVAL_MS", None, ge=10)
+    lease_ms: int = _env("TASK_WORKER_LEASE_MS", 600_000, ge=2_000, le=MOST_MS)
+    heartbeat_ms: int | None = _env("TASK_WORKER_HEARTBEAT_MS", None, ge=1, le=MOST_MS)
+    interval_ms: int = _env("TASK_WORKER_INTERVAL_MS", 1_500, ge=10, le=MOST_MS)
+    recovery_interval_ms: int | None = _env("TASK_WORKER_RECOVERY_INTERVAL_MS", None, ge=10, le=MOST_MS)
     recovery_batch_size: int = _env("TASK_WORKER_RECOVERY_BATCH_SIZE", 50, ge=1, le=10_000)
-    backoff_base_ms: int = _env("TASK_WORKER_BACKOFF_BASE_MS", 2_000, ge=0)
-    backoff_max_ms: int = _env("TASK_WORKER_BACKOFF_MAX_MS", 60_000, ge=0)
-    timeout_ms: int = _env("TASK_WORKER_TIMEOUT_MS", 3_600_000, ge=0)
-    grace_ms: int = _env("TASK_WORKER_GRACE_MS", 30_000, ge=0)
-    start_limit_ms: int = _env("TASK_WORKER_START_LIMIT_MS", 60_000, ge=100)
+    backoff_base_ms: int = _env("TASK_WORKER_BACKOFF_BASE_MS", 2_000, ge=0, le=MOST_MS)
+    backoff_max_ms: int = _env("TASK_WORKER_BACKOFF_MAX_MS", 60_000, ge=0, le=MOST_MS)
+    timeout_ms: int = _env("TASK_WORKER_TIMEOUT_MS", 3_600_000, ge=0, le=MOST_MS)
+    grace_ms: int = _env("TASK_WORKER_GRACE_MS", 30_000, ge=0, le=MOST_MS)
+    start_limit_ms: int = _env("TASK_WORKER_START_LIMIT_MS", 60_000, ge=100, le=MOST_MS)
     unknown_kind: Literal["fail", "leave"] = _env("TASK_WORKER_UNKNOWN_KIND", "fail")
-    default_kind_concurrency: int | None = _env("TASK_WORKER_DEFAULT_KIND_CONCURRENCY", None, ge=0)
+    default_kind_concurrency: int | None = _env("TASK_WORKER_DEFAULT_KIND_CONCURRENCY", None, ge=0, le=MOST_IN_KIND)
     kind_concurrency: KindMap = _env("TASK_WORKER_KIND_CONCURRENCY", {})
-    default_kind_rate_limit_ms: int | None = _env("TASK_WORKER_DEFAULT_KIND_RATE_LIMIT_MS", None, ge=0)
+    default_kind_rate_limit_ms: int | None = _env("TASK_WORKER_DEFAULT_KIND_RATE_LIMIT_MS", None, ge=0, le=MOST_MS)
     kind_rate_limit_ms: KindMap = _env("TASK_WORKER_KIND_RATE_LIMIT_MS", {})
 
     audit_ttl_days: float = _env("TASK_AUDIT_LOG_TTL_DAYS", 30.0, ge=0, le=36500)
-    audit_prune_interval_ms: int = _env("TASK_AUDIT_PRUNE_INTERVAL_MS", 60_000, ge=1000)
+    audit_prune_interval_ms: int = _env("TASK_AUDIT_PRUNE_INTERVAL_MS", 60_000, ge=1000, le=MOST_MS)
     audit_prune_batch_size: int = _env("TASK_AUDIT_PRUNE_BATCH_SIZE", 500, ge=1, le=10_000)
     audit_archive: str | None = _env("TASK_AUDIT_ARCHIVE", None)
     approvals: Literal["on", "off"] = _env("REDRIVE_APPROVALS", "on")
@@ -127,10 +142,10 @@ class Settings(BaseSettings):
 
     @field_validator("kind_concurrency", "kind_rate_limit_ms")
     @classmethod
-    def _not_negative(cls, value: KindMap) -> KindMap:
+    def _in_bounds(cls, value: KindMap) -> KindMap:
         for kind, number in value.items():
-            if number < 0:
-                raise ValueError(f"{kind!r} must not be negative")
+            if not 0 <= number <= MOST_MS:
+                raise ValueError(f"{kind!r} must be from 0 to {MOST_MS:,}")
         return value
 
     @classmethod
@@ -142,7 +157,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, _TomlSource(settings_cls)
+        return init_settings, _EnvSource(settings_cls), _TomlSource(settings_cls)
 
     @property
     def approved_above(self) -> int | None:
@@ -172,6 +187,30 @@ class Settings(BaseSettings):
         return Backoff(self.backoff_base_ms / 1000, self.backoff_max_ms / 1000)
 
 
+class _EnvSource(EnvSettingsSource):
+    """The environment. A map in which a name stands twice is refused: one of the two would be lost."""
+
+    def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
+        return _loads(value)
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_each_once)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Twice(name)
+        found[name] = value
+    return found
+
+
+class _Twice(ValueError):
+    pass
+
+
 class _TomlSource(PydanticBaseSettingsSource):
     """``redrive.toml`` in the working directory, or the file named by ``REDRIVE_CONFIG``."""
 
@@ -183,17 +222,22 @@ class _TomlSource(PydanticBaseSettingsSource):
         path = Path(named or CONFIG_FILE)
         if not path.is_file():
             if named:
-                raise ConfigError(f"the file named by REDRIVE_CONFIG does not exist: {path}")
+                raise WrongSetting(f"the file named by REDRIVE_CONFIG does not exist: {path}")
             return {}
         try:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from None
+            raise WrongSetting(f"{path} cannot be read: {error}") from None
         known = set(Settings.model_fields) | {_name(field).lower() for field in Settings.model_fields}
-        unknown = sorted(set(found) - known)
-        if unknown:
-            raise ConfigError(f"{path} has unknown settings: {', '.join(unknown)}", hint="see docs/settings.md")
+        if unknown := sorted(set(found) - known):
+            told = ", ".join(f"{name}{_guess(name, known)}" for name in unknown)
+            raise WrongSetting(f"{path} has unknown settings: {told}", hint="see docs/settings.md")
         return found
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    close = next(iter(difflib.get_close_matches(name.lower(), known, 1)), None)
+    return f" (did you mean {close}?)" if close else ""
 
 
 def load_settings(**given: Any) -> Settings:
@@ -202,7 +246,7 @@ def load_settings(**given: Any) -> Settings:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         problems = [f"{_label(problem['loc'])}: {_told(problem)}" for problem in error.errors()]
-        raise ConfigError("settings cannot be used: " + "; ".join(problems), hint="see docs/settings.md") from None
+        raise WrongSetting("settings cannot be used: " + "; ".join(problems), hint="see docs/settings.md") from None
     except ConfigError:
         raise
     except Exception as error:  # pydantic-settings wraps JSON mistakes in its own error
@@ -227,7 +271,8 @@ def misspelt() -> list[str]:
         close = next(iter(difflib.get_close_matches(name, known, 1)), None)
         guess = f"did you mean {close}?" if close else "the settings are listed in docs/settings.md"
         found.append(f"{name} is set and is no setting of redrive; {guess}")
-    return found
+    unused = sorted(name for name in os.environ if name in NOT_USED_YET)
+    return found + [f"{name} is set, and nothing in this version of redrive uses it" for name in unused]
 
 
 def _bad_json(error: Exception) -> ConfigError:
@@ -235,19 +280,21 @@ def _bad_json(error: Exception) -> ConfigError:
     for field, example in MAPS.items():
         if f'"{field}"' in str(error):
             name = _name(field)
-            said = f"settings cannot be used: {name} is not JSON{_place(os.environ.get(name, ''))}"
-            return ConfigError(said, hint=f"for example {name}='{example}'; see docs/settings.md")
-    return ConfigError(f"settings cannot be used: {error}", hint="see docs/settings.md")
+            said = f"settings cannot be used: {name} {_place(os.environ.get(name, ''))}"
+            return WrongSetting(said, hint=f"for example {name}='{example}'; see docs/settings.md")
+    return WrongSetting(f"settings cannot be used: {error}", hint="see docs/settings.md")
 
 
 def _place(text: str) -> str:
-    """Where it stops being JSON, with what is written around it."""
+    """What is wrong with it: where it stops being JSON, with what is written around it, or what stands there twice."""
     try:
-        json.loads(text)
+        _loads(text)
     except json.JSONDecodeError as error:
         around = text[max(error.pos - AROUND, 0) : error.pos + AROUND]
-        return f": {error.msg.lower()} at character {error.pos + 1}, near {around!r}"
-    return ""
+        return f"is not JSON: {error.msg.lower()} at character {error.pos + 1}, near {around!r}"
+    except _Twice as error:
+        return f"has {str(error)!r} twice"
+    return "is not JSON"
 
 
 def _told(problem: Any) -> str:
@@ -276,8 +323,8 @@ class Options(BaseModel):
     queues: tuple[str, ...] = ("default",)
     concurrency: int = Field(default=1, ge=1, le=10_000)
     sleep: float = Field(default=1.5, gt=0)
-    tries: int | None = Field(default=None, ge=1)
-    timeout: float | None = Field(default=None, ge=0)
+    tries: int | None = Field(default=None, ge=1, le=MAX_ATTEMPTS)
+    timeout: float | None = Field(default=None, ge=0, le=MAX_TIMEOUT_SECONDS)
     max_time: float | None = Field(default=None, gt=0)
     max_jobs: int | None = Field(default=None, ge=1)
     once: bool = False

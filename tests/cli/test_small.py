@@ -106,6 +106,29 @@ def test_reserved_names(here: Path, redrive: Callable[..., Said], name: str) -> 
     assert by.code == 2 and "redrive itself uses" in by.err
 
 
+def test_a_name_in_several_scripts(here: Path, redrive: Callable[..., Said]) -> None:
+    url = ("--url", f"sqlite:///{here}/names.db")
+    assert redrive("migrate", *url).code == 0
+    by = redrive("tokens", "create", "bob", "--by", "\N{CYRILLIC SMALL LETTER A}nn", *url)
+    assert by.code == 2 and "several scripts: cyrillic, latin" in by.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TASK_WORKER_CONCURRENCY", "many"),
+        ("TASK_WORKER_KIND_CONCURRENCY", '{"A":1,"A":2}'),
+        ("REDRIVE_CONFIG", "no.toml"),
+    ],
+)
+def test_a_wrong_setting_is_a_wrong_value(
+    here: Path, redrive: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    said = redrive("stats", "--url", f"sqlite:///{here}/names.db")
+    assert said.code == 2 and name in said.err
+
+
 def test_an_account_with_a_taken_name(
     here: Path, redrive: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:

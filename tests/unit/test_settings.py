@@ -8,7 +8,7 @@ import pytest
 
 from redrive.errors import ConfigError
 from redrive.ops.audit_archive import archive_at
-from redrive.settings import MAPS, Settings, _name, load_settings, misspelt
+from redrive.settings import MAPS, MOST_MS, NOT_USED_YET, Settings, _name, load_settings, misspelt
 
 SECRET = "AKIA:s3cr3t/key"
 
@@ -24,6 +24,47 @@ def test_a_map_that_is_no_json_says_where(monkeypatch: pytest.MonkeyPatch, field
     assert "near" in refused.value.message and refused.value.hint is not None
     monkeypatch.setenv(name, MAPS[field])
     assert MAPS[field] in refused.value.hint and getattr(load_settings(), field), "the example is one"
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "twice"),
+    [
+        ("kind_concurrency", '{"A": 1, "A": 2}', "A"),
+        ("kind_rate_limit_ms", '{"A": 1, "\\u0041": 2}', "A"),
+        ("triage", '{"reports": {"look": "x", "look": "y"}}', "look"),
+    ],
+)
+def test_a_name_that_stands_twice_in_a_map(monkeypatch: pytest.MonkeyPatch, field: str, text: str, twice: str) -> None:
+    monkeypatch.setenv(_name(field), text)
+    with pytest.raises(ConfigError, match=f"{_name(field)} has '{twice}' twice"):
+        load_settings()
+
+
+@pytest.mark.parametrize("field", [name for name in Settings.model_fields if name.endswith("_ms")])
+def test_no_span_is_longer_than_a_store_can_keep(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
+    is_map = field in MAPS
+    for number, fits in ((MOST_MS, True), (MOST_MS + 1, False)):
+        monkeypatch.setenv(_name(field), f'{{"A": {number}}}' if is_map else str(number))
+        if fits:
+            load_settings()
+        else:
+            with pytest.raises(ConfigError, match=_name(field)):
+                load_settings()
+
+
+def test_what_nothing_uses_yet_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"OUTBOX_LEASE_SECONDS", "BATCH_WORKER_MAX_CLAIM"} <= NOT_USED_YET
+    assert not NOT_USED_YET & {_name(field) for field in Settings.model_fields}
+    monkeypatch.setenv("OUTBOX_LEASE_SECONDS", "30")
+    assert misspelt() == ["OUTBOX_LEASE_SECONDS is set, and nothing in this version of redrive uses it"]
+
+
+def test_an_unknown_name_in_the_file_is_guessed_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "redrive.toml"
+    file.write_text("task_worker_leas_ms = 5000\nnonsense = 1\n")
+    monkeypatch.setenv("REDRIVE_CONFIG", str(file))
+    with pytest.raises(ConfigError, match=r"nonsense, task_worker_leas_ms \(did you mean task_worker_lease_ms\?\)"):
+        load_settings()
 
 
 def test_a_field_of_triage_that_there_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
