@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from redrive.errors import NotAllowed, UnknownKind, UnknownQueue
+from redrive.errors import InvalidInput, NotAllowed, UnknownKind, UnknownQueue
 from redrive.handlers.registry import Declared, Registry
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.ops import executor
+from redrive.ops import access, executor
 from redrive.ops.access import Caller, Role
 from redrive.ops.doctor import examine
 from redrive.ops.operator import Operator
@@ -55,6 +55,18 @@ async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
     for action in refused:
         with pytest.raises(NotAllowed, match="ann is viewer"):
             await action
+
+
+async def test_every_token_is_compared_and_listed(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "READ_AT_ONCE", 2)
+    admin = operator(harness, Role.ADMIN)
+    names = ["ann", "bob", "cid", "dan", "eve"]
+    for name in names:
+        await admin.tokens.create(name, Role.VIEWER)
+    assert [record.body["name"] for record in await admin.tokens.list()] == names[::-1]
+    for name in ("ann", "EVE"):
+        with pytest.raises(InvalidInput, match="there is an active token"):
+            await admin.tokens.create(name, Role.VIEWER)
 
 
 async def test_what_only_an_administrator_may(harness: Harness) -> None:

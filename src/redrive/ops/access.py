@@ -22,6 +22,7 @@ from redrive.ops.people import person
 COLLECTION = "token"
 ACTIVE, REVOKED = "active", "revoked"
 PREFIX = "rdt"
+READ_AT_ONCE = 1000
 RESERVED = frozenset(
     {"redrive", "system", "app", "api", "cli", "http", "console", "worker", "schedule", "schedules", "cron", "nobody"}
 )
@@ -78,7 +79,7 @@ async def create(store: Store, name: str, role: Role, *, actor: str, days: float
     if days is not None and not 0 < days <= 36_500:
         raise InvalidInput(f"a token is valid for more than 0 and at most 36500 days, not {days:g}")
     # As people read them: two tokens of one person would be two persons to an approval.
-    active = await store.records(COLLECTION, states=(ACTIVE,), limit=1000)
+    active = await _tokens(store, (ACTIVE,))
     if any(person(r.body["name"]) == person(name) for r in active):
         raise InvalidInput(f"there is an active token named {name!r}", hint="revoke it first, or use another name")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -118,7 +119,19 @@ async def revoke(store: Store, token_id: str, *, actor: str, reason: str | None 
 
 
 async def list_tokens(store: Store) -> list[Record]:
-    return await store.records(COLLECTION, limit=1000)
+    return await _tokens(store)
+
+
+async def _tokens(store: Store, states: tuple[str, ...] = ()) -> list[Record]:
+    """Returns all of them, newest first."""
+    found = await store.records(COLLECTION, states=states, limit=READ_AT_ONCE)
+    while (
+        more := await store.records(COLLECTION, states=states, limit=READ_AT_ONCE, before=found[-1].seq)
+        if found
+        else []
+    ):
+        found += more
+    return found
 
 
 async def any_token(store: Store) -> bool:

@@ -15,7 +15,7 @@ from redrive.kernel.machine import TABLE, Event, Transition
 from redrive.kernel.records import Put
 from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_name, check_text
-from redrive.ops.people import person
+from redrive.ops.people import mixed_scripts, person
 from redrive.ops.retry_log import log_retried
 
 
@@ -199,6 +199,11 @@ def check_actor(actor: str) -> str:
     who = check_text(actor, "actor")
     if who is None or not person(who):
         raise InvalidInput("an action needs an actor", hint="say who acts, for the audit log")
+    if scripts := mixed_scripts(who):
+        raise InvalidInput(
+            f"the name {who!r} is written in several scripts: {', '.join(scripts).lower()}",
+            hint="letters of different scripts may look the same, and people are told apart by their names; use one",
+        )
     return who
 
 
