@@ -6,7 +6,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from datetime import date, timedelta
+from itertools import pairwise
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -65,12 +66,35 @@ order by 1, 2
 """
 
 
-async def catalog(url: str) -> list[tuple[Any, ...]]:
+async def catalog(url: str) -> list[tuple[str, ...]]:
     connection = await asyncpg.connect(url)
     try:
-        return [tuple(row) for row in await connection.fetch(CATALOG)]
+        return undated([tuple(row) for row in await connection.fetch(CATALOG)])
     finally:
         await connection.close()
+
+
+def undated(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The same with the days of history numbered: two databases may have been made on two days."""
+    names = {day for row in rows for day in re.findall(r"history_(\d{8})", row[1])}
+    days = [date.fromisoformat(name) for name in sorted(names)]
+    days += [days[-1] + timedelta(days=1)] if days else []
+    for number, day in enumerate(days):
+        written = re.compile(f"{day:%Y%m%d}|{day:%Y-%m-%d}")
+        rows = [tuple(written.sub(f"day{number}", value) for value in row) for row in rows]
+    return rows
+
+
+def test_a_catalog_does_not_say_on_which_day_it_was_made() -> None:
+    def made(first: date) -> list[tuple[str, ...]]:
+        days = [first + timedelta(days=n) for n in range(5)]
+        bounds = [f"FOR VALUES FROM ('{a} 00:00:00+00') TO ('{b} 00:00:00+00')" for a, b in pairwise(days)]
+        return [("table", f"history_{day:%Y%m%d}", bound) for day, bound in zip(days, bounds, strict=False)]
+
+    one, other = made(date(2026, 12, 30)), made(date(2026, 12, 31))
+    assert one != other and undated(one) == undated(other)
+    assert undated(one)[3][1:] == ("history_day3", "FOR VALUES FROM ('day3 00:00:00+00') TO ('day4 00:00:00+00')")
+    assert undated(one[:3]) != undated(one), "but how many days there are"
 
 
 @asynccontextmanager

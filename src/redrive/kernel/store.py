@@ -158,10 +158,14 @@ class Migrations(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class SchemaStatus:
+    """Where a schema stands: ``version`` of ``latest`` are redrive's own. ``applied`` are its steps, ``features`` those
+    of each feature that has some here or brings some, also of features that this process does not know."""
+
     version: int
     latest: int
     pending: tuple[str, ...]
     applied: tuple[tuple[int, str, datetime], ...] = ()
+    features: Mapping[str, tuple[tuple[int, str, datetime], ...]] = field(default_factory=dict)
 
 
 class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, SeriesReads, Protocol):

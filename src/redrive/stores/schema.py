@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 
@@ -48,6 +49,16 @@ class Line:
 
     def label(self, step: Migration) -> str:
         return f"{self.feature}/{step.label}" if self.feature else step.label
+
+
+def applied_steps(
+    lines: Iterable[Line], rows: Iterable[tuple[str, int, str, datetime]]
+) -> dict[str, tuple[tuple[int, str, datetime], ...]]:
+    """Returns the steps that were applied, by owner: redrive's own under the empty name."""
+    found: dict[str, list[tuple[int, str, datetime]]] = {line.feature: [] for line in lines}
+    for owner, version, name, at in rows:
+        found.setdefault(owner, []).append((version, name, at))
+    return {owner: tuple(sorted(steps)) for owner, steps in found.items()}
 
 
 def lines_of(core: tuple[Migration, ...], features: Iterable[Feature], dialect: str) -> tuple[Line, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -73,9 +75,8 @@ def migrate(
         output.emit(found)
     else:
         _print(found, shown_url(loaded.app.url))
-        if status and found["applied"]:
-            rows = [(step["version"], step["name"], output.when(step["applied_at"])) for step in found["applied"]]
-            output.table(["#version", "name", "applied"], rows)
+        if status:
+            _print_steps(found)
 
 
 def _check(to: int | None, down: bool, sql: bool, status: bool, *, grants: bool) -> None:
@@ -101,8 +102,12 @@ async def _run(store: Store, to: int | None, down: bool, status: bool, granted: 
 
 
 def _document(found: SchemaStatus) -> dict[str, Any]:
-    applied = [{"version": version, "name": name, "applied_at": at} for version, name, at in found.applied]
-    return {**asdict(found), "applied": applied}
+    features = {feature: _steps(applied) for feature, applied in found.features.items()}
+    return {**asdict(found), "applied": _steps(found.applied), "features": features}
+
+
+def _steps(applied: Sequence[tuple[int, str, datetime]]) -> list[dict[str, Any]]:
+    return [{"version": version, "name": name, "applied_at": at} for version, name, at in applied]
 
 
 async def _check_direction(store: Store, to: int | None, down: bool) -> None:
@@ -128,6 +133,17 @@ def _print(found: dict[str, Any], where: str) -> None:
     output.say(f"{where}: schema version {found['version']} of {found['latest']}{_standing(found)}")
     for step in found["pending"]:
         output.say(f"pending {step}")
+
+
+def _print_steps(found: dict[str, Any]) -> None:
+    lines = {"redrive": found["applied"], **found["features"]}
+    rows = [
+        (owner, step["version"], step["name"], output.when(step["applied_at"]))
+        for owner, steps in lines.items()
+        for step in steps
+    ]
+    if rows:
+        output.table(["of", "#version", "name", "applied"], rows)
 
 
 def _standing(found: dict[str, Any]) -> str:

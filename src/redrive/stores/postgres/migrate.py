@@ -42,8 +42,9 @@ class PostgresMigrations:
             for line in self._lines
             for step in schema.steps_up(line.steps, min(_version(rows, line.feature), len(line.steps)), None)
         ]
-        applied = [(row["version"], row["name"], row["applied_at"]) for row in rows if not row["feature"]]
-        return SchemaStatus(_version(rows, ""), len(STEPS), tuple(pending), tuple(applied))
+        told = [(row["feature"], row["version"], row["name"], row["applied_at"]) for row in rows]
+        applied = schema.applied_steps(self._lines, told)
+        return SchemaStatus(_version(rows, ""), len(STEPS), tuple(pending), applied.pop(""), applied)
 
     async def check(self) -> None:
         async with self._pool.connection() as connection:

@@ -40,8 +40,9 @@ class SqliteMigrations:
             for line in self._lines
             for step in schema.steps_up(line.steps, min(_version(rows, line.feature), len(line.steps)), None)
         ]
-        applied = [(row["version"], row["name"], to_datetime(row["applied_at"])) for row in rows if not row["feature"]]
-        return SchemaStatus(version, len(STEPS), tuple(pending), tuple(applied))
+        told = [(row["feature"], row["version"], row["name"], to_datetime(row["applied_at"])) for row in rows]
+        applied = schema.applied_steps(self._lines, told)
+        return SchemaStatus(version, len(STEPS), tuple(pending), applied.pop(""), applied)
 
     async def check(self) -> None:
         rows = await self._writer.run(self._applied)
