@@ -40,6 +40,11 @@ def test_failed_groups_and_statistics(redrive) -> None:
     assert listed["total"] == 3 and sorted(task["id"] for task in listed["items"]) == sorted(ids)
     assert "3 of 3 (kind VIDEO_GEN)" in redrive("failed", "--kind", "VIDEO_GEN").out
     assert redrive("failed", "--stats", "--json").json["by_kind"] == {"VIDEO_GEN": 3}
+    same = redrive("failed", "--stats", "--kind", "VIDEO_GEN", "--json").json
+    assert same == redrive("failed", "--stats", "--json").json
+    assert redrive("failed", "--stats", "--error-code", "NO_SUCH_CODE", "--json").json["total"] == 0
+    by_scope = redrive("failed", "--stats", "--scope", "e1")
+    assert by_scope.code == 2 and "totals are not kept by scope" in by_scope.err
     [group] = redrive("groups", "--json").json["items"]
     name = group["fingerprint"]
     assert redrive("groups", "note", name, "the farm is down", "--owner", "bob").code == 0
@@ -248,7 +253,7 @@ def test_doctor_shows_the_notes_of_those_who_know(redrive, here: Path) -> None:
     redrive("enqueue", "SYSTEM_HEALTH_CHECK", "--queue", "other")
     assert redrive("doctor", "--queue", "other", "--json").json["triage"] == {}
     (here / "redrive.toml").write_text("[redrive_triage.default]\nlok = 1\n")
-    assert redrive("doctor").code == 1
+    assert redrive("doctor").code == 2
 
 
 @pytest.mark.thorough

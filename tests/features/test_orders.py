@@ -142,7 +142,31 @@ def test_migrate_brings_the_tables_of_the_applications_features(tmp_path: Path) 
 
     assert "create table redrive_orders_parcel" in migrate("--sql")
     assert "applied orders/0001_parcels" in migrate()
-    assert "up to date" in migrate("--status")
+    status = migrate("--status")
+    assert "up to date" in status and "orders" in status and "parcels" in status, "also when it is no longer pending"
+    assert [step["name"] for step in json.loads(migrate("--status", "--json"))["features"]["orders"]] == ["parcels"]
+    (tmp_path / "shop.py").write_text("from redrive import App\napp = App()\n")
+    assert "parcels" in migrate("--status"), "also to an application without it"
+
+
+def test_an_application_brings_the_commands_of_its_features(tmp_path: Path) -> None:
+    code = "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
+    (tmp_path / "shop.py").write_text(code)
+
+    def run(*arguments: str, **env: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "redrive.cli", *arguments]
+        env = {**os.environ, "REDRIVE_URL": f"sqlite:///{tmp_path}/redrive.db", **env}
+        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    assert "bob has 50 more" in run("orders", "pay-in", "bob", "50", "--app", "shop:app")[1]
+    assert "bob has 60 more" in run("orders", "pay-in", "bob", "60", REDRIVE_APP="shop:app")[1]
+    assert "orders" in run("--help", REDRIVE_APP="shop:app")[1] and "orders" not in run("--help")[1]
+    code, _, err = run("orders", "show", "o1")
+    assert code == 2 and "No such command 'orders'" in err and "REDRIVE_APP" in err
+    code, _, err = run("order", "show", "o1", REDRIVE_APP="shop:app")
+    assert code == 2 and "No such command 'order'" in err and "REDRIVE_APP" not in err
+    assert run("--help", REDRIVE_APP="nowhere:app")[0] == 0, "help needs no application"
 
 
 def test_an_installed_package_brings_its_commands(tmp_path: Path) -> None:

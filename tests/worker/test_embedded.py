@@ -196,6 +196,11 @@ async def test_a_worker_runs_once(app: App) -> None:
     await worker.run()
     with pytest.raises(InvalidTransition, match="has run already"):
         await worker.run()
+    entered = False
+    with pytest.raises(InvalidTransition, match="has run already"):
+        async with worker:
+            entered = True
+    assert not entered
 
 
 async def test_options_are_given_one_way(app: App) -> None:

@@ -102,6 +102,7 @@ async def list_failed(
 
 
 @router.get("/failed/statistics")
-async def statistics(operator: TheOperator) -> m.FailureStatsOut:
-    """How many are failed now, by kind, group, code, type, dead reason and fingerprint (the 100 largest)."""
-    return m.FailureStatsOut.model_validate(await operator.failures.statistics())
+async def statistics(operator: TheOperator, which: WhichTasks) -> m.FailureStatsOut:
+    """How many are failed now, by kind, group, code, type, dead reason and fingerprint (the 100 largest). Totals are
+    not kept by scope and trace."""
+    return m.FailureStatsOut.model_validate(await operator.failures.statistics(which))

@@ -39,7 +39,8 @@ from redrive.cli.commands.groups import groups_cli
 from redrive.cli.commands.operations import operations_cli
 from redrive.cli.commands.tokens import tokens_cli
 from redrive.cli.support import output
-from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
+from redrive.cli.support.loading import app_named_in, load
+from redrive.errors import InvalidInput, RedriveError, StoreUnavailable, WrongSetting
 from redrive.settings import misspelt
 
 OK, REFUSED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -204,12 +205,12 @@ def run(arguments: Sequence[str]) -> int:
         for text in misspelt():
             sys.stderr.write(f"warning: {output.clean(text)}\n")
     try:
-        code = typer.main.get_command(cli).main(list(arguments), prog_name="redrive", standalone_mode=False)
+        code = _commands(arguments).main(list(arguments), prog_name="redrive", standalone_mode=False)
         sys.stdout.flush()
     except StoreUnavailable as error:
         output.report(error, as_json)
         return UNAVAILABLE
-    except InvalidInput as error:
+    except (InvalidInput, WrongSetting) as error:
         output.report(error, as_json)
         return USAGE
     except RedriveError as error:
@@ -228,11 +229,36 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else OK
 
 
+def _commands(arguments: Sequence[str]) -> Any:
+    """All commands. Those of an application's own features are looked for only where they can be meant, by a name that
+    is not known otherwise or by --help: importing an application takes time, and may fail."""
+    found: Any = typer.main.get_command(cli)
+    first, spec = arguments[0] if arguments else "--help", app_named_in(arguments)
+    helps = first in ("-h", "--help")
+    if spec is None or (not helps and (first.startswith("-") or first in found.commands)):
+        return found
+    try:
+        own = load(None, spec).app.features
+    except RedriveError:
+        if helps:
+            return found  # whoever looks for help needs no application for it
+        raise
+    for feature in own:
+        if feature.commands is not None and feature.name not in found.commands:
+            command: Any = typer.main.get_command(features.load(feature.commands))
+            command.name, command.rich_help_panel, command.epilog = feature.name, "Features", EPILOG
+            found.add_command(command)
+    return found
+
+
 def _misused(error: Any, as_json: bool) -> int:
     path = error.ctx.command_path if getattr(error, "ctx", None) else "redrive"
     # Without a parameter that it is about, the prefix says nothing.
     message = error.format_message().removeprefix("Invalid value: ")
-    problem = RedriveError(message, hint=f"see: {path} --help")
+    hint = f"see: {path} --help"
+    if message.startswith("No such command") and path == "redrive" and not output.knows_app():
+        hint += "; commands of an application's own features need REDRIVE_APP or --app module:app"
+    problem = RedriveError(message, hint=hint)
     problem.code = "USAGE"
     output.report(problem, as_json)
     return USAGE

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,7 @@ from redrive.errors import InvalidInput, StoreUnavailable
 from redrive.ids import new_id
 from redrive.kernel.audit import BulkAction, skip_reason
 from redrive.kernel.commit import Commit
-from redrive.kernel.failed import FailedRef, FailureFilter
+from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
 from redrive.kernel.failure import FailureType
 from redrive.kernel.machine import DeadReason, Event, Transition
 from redrive.kernel.operation import Action, facts
@@ -33,6 +34,14 @@ MOST_CAUSES = 100
 MOST_LISTED = 1000
 EVERYTHING = FailureFilter()
 RETRIED = (State.FAILED, State.CANCELLED)
+_COUNTED_BY = {
+    "kind": "kind",
+    "group": "group",
+    "code": "error_code",
+    "type": "failure_type",
+    "reason": "dead_reason",
+    "cause": "fingerprint",
+}
 
 
 @dataclass(slots=True)
@@ -312,8 +321,13 @@ async def replay(
     return sums
 
 
-async def statistics(store: Store) -> FailureStats:
-    sums = await store.failed_sums(MOST_LISTED)
+async def statistics(store: Store, which: FailureFilter = EVERYTHING) -> FailureStats:
+    """Returns totals by what failures have in common. They are kept, so nothing is counted; not by scope, trace or
+    id."""
+    if which == EVERYTHING:
+        sums = await store.failed_sums(MOST_LISTED)
+    else:
+        sums = _sums(await _counted(store, which))
 
     def by(name: str, most: int = MOST_LISTED) -> dict[str, int]:
         return dict(list(sums.get(name, {}).items())[:most])
@@ -327,6 +341,24 @@ async def statistics(store: Store) -> FailureStats:
         by("reason"),
         by("cause", MOST_CAUSES),
     )
+
+
+async def _counted(store: Store, which: FailureFilter) -> list[FailedCount]:
+    wanted = {name: value for name, value in asdict(which).items() if value is not None}
+    if others := sorted(set(wanted) - set(FailedCount.__dataclass_fields__)):
+        named = " and ".join(name.replace("_", " ") for name in others)
+        raise InvalidInput(f"totals are not kept by {named}", hint="leave that filter out; redrive failed lists by it")
+    found = await store.failed_counts(None if which.fingerprint is None else [which.fingerprint])
+    return [one for one in found if all(getattr(one, name) == value for name, value in wanted.items())]
+
+
+def _sums(counts: Sequence[FailedCount]) -> dict[str, dict[str, int]]:
+    found: dict[str, Counter[str]] = {name: Counter() for name in ("total", *_COUNTED_BY)}
+    for count in counts:
+        found["total"][""] += count.n
+        for name, column in _COUNTED_BY.items():
+            found[name][getattr(count, column) or ""] += count.n
+    return {name: dict(sums.most_common()) for name, sums in found.items()}
 
 
 async def _chosen(store: Store, which: FailureFilter, limit: int | None) -> Selection:

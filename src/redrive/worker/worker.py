@@ -157,11 +157,15 @@ class Worker:
 
         A cancellation is a request to stop, with the same grace for what runs as a signal gives. A second one cuts
         that short: handlers are interrupted at once, and what they had is handed back."""
-        if self.life.started:
-            raise InvalidTransition("this worker has run already", hint="make another one: app.worker()")
+        self._insist_on_first_run()
         await self.life.live(self._live(), lambda: self.stop("cancelled"))
 
+    def _insist_on_first_run(self) -> None:
+        if self.life.started:
+            raise InvalidTransition("this worker has run already", hint="make another one: app.worker()")
+
     async def __aenter__(self) -> Worker:
+        self._insist_on_first_run()
         self._background = Background(self.id, self.run(), self.stop, self.life.begun.wait)
         await self._background.begin()
         return self

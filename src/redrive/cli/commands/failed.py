@@ -33,16 +33,16 @@ def failed(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 50,
     offset: Annotated[int, typer.Option("--offset", metavar="N", min=0, help="After so many.")] = 0,
     before: Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from a next.")] = None,
-    stats: Annotated[bool, typer.Option("--stats", help="Totals by kind, group, code, type, cause.")] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Totals by kind, group, code, type, cause; not by scope or trace.")
+    ] = False,
     url: Url = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
     """Tasks that are failed now, the latest first."""
-    if stats and which != FailureFilter():
-        raise typer.BadParameter("--stats is about all failures; leave the filters out")
     if stats:
-        _stats(url, app, json)
+        _stats(which, url, app, json)
         return
 
     async def look(own: Operator) -> FailedList:
@@ -76,12 +76,12 @@ def failed(
     )
 
 
-def _stats(url: str | None, app: str | None, json: bool) -> None:
-    found = operate(url, app, lambda own: own.failures.statistics())
+def _stats(which: FailureFilter, url: str | None, app: str | None, json: bool) -> None:
+    found = operate(url, app, lambda own: own.failures.statistics(which))
     if json:
         output.emit(asdict(found))
         return
-    output.say(f"{counted(found.total)} failed")
+    output.say(f"{counted(found.total)} failed ({worded(which)})")
     for name, title in _BY.items():
         counts: dict[str, int] = getattr(found, f"by_{name}")
         if counts:

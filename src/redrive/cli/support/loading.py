@@ -7,7 +7,9 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -28,6 +30,14 @@ class Loaded:
     app: App
     spec: str | None = None
     module: ModuleType | None = None
+
+
+def app_named_in(arguments: Sequence[str]) -> str | None:
+    """The application that ``--app`` names, else ``REDRIVE_APP``, before anything is parsed."""
+    for one, following in pairwise([*arguments, ""]):
+        if one == "--app" or one.startswith("--app="):
+            return following if one == "--app" else one.removeprefix("--app=")
+    return os.environ.get("REDRIVE_APP")
 
 
 def load(url: str | None, spec: str | None) -> Loaded:

@@ -205,6 +205,10 @@ def repeat(arguments: Sequence[str]) -> None:
     _app_known = given["--app"] is not None
 
 
+def knows_app() -> bool:
+    return _app_known
+
+
 def know_app() -> None:
     """The settings name the application: commands that are suggested need not."""
     global _app_known

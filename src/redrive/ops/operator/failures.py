@@ -70,9 +70,9 @@ class FailureService(Service):
         self._session.may(Role.VIEWER)
         return await self._store.count_failed(which)
 
-    async def statistics(self) -> FailureStats:
+    async def statistics(self, which: FailureFilter = EVERYTHING) -> FailureStats:
         self._session.may(Role.VIEWER)
-        return await failed.statistics(self._store)
+        return await failed.statistics(self._store, await self._session.known(which))
 
     async def dead_letters(
         self, which: FailureFilter = EVERYTHING, *, limit: int = 50, before: UUID | None = None
