@@ -58,9 +58,10 @@ end $$;
 create domain redrive.name as text constraint name_of_1_to_120_bytes check (octet_length(value) between 1 and 120);
 create domain redrive.label as text constraint label_of_1_to_1536_bytes check (octet_length(value) between 1 and 1536);
 -- Its size as PostgreSQL writes it: numbers are written out in full there, and 1e131071, eight bytes on the way in, would be
--- 131 kB for everybody who reads it. The function is called for what is longer, to look closer, and for what is refused.
+-- 131 kB for everybody who reads it. The function is called for what is longer, to look closer, and for what is refused;
+-- where that is likely, it is called at once, because to write the text is what costs most.
 create domain redrive.payload as jsonb check (
-  octet_length(value::text) <= 4300
+  pg_column_size(value) <= 2000 and octet_length(value::text) <= 4300
   and not jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
   or redrive.check_payload(value));
 
