@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import ErrorCode
+from redrive.kernel import constant as constant_words
 from redrive.kernel import evidence, marks, message_template, peer
+from redrive.kernel.constant import constant
 from redrive.kernel.failure import failure, failure_of
-from redrive.kernel.message_template import HOLE, MAX_LOOKED_AT, constant, shape, template
-from redrive.kernel.statements import Written
+from redrive.kernel.message_template import HOLE, MAX_LOOKED_AT, shape, template
+from redrive.kernel.statements import Source, Written
 
 
 @pytest.mark.parametrize(
@@ -73,31 +75,52 @@ def test_what_the_source_says_is_constant_and_what_is_put_in_is_not() -> None:
     assert shape("nothing fits", written) == template("nothing fits")
 
 
+def raised(*texts: str, **more: Any) -> Written:
+    return Written((Source(texts, raises=True, **more),))
+
+
 class TestWhatIsConstant:
     def test_lists_of_any_length_leave_the_same_words(self) -> None:
         assert constant("rows  are bad: ") == constant("rows 7 are bad: 'a'") == constant("rows 7, 8 are bad: 'a', 'b'")
-        source = [Written(("there are open bills: ",))]
+        source = raised("there are open bills: ")
         assert len({constant(f"there are open bills: {rest}", source) for rest in ("", "May", "May, June, July")}) == 1
 
-    def test_what_may_be_left_out_counts_all_the_same(self) -> None:
-        source = [Written((" has moved out", " and lives in ", " now", ""), optional=True)]
+    def test_what_may_be_left_out_does_not_count(self) -> None:
+        source = raised(" has moved out", passing=(" and lives in ", " now"))
         assert constant("Bob has moved out", source) == constant("Al has moved out and lives in Rome now", source)
 
     def test_the_first_source_that_fits_decides(self) -> None:
-        near, far = Written(("no key to ",)), Written(("no key to ", " in the cellar"))
-        assert constant("no key to the room in the cellar", [Written(("other words",)), near, far]) == "no key to"
+        near, far = Source(("no key to ",)), Source(("no key to ", " in the cellar"))
+        written = Written((Source(("other words",)), near, far))
+        assert constant("no key to the room in the cellar", written) == "no key to"
 
-    def test_a_phrase_that_is_put_in_counts_if_it_is_written_near(self) -> None:
-        source = [Written(("letter of ", " cannot be sent: "))]
-        near = ["stamp is missing", "receiver is missing"]
-        found = [constant(f"letter of Bob cannot be sent: {phrase}", source, near) for phrase in (*near, "Al, Bob")]
-        assert len(set(found)) == 3
+    def test_a_phrase_that_is_put_in_counts_if_a_function_says_it_that_was_called(self) -> None:
+        near = ("stamp is missing", "receiver is missing", "and")
+        source = raised("letter of ", " cannot be sent: ", called=near)
+        found = [constant(f"letter of Bob cannot be sent: {phrase}", source) for phrase in (*near[:2], "Al and Bob")]
+        assert len(set(found)) == 3 and found[2] == "letter of cannot be sent"
+
+    def test_a_word_that_is_put_in_counts_if_a_caller_wrote_it(self) -> None:
+        source = raised(" not found", given=("customer", "order"))
+        assert {constant(f"{what} 17 not found", source) for what in ("customer", "order")} == {
+            "customer not found",
+            "order not found",
+        }
+        assert constant("Acme 17 not found", source) == "not found"
+
+    def test_a_plural_is_the_same_word(self) -> None:
+        source = raised(" has not returned ", " key", " yet", passing=("s",))
+        assert constant("Al has not returned 1 key yet", source) == constant("Al has not returned 7 keys yet", source)
 
     def test_prose_stands_at_the_end_and_leaves_its_usual_words(self) -> None:
-        source = [Written(("the bank said: ", "the order of ", " is lost"))]
-        told = [constant(f"the bank said: request to {x} failed with invalid key", source) for x in ("Rome", "Paris")]
+        source = raised("the bank said: ", "the order of ", " is lost")
+        told = [constant(f"the bank said: request to {x} failed with invalid key", source) for x in ("Rome", "Bad Ems")]
         assert told[0] == told[1] != constant("the bank said: server not found", source)
         assert constant("the order of Access Denied Error is lost", source) == "the order of is lost"
+
+    def test_what_is_passed_on_without_a_word_of_its_own_leaves_the_same_ones(self) -> None:
+        told = {constant(f"{where}: invalid literal for value 'x'", raised(": ")) for where in ("price", "/a/b", "Al")}
+        assert told == {"invalid literal value"}
 
 
 LIMIT = "{who} has reached the limit of the plan {plan}"
@@ -163,7 +186,8 @@ def _text(key: str, *values: str) -> str:
 def test_any_text_has_a_template(text: str, literals: list[str]) -> None:
     assert template(template(text)) is not None
     assert isinstance(shape(text, literals), str)
-    assert isinstance(constant(text, [Written(tuple(literals), optional=True)], literals), str)
+    same = tuple(literals)
+    assert isinstance(constant(text, raised(*same, passing=same, called=same, given=same)), str)
 
 
 # -- how much work ---------------------------------------------------------------------------------------------------
@@ -230,7 +254,7 @@ def test_a_huge_message_is_cut_before_anything_looks_at_it(name: str, monkeypatc
     """No pattern sees more than the part that is looked at, so no text can hold the loop. A pattern that tries all ways
     to divide such a part would not come back within the time limit of the test."""
     seen: list[int] = []
-    for module in (message_template, evidence, marks, peer):
+    for module in (message_template, constant_words, evidence, marks, peer):
         for key, value in vars(module).items():
             if isinstance(value, re.Pattern):
                 monkeypatch.setattr(module, key, Counting(value, seen))

@@ -13,11 +13,12 @@ from typing import Any
 from redrive.errors import ErrorCode
 from redrive.kernel import evidence, frames, marks
 from redrive.kernel.classify import NO_RULES, UNKNOWN, Classification, FailureRules, FailureType, by_words, classify
+from redrive.kernel.constant import constant, statement_of
 from redrive.kernel.fingerprint import Facts, fingerprint, former
-from redrive.kernel.message_template import constant, shape, template
+from redrive.kernel.message_template import shape, template
 from redrive.kernel.peer import peer_of
 from redrive.kernel.retry_after import retry_after
-from redrive.kernel.statements import Written, written_along, written_by
+from redrive.kernel.statements import written_along, written_by
 from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of
 
 __all__ = ["Failure", "FailureType", "Origin", "clean", "failure", "failure_of"]
@@ -160,7 +161,7 @@ def _made(
         () if declared else tuple(names),
         tuple(places),
         marks.telling(found, codes),
-        _constant(message, error, origin) if counts else None,
+        _constant(message, error, origin) if counts else _raised_here(message, error, origin),
         shape(message, _literals_at(error, origin)) if counts else None,
         None if declared else peer_of(errors),
         cause and cause[:MAX_CAUSE],
@@ -221,13 +222,22 @@ def _literals_at(error: BaseException | None, origin: Origin) -> Collection[str]
 def _constant(message: str, error: BaseException | None, origin: Origin) -> str:
     """Returns the part of the message that is the same each time: as it was written in the statements that it came
     through, else in their functions, or in the handler that returned it."""
-    near: list[Written] = []
-    around: list[Written] = []
     if error is not None:
-        near, around = written_along(error.__traceback__, frames.package_of(origin.module))
-    elif origin.code is not None:
-        around = list(written_by(origin.code, getattr(sys.modules.get(origin.module or ""), "__dict__", {})))
-    return constant(message, [*near, *around], around[0].texts if around else ())
+        return constant(message, written_along(error.__traceback__, frames.package_of(origin.module)))
+    if origin.code is None:
+        return constant(message)
+    scope = getattr(sys.modules.get(origin.module or ""), "__dict__", {})
+    return constant(message, written_by(origin.code, scope))
+
+
+def _raised_here(message: str, error: BaseException | None, origin: Origin) -> str | None:
+    """Returns which of the application's own ``raise`` statements it was, by the words that are written there: one
+    class and one function may have several."""
+    package = frames.package_of(origin.module)
+    last = None if error is None else frames.raised_at(error)
+    if error is None or last is None or not frames.own(last, package) or not frames.raised_by_statement(error):
+        return None
+    return statement_of(message, written_along(error.__traceback__, package))
 
 
 def _declared(error: BaseException, origin: Origin) -> str | None:

@@ -2,9 +2,10 @@
 
 The exceptions' types and the application's own frames (module and function) say what happened where; status, errno,
 SQLSTATE and a provider's code always count. The message counts, without its variable parts, where it was written for
-this: in a verdict, in a bare exception that the application raised itself, and where there is no frame. When a
-connection or a time-out fails, the cause is who did not answer, whoever called: one dead database is one cause in
-thirty kinds. An application may decide it all itself.
+this: in a verdict, in a bare exception that the application raised itself, and where there is no frame; of any other
+exception that the application raised, the words that are written in its ``raise`` statement. When a connection or a
+time-out fails, the cause is who did not answer, whoever called: one dead database is one cause in thirty kinds. An
+application may decide it all itself.
 """
 
 from __future__ import annotations

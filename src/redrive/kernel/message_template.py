@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from redrive.kernel.error_words import ERROR_WORDS
-from redrive.kernel.statements import Written
 
 MAX_LOOKED_AT = 4_000
 MAX_FRAGMENTS = 400
@@ -73,10 +72,10 @@ def template(text: str, limit: int = MAX_LOOKED_AT) -> str:
     for _ in range(3):  # lists in lists
         text = _HOLES.sub(HOLE, text)
         text = _LISTED.sub(HOLE, text)
-    return _folded(_HOLES.sub(HOLE, text))
+    return folded(_HOLES.sub(HOLE, text))
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
     """Returns the words with immediate repetitions left out: a message may have one line for each row of a list."""
     words = text.split()
     for size in range(1, MAX_FOLDED + 1):
@@ -101,121 +100,68 @@ def _jumbled(found: re.Match[str]) -> str:
     return HOLE if short > max(1, len(parts) // 3) else found[0]
 
 
-_FIELD = re.compile(r"%(?:\(\w{1,60}\))?[-#0 +]{0,4}\d{0,4}(?:\.\d{1,4})?[sdrfgxiueac%]|\{[^{}]{0,100}\}")
-_WORD = re.compile(r"[^\W\d_]{2,}")
+_FIELD = re.compile(
+    r"%(?:\(\w{1,60}\))?[-#0 +]{0,4}\d{0,4}(?:\.\d{1,4})?[sdrfgxiueac%]|\{[^{}]{0,100}\}|\$\{?[A-Za-z_]\w{0,60}\}?"
+)
+WORD = re.compile(r"[^\W\d_]{2,}")
+_PLURAL = re.compile(r"(?:e?s|e?n|ies)(?![^\W\d_])")
 
 
 def shape(text: str, literals: Iterable[str]) -> str:
     """Returns the same, by the texts of the source: what stands there is constant, whatever it looks like, and what was
     put in between is not, even if it is a plain word. Where no format fits, returns ``template``."""
     text = text[:MAX_LOOKED_AT]
-    spans = _written(text, literals)
-    if sum(len(_WORD.findall(text[begin:end])) for begin, end in spans) < 2:
+    found = spans(text, fragments(text, literals), plural=False)
+    if sum(len(WORD.findall(text[begin:end])) for begin, end in found) < 2:
         return template(text)
     parts: list[str] = []
     at = 0
-    for begin, end in [*spans, (len(text), len(text))]:
+    for begin, end in [*found, (len(text), len(text))]:
         parts += [_between(text[at:begin]), text[begin:end]]
         at = end
-    return _folded(_HOLES.sub(HOLE, "".join(parts)))
+    return folded(_HOLES.sub(HOLE, "".join(parts)))
 
 
-def _written(text: str, literals: Iterable[str]) -> list[tuple[int, int]]:
-    """Returns where parts of the source's texts stand in this one, longest first, none within a word."""
-    taken = bytearray(len(text))
-    spans: list[tuple[int, int]] = []
-    for fragment in sorted(_fragments(text, literals), key=lambda part: (-len(part), part))[:MAX_FRAGMENTS]:
-        begin = text.find(fragment)
-        while begin >= 0:
-            end = begin + len(fragment)
-            if not any(taken[begin:end]) and _whole(text, begin, end):
-                taken[begin:end] = b"\x01" * len(fragment)
-                spans.append((begin, end))
-            begin = text.find(fragment, end)
-    return sorted(spans)
-
-
-def _fragments(text: str, literals: Iterable[str]) -> set[str]:
-    """Returns the parts of the source's texts between their fields. A single name is left out, unless it is all there
-    is."""
-    return {
+def fragments(text: str, literals: Iterable[str], *, names: bool = False) -> list[str]:
+    """Returns the parts of the source's texts, between their fields, that stand in a message, longest first. A single
+    name is left out, unless it is all there is, or ``names`` count."""
+    found = {
         part
-        for literal in literals
-        if literal == text or not literal.isidentifier()
+        for literal in dict.fromkeys(literals)
+        if names or literal == text or not literal.isidentifier()
         for part in _FIELD.split(literal[:MAX_LOOKED_AT])
-        if _WORD.search(part)
+        if part in text and WORD.search(part)
     }
+    return sorted(found, key=lambda part: (-len(part), part))[:MAX_FRAGMENTS]
 
 
-def _whole(text: str, begin: int, end: int) -> bool:
-    """True if neither end is in the middle of a word."""
+def spans(text: str, parts: Iterable[str], *, plural: bool = True) -> list[tuple[int, int]]:
+    """Returns where these parts stand in a text, none within a word; a plural may follow."""
+    taken = bytearray(len(text))
+    found: list[tuple[int, int]] = []
+    for part in parts:
+        begin = text.find(part)
+        while begin >= 0:
+            end = begin + len(part)
+            if not any(taken[begin:end]) and _whole(text, begin, end, plural=plural):
+                taken[begin:end] = b"\x01" * len(part)
+                found.append((begin, end))
+            begin = text.find(part, end)
+    return sorted(found)
+
+
+def _whole(text: str, begin: int, end: int, *, plural: bool) -> bool:
     before = begin > 0 and text[begin - 1].isalpha() and text[begin].isalpha()
     after = end < len(text) and text[end - 1].isalpha() and text[end].isalpha()
-    return not before and not after
+    return not before and not (after and not (plural and _PLURAL.match(text, end)))
 
 
 def _between(text: str) -> str:
     """Returns what to keep of a text that was put in: nothing of a value, the words of prose."""
     if not any(char.isalnum() for char in text):
         return text if not text.strip() or len(text) < 4 else HOLE
-    words = {word.lower() for word in _WORD.findall(text)}
+    words = {word.lower() for word in WORD.findall(text)}
     known = len(words & ERROR_WORDS)
     if known >= 2 and known * 2 >= len(words):
         return template(text)
     return f" {HOLE} "
-
-
-# -- the second algorithm: what is constant, without a mark for what is not ------------------------------------------
-
-# Words that names and titles have as well.
-_LINKS = frozenset(["a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"])
-_ENDS = " \t\n:;,.-([{|"
-
-
-def constant(text: str, sources: Sequence[Written] = (), elsewhere: Iterable[str] = ()) -> str:
-    """Returns the words of a message that are the same each time, by the first source that fits it. Lists of none, of
-    one and of many give the same words. ``elsewhere``: texts written near, which may have been put in."""
-    text = text[:MAX_LOOKED_AT]
-    for source in sources:
-        spans = _written(text, source.texts)
-        if sum(len(_WORD.findall(text[begin:end])) for begin, end in spans) >= 2:
-            return _words(_said(text, spans, source, list(elsewhere)))
-    return _words(template(text))
-
-
-def _said(text: str, spans: list[tuple[int, int]], source: Written, elsewhere: list[str]) -> str:
-    parts: list[str] = []
-    at = 0
-    for begin, end in [*spans, (len(text), len(text))]:
-        parts += [_put_in(text, at, begin, elsewhere), "" if source.optional else text[begin:end]]
-        at = end
-    if source.optional:
-        # What was left out this time belongs to it all the same.
-        parts += sorted(_fragments(text, source.texts))
-    return HOLE.join(parts)
-
-
-def _put_in(text: str, begin: int, end: int, elsewhere: list[str]) -> str:
-    """Returns what to keep of a text that was put in: a phrase that is written near as it is, of prose its usual words,
-    of anything else nothing. Prose stands at the end, after a colon or alone; whatever else is put into a sentence is a
-    value."""
-    value = text[begin:end]
-    phrases = [value[first:last] for first, last in _written(value, elsewhere)] if len(value) > 4 else []
-    phrases = [phrase for phrase in phrases if len(_WORD.findall(phrase)) > 1]
-    if phrases:
-        return HOLE.join(phrases)
-    before = text[:begin].rstrip()
-    if text[end:].strip() or (before and before[-1] not in ":-(>"):
-        return ""
-    return " ".join(word for piece in template(value).split(",") for word in _prose(piece))
-
-
-def _prose(text: str) -> list[str]:
-    """Returns the usual words of a piece of prose, each once; nothing for what does not read like prose."""
-    words = [word for word in dict.fromkeys(map(str.lower, _WORD.findall(text))) if word not in _LINKS]
-    known = [word for word in words if word in ERROR_WORDS]
-    return known if len(known) >= 2 and len(known) * 3 >= len(words) else []
-
-
-def _words(text: str) -> str:
-    return _folded(" ".join(piece.strip(_ENDS) for piece in text.split(HOLE)))

@@ -1,77 +1,113 @@
-"""Finds the texts from which a message was made: in the statement that a frame is at, and in the constants that it
-names.
+"""Finds the texts from which a message was made: in the statement that raised it, in the values that were put in there,
+in the statements of its callers, and in the constants that these name.
 
-The statement that raised says best which part of its message is constant, and also has the parts that were left out
-this time. A message may be made by a caller (``fail(f"no key for {name}")``), or from a format that is kept elsewhere.
+The statement that raised says best which part of its message is constant. A message may be made by a caller
+(``fail(f"no key for {name}")``), or from a format that is kept elsewhere. What merely stands near, in a list or in a
+table of the module, is data: a city, a customer, the name of a column.
 """
 
 from __future__ import annotations
 
 import dis
+import re
 import sys
-from collections.abc import Iterator, Mapping
-from types import CodeType, FrameType, FunctionType, ModuleType, TracebackType
+from collections.abc import Iterable, Iterator, Mapping, Set
+from enum import Enum
+from string import Template
+from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
-from redrive.kernel.frames import MAX_FRAMES, MAX_KEPT_FRAMES, MAX_LITERALS, own, texts
-from redrive.kernel.remembered import Remembered
+from redrive.kernel.expressions import Piece, read, statement
+from redrive.kernel.frames import MAX_FRAMES, MAX_KEPT_FRAMES, own
 
 MAX_NAMED = 200
 MAX_LOOKED_AT = 300
-_NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF"})
+MAX_DEPTH = 3
+_SPOKEN = ("__init__", "__str__")  # where exceptions make their messages
+_RAISE = dis.opmap["RAISE_VARARGS"]
+_FIELD = re.compile(r"%(?:\(\w{1,60}\))?[-#0 +]{0,4}\d{0,4}(?:\.\d{1,4})?[sdrfgxiueac]|\{[^{}]{0,100}\}")
 
-Position = tuple[int | None, int | None, int | None, int | None]  # first and last line, first and last column
+
+class Source(NamedTuple):
+    """What an expression says. ``passing``: what it does not say each time. ``called``: what functions say that it or
+    its callers call. ``given``: what its callers wrote. ``raises``: it is a ``raise`` statement."""
+
+    texts: tuple[str, ...]
+    passing: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    raises: bool = False
+
+    def readings(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """Yields the texts that a message may be made of, the likeliest first, and how many of their words it must
+        have: what a statement raises is its own."""
+        least = 1 if self.raises else 2
+        yield self.texts, least
+        if self.passing:
+            yield (*self.texts, *self.passing), least
+        if self.called:
+            yield (*self.texts, *self.passing, *self.called), 2
 
 
 class Written(NamedTuple):
-    """The texts of a statement or a function, in the order they stand there. ``optional``: some may be left out, as in
-    ``f" because of {why}" if why else ""``."""
+    """Where a message may have been written: in statements, the innermost first, or around them."""
 
-    texts: tuple[str, ...]
-    optional: bool = False
-
-
-class _Word(NamedTuple):
-    position: Position
-    text: str
-    is_name: bool
+    statements: tuple[Source, ...] = ()
+    around: tuple[Source, ...] = ()
 
 
-class _Code(NamedTuple):
-    positions: list[Position]
-    words: list[_Word]
-    added: frozenset[str]
+NOTHING = Written()
 
 
-def written_along(trace: TracebackType | None, package: str | None) -> tuple[list[Written], list[Written]]:
-    """Returns the texts of the statements of a traceback, the innermost first: the application's own, and the last one.
-    Then all texts of their functions: first without what is added to a message under a condition (``message += …``, ``…
-    if why else ""``), which is not there each time."""
+def written_along(trace: TracebackType | None, package: str | None) -> Written:
+    """Returns what the statements of a traceback say: the application's own, and the last one. Around them are their
+    functions."""
     steps = _steps(trace, package)
-    near = [_statement(step.tb_frame, step.tb_lasti) for step in steps]
-    functions = list({id(step.tb_frame.f_code): step.tb_frame for step in steps}.values())
-    around = []
-    for whole in (False, True):
-        found = (text for one in functions for text in _function(one.f_code, one.f_globals, _holder(one), whole=whole))
-        around.append(Written(tuple(dict.fromkeys(found))))
-    return near, around
+    statements: list[Source] = []
+    given: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
+    for step in reversed(steps):
+        frame = step.tb_frame
+        source = _source(statement(frame.f_code, step.tb_lasti), _scope(frame))
+        called = (*source.called, *called)
+        raises = frame.f_code.co_code[step.tb_lasti] == _RAISE
+        statements.append(source._replace(called=called, given=given, raises=raises))
+        given = (*source.texts, *source.passing, *given)
+    functions = {id(step.tb_frame.f_code): step.tb_frame for step in steps}.values()
+    around = [_source(read(one.f_code).pieces, _scope(one)) for one in functions]
+    return Written(tuple(reversed(statements)), (_together(around),))
 
 
-def written_by(code: CodeType, scope: Mapping[str, Any]) -> Iterator[Written]:
-    """Returns the texts of one function that returned its message; also first without what is added under a
-    condition."""
-    for whole in (False, True):
-        yield Written(tuple(_function(code, scope, None, whole=whole)))
+def written_by(code: CodeType, scope: Mapping[str, Any]) -> Written:
+    """Returns what one function says that returned its message."""
+    return Written((), (_source(read(code).pieces, _Scope(scope)),))
 
 
-def _function(code: CodeType, scope: Mapping[str, Any], holder: Any, *, whole: bool) -> Iterator[str]:
-    known = _codes.get(code, _read)
-    yield from sorted(texts([code]).literals - (frozenset() if whole else known.added))
-    yield from _named([word.text for word in known.words if word.is_name], scope, holder)
+def _source(pieces: list[Piece], scope: _Scope) -> Source:
+    each_time = [piece for piece in pieces if not piece.passing]
+    passing = [piece for piece in pieces if piece.passing]
+    named, other = _named(each_time, scope), _named(passing, scope)
+    return Source(
+        (*_literals(each_time), *named.constants),
+        (*_literals(passing), *other.constants),
+        (*named.called, *other.called),
+    )
+
+
+def _literals(pieces: list[Piece]) -> Iterator[str]:
+    return (piece.text for piece in pieces if piece.kind == "text")
+
+
+def _together(sources: list[Source]) -> Source:
+    return Source(
+        tuple(text for one in sources for text in one.texts),
+        tuple(text for one in sources for text in one.passing),
+        tuple(text for one in sources for text in one.called),
+    )
 
 
 def _steps(trace: TracebackType | None, package: str | None) -> list[TracebackType]:
-    """Yields the application's own frames, and the last one, from the inside; each statement once, however deep a
+    """Returns the application's own frames, and the last one, from the inside; each statement once, however deep a
     recursion is."""
     every: list[TracebackType] = []
     while trace is not None and len(every) < MAX_FRAMES:
@@ -87,101 +123,103 @@ def _steps(trace: TracebackType | None, package: str | None) -> list[TracebackTy
     return list(found.values())
 
 
-def _holder(frame: FrameType) -> Any:
-    """Returns the object that a method belongs to: its class has constants, too."""
+# -- what names stand for --------------------------------------------------------------------------------------------
+
+
+class _Scope(NamedTuple):
+    """What names stand for: in a module, in the class of a method, and functions in the function itself."""
+
+    module: Mapping[str, Any]
+    holder: type | None = None
+    inner: Mapping[str, Any] = MappingProxyType({})
+
+
+def _scope(frame: FrameType) -> _Scope:
     code = frame.f_code
-    name = code.co_varnames[0] if code.co_argcount else None
-    return frame.f_locals.get(name) if name in ("self", "cls") else None
+    inner = frame.f_locals
+    first = code.co_varnames[0] if code.co_argcount else None
+    holder = inner.get(first) if first in ("self", "cls") else None
+    if holder is not None and not isinstance(holder, type):
+        holder = type(holder)
+    return _Scope(frame.f_globals, holder, inner)
 
 
-def _statement(frame: FrameType, at: int) -> Written:
-    known = _codes.get(frame.f_code, _read)
-    index = at // 2
-    if not 0 <= index < len(known.positions):
-        return Written(())
-    place = known.positions[index]
-    inside = [word for word in known.words if _within(word.position, place)]
-    literals = [word.text for word in inside if not word.is_name]
-    named = _named([word.text for word in inside if word.is_name], frame.f_globals, _holder(frame))
-    return Written((*literals, *named), optional="" in literals)
+class _Named(NamedTuple):
+    constants: list[str]
+    called: list[str]
 
 
-def _within(one: Position, place: Position) -> bool:
-    first, last, begin, end = place
-    line, last_line, column, last_column = one
-    if None in (first, last, begin, end) or None in one:
-        return line is not None and line == first  # Python was told to keep no columns
-    return (first, begin) <= (line, column) and (last_line, last_column) <= (last, end)
+def _named(pieces: list[Piece], scope: _Scope) -> _Named:
+    """Returns the texts that the names in an expression stand for: constants of the module, of another one, or of the
+    class, and what the functions say that it calls."""
+    names = dict.fromkeys([piece.text for piece in pieces if piece.kind == "name"][:MAX_NAMED])
+    keys = {piece.text for piece in pieces if piece.kind == "key"}
+    found = _Named([], [])
+    for name in names:
+        value = scope.module.get(name)
+        _add(found, name, value, keys)
+        if isinstance(value, ModuleType | type) and not _foreign(value):
+            _add_attributes(found, value, names, keys)
+        if isinstance(value, type) and issubclass(value, BaseException):
+            _add_attributes(found, value, _SPOKEN, keys, said=True)
+    if scope.holder is not None:
+        _add_attributes(found, scope.holder, names, keys)
+    for name in dict.fromkeys(piece.text for piece in pieces if piece.kind in ("name", "local")):
+        if isinstance(function := scope.inner.get(name), FunctionType):
+            _add(found, name, function, keys)
+    return found
 
 
-def _read(code: CodeType) -> _Code:
-    words: list[_Word] = []
-    size = 0
-    instructions = list(dis.get_instructions(code))
-    for one, following in zip(instructions, [*instructions[1:], None], strict=True):
-        text = one.argval
-        is_name = one.opname in _NAMES
-        if not isinstance(text, str) or not (is_name or one.opname == "LOAD_CONST"):
-            continue
-        if not is_name and following is not None and following.argval == "join":
-            continue  # what stands between the items of a list is there as often as it has items
-        size += len(text) + 20
-        if size > MAX_LITERALS:
-            break
-        words.append(_Word(_position(one), text, is_name))
-    additions = [_position(one) for one in instructions if one.opname == "BINARY_OP" and one.argrepr == "+="]
-    choices = {word.position[0] for word in words if not word.is_name and not word.text}
-    added = frozenset(
-        word.text
-        for word in words
-        if not word.is_name and (word.position[0] in choices or any(_within(word.position, at) for at in additions))
-    )
-    return _Code(list(code.co_positions()), words, added)
-
-
-def _position(one: dis.Instruction) -> Position:
-    place = one.positions
-    return (place.lineno, place.end_lineno, place.col_offset, place.end_col_offset) if place else (None,) * 4
-
-
-_codes = Remembered[_Code](1_000)
-
-
-def _named(names: list[str], scope: Mapping[str, Any], holder: Any) -> Iterator[str]:
-    """Returns the texts that these names stand for: constants of the module, of another one, or of the class."""
-    wanted = dict.fromkeys(names[:MAX_NAMED])
-    for name in wanted:
-        found = scope.get(name)
-        if found is not None:
-            yield from _texts_of(name, found)
-            if isinstance(found, ModuleType | type) and not _foreign(found):
-                yield from _attributes(found, wanted)
-    if holder is not None:
-        yield from _attributes(holder if isinstance(holder, type) else type(holder), wanted)
-
-
-def _attributes(holder: Any, wanted: Mapping[str, Any]) -> Iterator[str]:
+def _add_attributes(found: _Named, holder: Any, wanted: Iterable[str], keys: Set[str], *, said: bool = False) -> None:
     for space in holder.__mro__[:-1] if isinstance(holder, type) else [holder]:
         values = vars(space)
         for name in wanted:
-            if name in values:
-                yield from _texts_of(name, values[name])
+            if name in values and not _foreign(space):
+                _add(found, name, values[name], keys, said=said)
 
 
-def _texts_of(name: str, value: Any) -> Iterator[str]:
-    """Returns the texts of a constant; of a function that is called to make one, those that are written there."""
+def _add(found: _Named, name: str, value: Any, keys: Set[str], *, said: bool = False) -> None:
+    """``said``: what this function says is the message itself."""
     if isinstance(value, FunctionType):
         if not _foreign(value):
-            yield from texts([value.__code__]).literals
-            for inner in value.__code__.co_names[:MAX_NAMED]:
-                constant = value.__globals__.get(inner)
-                if not isinstance(constant, FunctionType):
-                    yield from _texts_of(inner, constant)
-    elif name.isupper():
-        if isinstance(value, str):
-            yield value
-        elif type(value) in (dict, tuple, list) and len(value) <= MAX_NAMED:  # not somebody else's class
-            yield from (one for one in list(value.values() if type(value) is dict else value) if isinstance(one, str))
+            (found.constants if said else found.called).extend(_texts_in(value))
+    elif isinstance(value, Enum):
+        found.constants.extend([value.value] if isinstance(value.value, str) else [])
+    elif isinstance(value, Template):
+        found.constants.append(value.template)
+    elif isinstance(value, str):
+        if name.isupper() or _FIELD.search(value):
+            found.constants.append(value)
+    else:
+        found.constants.extend(_formats(value, keys))
+
+
+def _texts_in(function: FunctionType) -> Iterator[str]:
+    """Returns the texts written in a function, and the constants it names."""
+    for piece in read(function.__code__).pieces[:MAX_NAMED]:
+        if piece.passing:
+            continue
+        if piece.kind == "text":
+            yield piece.text
+        elif piece.kind == "name":
+            value = function.__globals__.get(piece.text)
+            if isinstance(value, str) and piece.text.isupper():
+                yield value
+            elif not isinstance(value, str):
+                yield from _formats(value, frozenset())
+
+
+def _formats(value: Any, keys: Set[str], depth: int = 0) -> Iterator[str]:
+    """Returns the formats in a table, and the phrase under keys that stand in the source; all else there is data."""
+    if type(value) not in (dict, tuple, list) or len(value) > MAX_NAMED or depth > MAX_DEPTH:  # not somebody's class
+        return
+    for key, one in value.items() if type(value) is dict else enumerate(value):
+        known = key in keys
+        if isinstance(one, str):
+            if _FIELD.search(one) or (known and " " in one):
+                yield one
+        else:
+            yield from _formats(one, keys if known else frozenset(), depth + 1)
 
 
 def _foreign(holder: Any) -> bool:

@@ -20,6 +20,7 @@ from tests.failures.corpus.vary import Vary
 
 VARIANTS = 25
 HERE = Path(__file__).parent
+_PACKAGES = ("shop", "clinic", "depot", "bureau", "market")
 Call = Callable[["Scene"], Any]
 
 
@@ -98,7 +99,7 @@ def _from_application(trace: TracebackType | None) -> TracebackType | None:
     """Without the frames of these tests: a worker calls the application's handler itself."""
     first = trace
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("shop", "clinic", "depot", "bureau"):
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES:
             return trace
         trace = trace.tb_next
     return first

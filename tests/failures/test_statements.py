@@ -1,0 +1,225 @@
+"""What a statement says: read from the bytecode of functions that really raise."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from redrive.kernel.failure import failure_of
+
+WAREHOUSES = ["warehouse-eu", "main hall", "cold_store", "overflow"]
+CITIES = {"b": "Berlin", "n": "New York", "t": "Bad Tölz"}
+SUPPLIERS = json.loads('{"one": {"name": "Fast Freight"}, "two": {"name": "not-found ltd"}}')
+TEXTS = {"en": {"gone": "{who} is gone for good", "late": "{who} came too late"}}
+REASONS = {"old": "it is too old", "new": "it is too new"}
+DEFAULT = "no reason was given"
+
+
+class Why(enum.Enum):
+    EXPIRED = "card expired"
+    STOLEN = "card stolen"
+
+
+class Declined(Exception):
+    def __init__(self, who: str, why: str) -> None:
+        super().__init__(f"{who} was declined: {why}")
+
+
+def fingerprint(call: Callable[..., Any], *args: Any) -> str:
+    with pytest.raises(Exception) as caught:
+        call(*args)
+    caught.value.__traceback__ = caught.value.__traceback__.tb_next  # without this function
+    return failure_of(caught.value).fingerprint
+
+
+def causes(call: Callable[..., Any], *variants: Any) -> int:
+    return len({fingerprint(call, *(one if isinstance(one, tuple) else (one,))) for one in variants})
+
+
+class TestData:
+    """Texts that merely stand near do not count."""
+
+    def test_of_a_list_of_the_module(self) -> None:
+        def empty(n: int) -> None:
+            raise RuntimeError(f"{WAREHOUSES[n]} is empty")
+
+        def empty_too(n: int) -> None:
+            name = WAREHOUSES[n]
+            raise ValueError("nothing left in " + name)
+
+        assert causes(empty, 0, 1, 2, 3) == causes(empty_too, 0, 1, 2, 3) == 1
+
+    def test_of_a_table_of_the_module(self) -> None:
+        def closed(key: str) -> None:
+            raise RuntimeError(f"the shop in {CITIES[key]} is closed")
+
+        def silent(key: str) -> None:
+            raise RuntimeError(f"{SUPPLIERS[key]['name']} does not answer")
+
+        assert causes(closed, "b", "n", "t") == causes(silent, "one", "two") == 1
+
+    def test_of_a_table_or_a_list_of_the_function(self) -> None:
+        def unit(key: str) -> None:
+            units = {"pcs": "single pieces", "m": "running metres"}
+            raise ValueError(f"unit {units.get(key, key)} does not fit")
+
+        def city(n: int) -> None:
+            cities = ["New York", "São Paulo"]
+            raise ValueError(f"no flight to {cities[n]}")
+
+        def compared(city: str) -> None:
+            if city == "New York":
+                city = city.replace("New York", "Bad Ems")
+            raise ValueError(f"no flight to {city}")
+
+        assert causes(unit, "pcs", "m", "kg") == causes(city, 0, 1) == causes(compared, "New York", "Rome") == 1
+
+    def test_of_a_loop(self) -> None:
+        def missing(row: dict[str, Any]) -> None:
+            for name in ("vat_id", "ship to", "e-mail"):
+                if name not in row:
+                    raise ValueError(f"the row lacks {name}")
+
+        assert causes(missing, {}, {"vat_id": 1}, {"vat_id": 1, "ship to": 1}) == 1
+
+
+class TestWhatIsSaid:
+    """Texts that a message was made of do count."""
+
+    def test_by_a_helper_that_is_told_one_word(self) -> None:
+        def not_found(what: str, n: int) -> None:
+            raise LookupError(f"{what} {n} not found")
+
+        def load(n: int, known: bool) -> None:
+            if known:
+                not_found("order", n)
+            not_found("customer", n)
+
+        assert causes(load, (1, True), (2, True)) == 1
+        assert causes(load, (1, True), (2, False)) == 2
+
+    def test_by_a_helper_that_has_no_word(self) -> None:
+        def problem(what: str, n: int, detail: str) -> None:
+            raise ValueError(f"{what} #{n}" + (f": {detail}" if detail else ""))
+
+        def load(n: int, car: bool, detail: str) -> None:
+            what = "car" if car else "driver"
+            problem(what, n, detail)
+
+        assert causes(load, (1, True, "Rome"), (2, True, ""), (3, True, "Bad Ems")) == 1
+        assert causes(load, (1, True, ""), (1, False, "")) == 2
+
+    def test_in_a_variable(self) -> None:
+        def assign(kind: int, who: str) -> None:
+            why = "it is broken" if kind else "it is on loan"
+            text = f"cannot assign {who}, {why}"
+            raise RuntimeError(text)
+
+        assert causes(assign, (1, "a b"), (1, "c")) == 1
+        assert causes(assign, (1, "a b"), (0, "a b")) == 2
+
+    def test_in_a_list_that_was_collected(self) -> None:
+        def check(stamp: bool, who: str) -> None:
+            problems = []
+            if stamp:
+                problems.append("no receiver")
+            else:
+                problems.append("no stamp")
+            raise ValueError(f"letter of {who} is bad: {'; '.join(problems)}")
+
+        def lines(who: str, rows: list[str]) -> None:
+            said = [f"the list of {who} has errors:"]
+            for row in rows:
+                said.append(f"  line of {row}")  # noqa: PERF401 - people do
+            raise ValueError("\n".join(said))
+
+        assert causes(check, (True, "a"), (True, "b c")) == 1
+        assert causes(check, (True, "a"), (False, "a")) == 2
+        assert causes(lines, ("a", []), ("b", ["no name"]), ("c", ["x", "not found"])) == 1
+
+    def test_by_the_class_of_an_exception(self) -> None:
+        def charge(who: str, why: int) -> None:
+            if why == 1:
+                raise Declined(who, "card expired")
+            if why == 2:
+                raise Declined(who, "no funds left")
+            raise Declined(who, Why.STOLEN.value)
+
+        assert causes(charge, ("a", 1), ("b c", 1)) == 1
+        assert causes(charge, ("a", 1), ("a", 2), ("a", 3)) == 3
+
+    def test_in_a_catalogue(self) -> None:
+        def text(key: str, **values: str) -> str:
+            return TEXTS["en"][key].format(**values)
+
+        def told(key: str, who: str) -> None:
+            raise RuntimeError(text(key, who=who))
+
+        def told_why(who: str, old: bool) -> None:
+            raise RuntimeError(f"{who} stays: {REASONS['old'] if old else REASONS['new']}")
+
+        told.__globals__["text"] = text
+        assert causes(told, ("gone", "a"), ("gone", "b c")) == 1
+        assert causes(told, ("gone", "a"), ("late", "a")) == 2
+        assert causes(told_why, ("a", True), ("a", False)) == 2
+
+
+class TestNotEachTime:
+    """What may be left out, and what stands for a value, does not count."""
+
+    @pytest.mark.parametrize(
+        "say",
+        [
+            lambda who, why: f"{who} has left" + (f" because of {why}" if why else ""),
+            lambda who, why: f"{who} has left" + ("" if not why else f" because of {why}"),
+            lambda who, why: f"{who} has left, {why or 'nobody knows why'}",
+            lambda who, why: f"{who} has left, {why if why else DEFAULT}",
+            lambda who, why: " ".join(part for part in (who, "has left", why) if part),
+        ],
+    )
+    def test_in_an_expression(self, say: Callable[..., str]) -> None:
+        def leave(who: str, why: str | None) -> None:
+            raise RuntimeError(say(who, why))
+
+        assert causes(leave, ("a", None), ("b c", "late payment"), ("d", "New York")) == 1
+
+    def test_in_an_addition(self) -> None:
+        def leave(who: str, why: str) -> None:
+            text = f"{who} has left"
+            if why:
+                text += f" because of {why}"
+            raise RuntimeError(text)
+
+        assert causes(leave, ("a", ""), ("b c", "late payment"), ("d", "New York")) == 1
+
+
+def without_columns(code: CodeType) -> CodeType:
+    """The same code as ``python -X no_debug_ranges`` makes it: lines and no columns."""
+    table = bytearray()
+    before = code.co_firstlineno
+    for line, *_ in code.co_positions():
+        step = 0 if line is None else line - before
+        before += step
+        number = (-step << 1) | 1 if step < 0 else step << 1
+        table.append(0x80 | 13 << 3)
+        while number >= 64:
+            table.append(0x40 | number & 0x3F)
+            number >>= 6
+        table.append(number)
+    return code.replace(co_linetable=bytes(table))
+
+
+def test_lines_are_enough() -> None:
+    def empty(n: int, who: str) -> None:
+        place = WAREHOUSES[n]
+        why = "" if n else "a holiday"
+        raise ValueError(f"{place} is empty, {who} waits" + (f" because of {why}" if why else ""))
+
+    empty.__code__ = without_columns(empty.__code__)
+    assert all(column is None for *_, column in empty.__code__.co_positions())
+    assert causes(empty, (0, "Al"), (1, "Bad Ems"), (2, "x")) == 1
