@@ -13,9 +13,11 @@ import pytest
 
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import FailureFilter
+from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event
-from redrive.kernel.outcome import Completed, Outcome
-from redrive.kernel.store import Query
+from redrive.kernel.outcome import Completed, HandedBack, Outcome
+from redrive.kernel.reactions import Landed
+from redrive.kernel.store import Query, Store
 from redrive.kernel.task import State
 from redrive.ops import failed as ops
 from redrive.ops.allowance import FREE
@@ -235,3 +237,37 @@ class TestBadRows:
             assert not applied.lost & set(good)
         found = await states(harness)
         assert [found[task_id].state for task_id in good] == [State.QUEUED] * len(good)
+
+
+async def test_one_of_an_unknown_feature_stops_nobody(harness: Harness, case: tuple[str, str, str]) -> None:
+    """Who does not know the feature passes it by: to fail it would have effects. Who does know it fails or runs it."""
+    bad = await harness.enqueue(feature="ghosts")
+    good = await harness.enqueue_many(3)
+    await spoil(harness, case, bad)
+    await worked_off(harness, harness.store)
+    found = await states(harness)
+    assert [found.pop(task_id).state for task_id in good] == [State.COMPLETED] * 3
+    (left,) = found.values()
+    # Running: its id is not one that can be settled by.
+    assert left.state in (State.QUEUED, State.DELAYED, State.RUNNING) and "was removed" not in str(left.payload)
+    await pass_time(harness, LEASE + 15)
+    told: list[State] = []
+
+    def react(_: object, landed: Landed) -> None:
+        told.append(landed.state)
+
+    knower = await harness.another(features=[Feature("ghosts", "redrive.testing.conformance.probe", react)])
+    await worked_off(harness, knower)
+    found = await states(harness)
+    (ended,) = (found[task_id] for task_id in found if task_id not in good)
+    assert told[-1:] == [ended.state] and ended.state in (State.COMPLETED, State.FAILED)
+
+
+async def worked_off(harness: Harness, store: Store) -> None:
+    """Tick, claim and settle, as a worker does that hands back what it does not know."""
+    for _ in range(3):
+        await harness.tick(store=store)
+        await harness.recover(store)
+        for task in await harness.claim(10, store=store):
+            known = task.feature is None or task.feature in store.reacting
+            await harness.settle(task, Completed() if known else HandedBack(), store=store)

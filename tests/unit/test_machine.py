@@ -68,6 +68,7 @@ EXPECTED = {
     Event.RESUME: ({P}, {Q, D}, False, Attempts.KEEP),
     Event.REDRIVE: ({F, X}, {Q}, False, Attempts.RESET),
     Event.REJECT: ({Q, D, P, R}, {F}, False, Attempts.KEEP),
+    Event.POSTPONE: ({Q}, {D}, False, Attempts.KEEP),
 }
 
 # Where a task lands whose cancellation was requested while it ran.
@@ -131,7 +132,7 @@ def test_where_a_move_lands(event: Event) -> None:
         assert lands(event, to, list(Meets)) in {lands(event, to, [one]) for one in Meets}
     running = {event for event, rule in TABLE.items() if rule.fenced}
     assert running == set(CANCELLED_MEANWHILE)
-    assert [event for event, rule in TABLE.items() if rule.quiet] == [Event.HAND_BACK]
+    assert [event for event, rule in TABLE.items() if rule.quiet] == [Event.HAND_BACK, Event.POSTPONE]
 
 
 @pytest.mark.parametrize("held, outcome, event, to, dead", SETTLED)

@@ -49,6 +49,7 @@ class Event(StrEnum):
     RESUME = "resume"
     REDRIVE = "redrive"
     REJECT = "reject"
+    POSTPONE = "postpone"
 
 
 class Attempts(StrEnum):
@@ -154,6 +155,14 @@ TABLE: dict[Event, Rule] = {
         False,
         Attempts.KEEP,
         "its row cannot be worked with (from before a limit, or damaged); it is failed by itself, with a dead letter",
+    ),
+    Event.POSTPONE: Rule(
+        (_S.QUEUED,),
+        (_S.DELAYED,),
+        False,
+        Attempts.KEEP,
+        "its row cannot be worked with, and whoever met it does not know its feature; it makes way for the others",
+        quiet=True,
     ),
 }
 
@@ -263,6 +272,12 @@ def reject(task_id: UUID, why: str) -> Transition:
     it."""
     cause = failure(ErrorCode.ROW_INVALID, "invalid_row", f"the row of this task cannot be worked with: {why}")
     return Transition(task_id, Event.REJECT, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
+
+
+def postpone(task_id: UUID) -> Transition:
+    """Returns the transition that takes such a task out of the way where its feature is not known: failing it would
+    have effects."""
+    return Transition(task_id, Event.POSTPONE, State.DELAYED, delay=HandedBack().seconds)
 
 
 def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Transition:

@@ -67,6 +67,16 @@ def log_set_aside(task_id: UUID, why: str) -> None:
     )
 
 
+def log_postponed(task_id: UUID, why: str) -> None:
+    """The same row, met by a process that may not fail it."""
+    logger.warning(
+        "task %s was put off: its row cannot be worked with, and its feature is not known here: %s",
+        task_id,
+        why,
+        extra={"event": "task.postponed", "task_id": str(task_id), "reason": why},
+    )
+
+
 def ended_inside() -> StoreError:
     """A statement of the handler ended the transaction that the task should be completed in."""
     return StoreError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 
 from redrive.errors import RedriveError
@@ -99,9 +98,7 @@ async def _settle(
     if careful is None:
         moved = await settle(connection, commit.transitions, features)
     else:
-        moved = await settle_in_parts(
-            connection, commit.transitions, partial(settle, features=features), applied.refused, careful
-        )
+        moved = await settle_in_parts(connection, commit.transitions, features, applied.refused, careful)
     lost = [t for t in commit.transitions if t.task_id not in moved]
     if lost and again:
         before = await landed_before(connection, lost)

@@ -21,18 +21,17 @@ from redrive.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from redrive.kernel.machine import Transition, reject
+from redrive.kernel.machine import Transition, postpone, reject
 from redrive.stores.features import Features
 from redrive.stores.postgres.errors import IdTaken, translate
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.settle import settle
-from redrive.stores.refusals import log_set_aside
+from redrive.stores.refusals import log_postponed, log_set_aside
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 LOOKED_AT = 3000  # of each lane; more than a claim looks at
 T = TypeVar("T")
-Settle = Callable[[Connection, Sequence[Transition]], Awaitable[set[UUID]]]
 
 
 def about_a_row(error: BaseException) -> bool:
@@ -59,40 +58,42 @@ async def _set_aside(pool: Pool, queues: Sequence[str], features: Features) -> i
 
     suspects = await pool.run(find, atomic=True)
     for task_id, why in suspects:
-        fail = partial(fail_row, task_id=task_id, why=why, settle=partial(settle, features=features))
-        await pool.run(fail, atomic=True)
+        await pool.run(partial(fail_row, task_id=task_id, why=why, features=features), atomic=True)
     return len(suspects)
 
 
-async def fail_row(connection: Connection, task_id: UUID, why: str, settle: Settle) -> bool:
-    """Fail one live task, whatever is in its row."""
-    await connection.fetchval(SQL["mend"], task_id)
-    moved = await settle(connection, [reject(task_id, why)])
-    log_set_aside(task_id, why)
+async def fail_row(connection: Connection, task_id: UUID, why: str, features: Features) -> bool:
+    """Fail one live task, whatever is in its row. One of a feature that is not known here only makes way."""
+    if await connection.fetchval(SQL["mend"], task_id, list(features.reactions.names)):
+        moved = await settle(connection, [reject(task_id, why)], features)
+        log_set_aside(task_id, why)
+    else:
+        moved = await settle(connection, [postpone(task_id)], features)
+        log_postponed(task_id, why)
     return bool(moved)
 
 
 async def settle_in_parts(
-    connection: Connection, transitions: Sequence[Transition], settle: Settle, refused: dict[UUID, str], where: str
+    connection: Connection, transitions: Sequence[Transition], features: Features, refused: dict[UUID, str], where: str
 ) -> set[UUID]:
     """Apply what can be applied; answers the ids that moved. A task that its holder or recovery would move and whose
     row stands in the way is failed; what an operator wanted of such a row is refused, and the row is left as it is."""
     try:
         async with connection.transaction():
-            return await settle(connection, transitions)
+            return await settle(connection, transitions, features)
     except Exception as raised:
         error = translate(raised, where)
         if not about_a_row(error):
             raise
     if len(transitions) > 1:
         half = len(transitions) // 2
-        first = await settle_in_parts(connection, transitions[:half], settle, refused, where)
-        return first | await settle_in_parts(connection, transitions[half:], settle, refused, where)
+        first = await settle_in_parts(connection, transitions[:half], features, refused, where)
+        return first | await settle_in_parts(connection, transitions[half:], features, refused, where)
     (transition,) = transitions
     refused[transition.task_id] = error.message
     # Where a feature failed to react, nothing is wrong with the row: it is left until the feature is mended.
     if not transition.rule.fenced or isinstance(error, ReactionFailed):
         return set()
     async with connection.transaction():
-        await fail_row(connection, transition.task_id, error.message, settle)
+        await fail_row(connection, transition.task_id, error.message, features)
     return {transition.task_id}

@@ -7,14 +7,14 @@ from typing import Any
 
 from redrive.kernel.commit import Commit
 from redrive.kernel.store import ClaimRequest, Cycle
-from redrive.kernel.task import MAX_PAYLOAD_BYTES
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
 from redrive.stores.features import Features
 from redrive.stores.postgres.apply import apply
 from redrive.stores.postgres.bad_rows import fail_row, past_bad_rows
 from redrive.stores.postgres.calls import fetch
 from redrive.stores.postgres.claim import Claims
 from redrive.stores.postgres.pool import Connection, Pool
-from redrive.stores.postgres.settle import reacts, settle
+from redrive.stores.postgres.settle import reacts
 from redrive.stores.refusals import PAYLOAD_TOO_LARGE
 from redrive.stores.sql import statements
 
@@ -47,8 +47,9 @@ class Cycles:
             cycle = await self._claims.claim(commit.transitions, want, again, self._send)
         else:
             cycle = await self._with_effects(commit, want, again)
-        if any(task.payload and len(task.payload) > MAX_PAYLOAD_BYTES for task in cycle.claimed):
-            await self._set_aside_large(cycle)
+        large = [task for task in cycle.claimed if task.payload and len(task.payload) > MAX_PAYLOAD_BYTES]
+        if large:
+            await self._set_aside_large(cycle, large)
         return cycle
 
     async def _send(self, args: list[Any]) -> list[Any]:
@@ -68,10 +69,11 @@ class Cycles:
         cycle: Cycle = await self._pool.run(work, atomic=True)
         return cycle
 
-    async def _set_aside_large(self, cycle: Cycle) -> None:
-        """Payloads that were written past the limit, and are larger than they look on the disk."""
-        settle_rows = partial(settle, features=self._features)
-        for task in [task for task in cycle.claimed if task.payload and len(task.payload) > MAX_PAYLOAD_BYTES]:
-            fail = partial(fail_row, task_id=task.id, why=PAYLOAD_TOO_LARGE, settle=settle_rows)
-            await self._pool.run(fail, atomic=True)
-            cycle.claimed.remove(task)
+    async def _set_aside_large(self, cycle: Cycle, large: list[Claimed]) -> None:
+        """Payloads that were written past the limit, and are larger than they look on the disk. Those of features that
+        are not known here are handed back by whoever claimed them."""
+        for task in large:
+            if task.feature is None or task.feature in self._features.reactions:
+                fail = partial(fail_row, task_id=task.id, why=PAYLOAD_TOO_LARGE, features=self._features)
+                await self._pool.run(fail, atomic=True)
+                cycle.claimed.remove(task)

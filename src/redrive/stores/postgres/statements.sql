@@ -42,8 +42,8 @@ select moved, landed from redrive.move($1, $2) where $3::timestamptz is null or 
 -- suspects: rows that claims and ticks of these queues cannot work with
 select id, why from redrive.suspects($1, $2);
 
--- mend: make a row one that can be moved
-select redrive.mend($1);
+-- mend: make a row one that can be moved; true if its feature is one of $2
+select redrive.mend($1, $2);
 
 -- complete: completions; $6: only in the transaction that began then
 select redrive.complete($1, $2, $3, $4, $5) where $6::timestamptz is null or pg_catalog.now() = $6;

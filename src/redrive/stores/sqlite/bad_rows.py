@@ -15,10 +15,10 @@ from uuid import UUID, uuid4
 
 from redrive.errors import InvalidInput, ReactionFailed, SchemaError, StoreError, StoreUnavailable, StoreUnusable
 from redrive.ids import from_text, is_id
-from redrive.kernel.machine import Transition, reject
+from redrive.kernel.machine import Transition, postpone, reject
 from redrive.kernel.payload import decode
 from redrive.kernel.task import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, PRIORITY_MAX, PRIORITY_MIN
-from redrive.stores.refusals import PAYLOAD_TOO_LARGE, log_set_aside
+from redrive.stores.refusals import PAYLOAD_TOO_LARGE, log_postponed, log_set_aside
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.errors import breaks_connection, is_busy
@@ -94,10 +94,12 @@ def _try_row(session: Session, rowid: int, moving: bool) -> None:
 
 
 def fail_row(session: Session, rowid: int, why: str) -> None:
-    """Fail one live task, whatever is in its row."""
-    task_id = _mend(session, rowid)
-    move(session, [reject(task_id, why)])
-    log_set_aside(task_id, why)
+    """Fail one live task, whatever is in its row. One of a feature that is not known here only makes way."""
+    feature = _row(session, rowid)["feature"]
+    known = feature is None or feature in session.features.reactions
+    task_id = _mend(session, rowid, payload=known)
+    move(session, [reject(task_id, why) if known else postpone(task_id)])
+    (log_set_aside if known else log_postponed)(task_id, why)
 
 
 def settle_in_parts(session: Session, transitions: Sequence[Transition], refused: dict[UUID, str]) -> set[UUID]:
@@ -155,8 +157,9 @@ def _uuid(text: str) -> UUID:
     return from_text(text)
 
 
-def _mend(session: Session, rowid: int) -> UUID:
-    """What fits is kept; what does not is cut, and ends in "~" and a digest. A row whose id is none gets a new one."""
+def _mend(session: Session, rowid: int, *, payload: bool) -> UUID:
+    """What fits is kept; what does not is cut, and ends in "~" and a digest. A row whose id is none gets a new one.
+    ``payload``: it may go, too; not of a task that is to run still."""
     row = _row(session, rowid)
     try:
         task_id = _uuid(row["id"])
@@ -182,7 +185,7 @@ def _mend(session: Session, rowid: int) -> UUID:
         _json(row["progress"]),
         rowid,
     )
-    if row["payload"] is not None and "\ufffd" in row["payload"]:
+    if payload and row["payload"] is not None and "\ufffd" in row["payload"]:
         session.run(SQL["payload"], dumps({"unreadable": row["payload"][:10_000]}), rowid)
     if (queue, kind) != (row["queue"], row["kind"]):  # counted under its new names from here on
         session.tally.add(row["queue"], row["kind"], row["state"], -1)

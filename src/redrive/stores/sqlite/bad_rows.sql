@@ -14,7 +14,7 @@ select rowid from redrive_task where state = 'running' and lease_expires_at <= ?
 -- row: one row, whatever is in it, but for a payload that is over the limit
 select id, kind, queue, state, priority, created_at, run_at, next_attempt_at, last_attempt_at, lease_token, lease_expires_at,
   cancel_requested_at, attempt_count, max_attempts, timeout_ms, task_group, scope, trace_id, idempotency_key, worker_id,
-  memo, progress, length(cast(payload as blob)) as payload_bytes,
+  memo, progress, feature, length(cast(payload as blob)) as payload_bytes,
   case when length(cast(payload as blob)) <= ?2 then payload end as payload
 from redrive_task where rowid = ?1
 

@@ -83,17 +83,20 @@ begin
 end $$;
 
 -- Make a row one that every statement can work with. What fits is kept; what does not is cut, and ends in "~" and a digest.
-create or replace function redrive.mend(p_id uuid) returns void
+-- Returns whether its feature is among p_features, so that it may be failed; of a task that is to run still, no payload goes.
+create or replace function redrive.mend(p_id uuid, p_features text[]) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   v_now constant timestamptz := clock_timestamp();
   v_queue text;
   v_kind text;
   v_state redrive.state;
+  v_known boolean;
 begin
   lock table redrive.move_lock in row share mode;
-  select t.queue::text, t.kind::text, t.state into v_queue, v_kind, v_state from redrive.task t where t.id = p_id for update;
-  if not found then return; end if;
+  select t.queue::text, t.kind::text, t.state, t.feature is null or t.feature = any (p_features)
+  into v_queue, v_kind, v_state, v_known from redrive.task t where t.id = p_id for update;
+  if not found then return true; end if;
   update redrive.task t set
     kind = redrive.cut(t.kind, 120), queue = redrive.cut(t.queue, 120), lane = '',
     task_group = redrive.cut(t.task_group, 1536), scope = redrive.cut(t.scope, 1536),
@@ -111,7 +114,7 @@ begin
     lease_expires_at = redrive.usable_time(t.lease_expires_at, v_now),
     memo = redrive.usable_json(t.memo), progress = redrive.usable_json(t.progress)
   where t.id = p_id;
-  if (select t.payload is not null and redrive.usable_json(t.payload) is null from redrive.task t where t.id = p_id) then
+  if v_known and (select t.payload is not null and redrive.usable_json(t.payload) is null from redrive.task t where t.id = p_id) then
     update redrive.task t set payload = jsonb_build_object('unreadable', 'the payload could not be read, and was removed')
     where t.id = p_id;
   end if;
@@ -124,4 +127,5 @@ begin
     select v_queue as queue, v_kind as kind, -1 as n
     union all select t.queue, t.kind, 1 from redrive.task t where t.id = p_id) x
   where exists (select 1 from redrive.task t where t.id = p_id and (t.queue, t.kind) <> (v_queue, v_kind));
+  return v_known;
 end $$;
