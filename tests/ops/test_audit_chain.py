@@ -236,3 +236,12 @@ async def test_an_archive_that_cannot_be_written_keeps_everything(timed: SqliteH
     with pytest.raises(StoreError, match="nothing was removed"):
         await audit.retain(timed.store, 30, 500, lambda: False, Archive(str(tmp_path / "file" / "below")))
     assert len(await timed.audit()) == 3
+
+
+async def test_what_was_pruned_before_it_was_sealed_counts_as_pruned(timed: SqliteHarness) -> None:
+    await write(timed, 3)
+    await timed.advance(86_400 * 5)
+    await audit.prune(timed.store, AuditFilter(), older_than_days=1, actor="cy")
+    found = await audit_verify.verify(timed.store)
+    assert (found.problems, found.pruned, found.pruned_unsealed) == ([], 0, 3)
+    assert [removal.rows for removal in found.removals] == [3]

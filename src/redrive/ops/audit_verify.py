@@ -35,7 +35,8 @@ class Verdict:
 
     seals: int = 0
     rows: int = 0
-    pruned: int = 0
+    pruned: int = 0  # of the rows that were sealed
+    pruned_unsealed: int = 0  # before they were, as the log still tells
     archived: int = 0  # of those that were pruned
     erased: int = 0
     unsealed: int = 0
@@ -67,8 +68,11 @@ async def verify(
         raise
     except (StoreError, *_UNREADABLE) as error:
         verifier.verdict.problem(f"rows cannot be read, because they are none that redrive writes: {str(error)[:200]}")
-    verifier.verdict.removals = list(verifier.claims.removals.values())
-    return verifier.verdict
+    verdict = verifier.verdict
+    verdict.removals = list(verifier.claims.removals.values())
+    told = sum(removal.rows for removal in verdict.removals if removal.action == PRUNE_SUMMARY)
+    verdict.pruned_unsealed = max(told - verdict.pruned, 0)
+    return verdict
 
 
 class _Verifier:

@@ -192,17 +192,22 @@ def verify(
     else:
         output.say(*found.problems)
         settings = load(url, app).app.settings
-        place = archive or settings.audit_archive
         output.say(*_removals(found, settings.audit_ttl_days))
-        kept = "" if place is None or not found.pruned else f" ({found.archived} of them in the archive)"
         output.say(
-            f"{found.rows} rows in {found.seals} seals, {found.unsealed} not sealed yet;"
-            f" of the sealed ones {found.pruned} were pruned since{kept}, {found.erased} erased",
+            f"{counted(found.rows, 'row')} in {counted(found.seals, 'seal')}, {found.unsealed} not sealed yet;"
+            f" {_pruned(found, archived=bool(archive or settings.audit_archive))}, {found.erased} erased",
             f"head: {found.head}",
             "no tampering was found" if not found.problems else counted(len(found.problems), "problem"),
         )
     if found.problems:
         raise typer.Exit(1)
+
+
+def _pruned(found: audit_verify.Verdict, *, archived: bool) -> str:
+    """How many rows were pruned in all: the sum of what the lines before say, as far as the log still has them."""
+    notes = [f"{found.archived} in the archive"] if archived and found.pruned else []
+    notes += [f"{found.pruned_unsealed} before they were sealed"] if found.pruned_unsealed else []
+    return f"{found.pruned + found.pruned_unsealed} pruned" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
