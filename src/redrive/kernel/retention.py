@@ -28,6 +28,9 @@ class Retention:
     cause_days: float = 90.0  # failure groups by which nothing is failed now, from when they were last seen
     noted_cause_days: float = 365.0  # the same for those that somebody annotated; what was said goes with them
     trend_days: float = 7.0  # failures by the hour
+    series_minute_days: float = 26 / 24  # the product's own time series, by the length of their rows
+    series_hour_days: float = 31.0
+    series_day_days: float = 400.0
     worker_days: float = 1.0  # workers that are not seen any more
     records: Mapping[str, RecordRule] | None = None
 

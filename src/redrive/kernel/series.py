@@ -16,6 +16,9 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Any
 
+from redrive.kernel.reads import Count
+from redrive.kernel.task import State
+
 # Upper ends of the buckets of waiting and run times, in seconds. One more bucket, the last, has no end.
 BOUNDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -202,6 +205,20 @@ def cells(counted: Iterable[Counted], known: Collection[Key] = ()) -> dict[Cell,
     return found
 
 
+def sampled(at: datetime, counts: Iterable[Count], oldest: Mapping[str, datetime]) -> list[Counted]:
+    """Returns a look at how much is there as something to add: exact totals, and since when the first ready task of
+    each queue waits."""
+    live = (count for count in counts if count.state in _LIVE)
+    return [
+        (at, (ALL, ALL), Tally(samples=1)),
+        *((at, (count.queue, count.kind), Tally(depth={count.state.value: count.n})) for count in live),
+        *((at, (queue, ALL), Tally(oldest=max((at - since).total_seconds(), 0.0))) for queue, since in oldest.items()),
+    ]
+
+
+_LIVE = (State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED)
+
+
 def _levels(key: Key) -> Iterator[Key]:
     yield from dict.fromkeys((key, (key[0], ALL), (ALL, ALL)))
 
@@ -221,8 +238,11 @@ def write(tallies: Mapping[Key, Tally]) -> str:
 
 
 def read(text: str, at: datetime) -> list[Counted]:
-    """Returns tallies from such a text, as of a moment."""
-    return [(at, (queue, kind), from_document(values)) for queue, kind, values in json.loads(text)]
+    """Returns tallies from such a text, as of a moment; none of what another version writes differently."""
+    try:
+        return [(at, (queue, kind), from_document(values)) for queue, kind, values in json.loads(text)]
+    except (ValueError, TypeError, AttributeError):
+        return []
 
 
 @dataclass(slots=True, frozen=True)

@@ -31,6 +31,7 @@ from redrive.kernel.reads import (
     WorkerRow,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
+from redrive.kernel.series import TallySheet
 from redrive.kernel.task import Claimed
 
 # What reads ask for and return is part of the port, for those who have a store.
@@ -113,6 +114,7 @@ class Heartbeat:
     every: float = 1.5  # seconds until the next one
     # Duties that are not given out while there is no document of this collection and state.
     while_records: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    sheet: TallySheet | None = None  # what was counted since the last one that was taken
 
 
 @dataclass(slots=True)

@@ -176,6 +176,7 @@ class Claimed:
     replay_count: int = 0
     feature: str | None = None
     join: UUID | None = None
+    waited: float | None = None  # seconds from when it was due to this, its first start; of later ones it is not known
 
 
 @dataclass(slots=True, frozen=True)

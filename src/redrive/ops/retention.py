@@ -44,6 +44,9 @@ def retention_of(settings: Settings) -> Retention:
         cause_days=settings.cause_days,
         noted_cause_days=settings.noted_cause_days,
         trend_days=settings.trend_days,
+        series_minute_days=settings.series_minute_hours / 24,
+        series_hour_days=settings.series_hour_days,
+        series_day_days=settings.series_day_days,
         records={
             OPERATIONS: RecordRule(settings.operation_days, finished),
             approvals.COLLECTION: RecordRule(settings.operation_days, decided),

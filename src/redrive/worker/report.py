@@ -1,12 +1,14 @@
-"""What a worker says about its tasks: one log line and one counter per event."""
+"""What a worker says about its tasks: one log line, one counter and one count for the time series per event."""
 
 from __future__ import annotations
 
 from redrive.kernel.machine import Event, ExpiredLease, Transition
+from redrive.kernel.series import Tally
 from redrive.kernel.task import State
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
 from redrive.worker.run import Run, RunState
+from redrive.worker.tallies import Tallies
 
 EVENTS = {
     Event.RETRY: "task.requeued",
@@ -23,13 +25,19 @@ class Report:
     def __init__(self, log: TaskLog, health: Health) -> None:
         self.log = log
         self.health = health
+        self.tallies = Tallies()
         self.begin = log.begin
         self.flush = log.flush
         self._unknown: set[str] = set()
 
     def claimed(self, run: Run) -> None:
         self.health.claimed += 1
-        run.label = self.log.label(run.task)
+        task = run.task
+        tally = self.tallies[task.queue, task.kind]
+        tally.started += 1
+        if task.waited is not None:
+            tally.waited(task.waited)
+        run.label = self.log.label(task)
         self.log.task("task.claimed", run.label)
 
     def unknown_feature(self, run: Run, feature: str) -> None:
@@ -64,9 +72,13 @@ class Report:
         self._now("task.lease_lost", run, "warning", note="the lease is no longer held; the handler is told to stop")
 
     def landed(self, run: Run, transition: Transition) -> None:
-        label = run.label
+        label, task = run.label, run.task
+        tally = self.tallies[task.queue, task.kind]
+        if transition.execution_ms is not None:
+            tally.ran(transition.execution_ms)
         if transition.event is Event.COMPLETE:
             self.health.completed += 1
+            tally.completed += 1
             self.log.task("task.completed", label, transition.execution_ms)
             return
         if transition.event is Event.HAND_BACK:
@@ -75,6 +87,7 @@ class Report:
         event = EVENTS[transition.event]
         self._count(event)
         cause = transition.failure
+        _note(tally, transition)
         if cause is not None:
             requeued = event == "task.requeued"
             self.log.task(
@@ -99,6 +112,7 @@ class Report:
         self.health.recovered += 1
         failed, cause = transition.to is State.FAILED, transition.failure
         assert cause is not None
+        tally = self.tallies[lease.queue, lease.kind]
         if lease.cancelled:
             self.log.task(
                 "task.cancelled",
@@ -109,7 +123,9 @@ class Report:
                 expired="lease",
                 held_by=lease.worker_id,
             )
+            tally.cancelled += 1
             return
+        _note(tally, transition)
         self.log.task(
             "task.failed" if failed else "task.requeued",
             self.log.label(lease),
@@ -150,3 +166,12 @@ class Report:
                 self.health.failed += 1
             case _:
                 self.health.cancelled += 1
+
+
+def _note(tally: Tally, transition: Transition) -> None:
+    """Counts what did not complete. Whoever is put off or handed back has not failed."""
+    if transition.failure is not None:
+        tally.failed_by(transition.failure.type.value)
+        tally.retried += transition.to is not State.FAILED
+    tally.failed += transition.to is State.FAILED
+    tally.cancelled += transition.to is State.CANCELLED

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.duty import Duty
 from redrive.kernel.outcome import StopReason
+from redrive.kernel.series import TallySheet
 from redrive.kernel.store import Heartbeat, Store, TickResult
 from redrive.observe.health import Health
 from redrive.settings import Options
@@ -21,6 +22,7 @@ from redrive.worker.maintenance import perform
 from redrive.worker.memory import Memory
 from redrive.worker.outage import Outage
 from redrive.worker.runs import Runs
+from redrive.worker.tallies import Tallies
 
 logger = logging.getLogger("redrive.worker")
 SOONEST = 0.005
@@ -42,6 +44,7 @@ class Ticker:
         health: Health,
         outage: Outage,
         duties: Mapping[str, Duty],
+        tallies: Tallies,
         look: Callable[[], None],
     ) -> None:
         self._worker_id = worker_id
@@ -53,6 +56,7 @@ class Ticker:
         self._health = health
         self._outage = outage
         self._duties = duties
+        self._tallies = tallies
         self._look = look
         self._intervals = {duty.name: duty.every for duty in duties.values() if duty.every is not None}
         self._while_records = {d.name: d.while_record for d in duties.values() if d.while_record is not None}
@@ -78,7 +82,7 @@ class Ticker:
 
     async def tick_now(self) -> bool:
         """Tick, and begin what is due; answers whether something to claim may come of it."""
-        tick = await self._store.tick(self._message(self._intervals))
+        tick = await self._beat(self._intervals)
         self._take(tick)
         return tick.promoted > 0 or self.busy
 
@@ -93,7 +97,22 @@ class Ticker:
             duty.cancel()
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
         self._health.running = len(self._runs)
-        await self._store.tick(self._message({}))
+        while True:
+            await self._beat({}, last=True)
+            if self._tallies.sheet(now=True) is None:
+                return
+
+    async def _beat(self, duties: Mapping[str, float], *, last: bool = False) -> TickResult:
+        sheet = self._tallies.sheet(now=last)
+        try:
+            tick = await self._store.tick(self._message(duties, sheet))
+        except (StoreUnavailable, StoreUnusable):
+            raise
+        except RedriveError:
+            self._tallies.sent(sheet)  # being seen alive matters more, whatever it was that was refused
+            raise
+        self._tallies.sent(sheet)
+        return tick
 
     async def _rest(self) -> None:
         """Until the planned time, or an earlier one that becomes known meanwhile."""
@@ -111,7 +130,7 @@ class Ticker:
         self._health.running = len(self._runs)
         self._due_at = time.monotonic() + self._interval
         try:
-            tick = await self._store.tick(self._message(self._intervals))
+            tick = await self._beat(self._intervals)
         except (StoreUnavailable, StoreUnusable) as error:
             self._due_at = time.monotonic() + max(self._outage.begin(error, "beat"), 0.2)
             return
@@ -145,7 +164,7 @@ class Ticker:
             if self._options.stop_when_empty:
                 self._under_way[name].add_done_callback(lambda _: self._look())
 
-    def _message(self, duties: Mapping[str, float]) -> Heartbeat:
+    def _message(self, duties: Mapping[str, float], sheet: TallySheet | None) -> Heartbeat:
         return Heartbeat(
             self._worker_id,
             socket.gethostname(),
@@ -158,4 +177,5 @@ class Ticker:
             self._life.stopping,
             self._interval,
             self._while_records,
+            sheet,
         )

@@ -93,6 +93,7 @@ class Worker:
             health=self.health,
             outage=self.outage,
             duties=self.duties,
+            tallies=report.tallies,
             look=self.look,
         )
         decide = Decisions(self.id, settings.backoff, options.tries, rng).decide

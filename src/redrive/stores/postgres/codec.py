@@ -38,6 +38,7 @@ def claimed(row: Sequence[Any], token: UUID) -> Claimed:
         row[16],
         row[17],
         row[18],
+        row[19],
     )
 
 

@@ -28,6 +28,7 @@ SOURCES = (
     "cancel",
     "promote",
     "tick",
+    "series",
     "expired",
     "holds",
     "schedules",

@@ -1,17 +1,70 @@
-"""The store's own time series."""
+"""The store's own time series: sheets of workers are added up, and looked at."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from redrive.kernel.series import Ended, SeriesQuery, SeriesRow
+from redrive.kernel.reads import Count
+from redrive.kernel.series import Cell, Counted, Ended, Resolution, SeriesQuery, SeriesRow, cells, sampled
+from redrive.kernel.task import State
+from redrive.stores import series
+from redrive.stores.postgres.calls import SQL
+from redrive.stores.postgres.diagnose import SQL as DIAGNOSE
+from redrive.stores.postgres.pool import Pool
 
 
 class Series:
-    """Looks at the series."""
+    """Looks at the series. Each call sees one snapshot."""
+
+    pool: Pool
 
     async def series(self, which: SeriesQuery) -> list[SeriesRow]:
-        return []
+        stored, sheets = await self._look("series", which.resolution.value, which.since, which.queue, which.kind)
+        return series.rows(which, stored, sheets)
 
     async def ended(self, since: datetime) -> list[Ended]:
-        return []
+        stored, sheets = await self._look("ended", since)
+        return series.ended(since, [Ended(*row) for row in stored], sheets)
+
+    async def _look(self, name: str, *args: Any) -> tuple[list[Any], list[Any]]:
+        async def look(connection: Any) -> tuple[list[Any], list[Any]]:
+            return await connection.fetch(SQL[name], *args), await connection.fetch(SQL["sheets"])
+
+        return await self.pool.read(look, snapshot=True)
+
+
+async def add_up(pool: Pool) -> int:
+    """Adds what workers have sent, and a look at how much is there, to the series; returns how many sheets it took.
+    One does it at a time: whoever comes meanwhile leaves it to that one."""
+
+    async def work(connection: Any) -> int:
+        if not await connection.fetchval(SQL["begin_series"]):
+            return 0
+        now = await connection.fetchval(SQL["now"])
+        sheets = await connection.fetch(SQL["take_sheets"], series.SHEETS)
+        names = [tuple(row) for row in await connection.fetch(SQL["series_names"], Resolution.DAY.start(now))]
+        adding = cells([*series.counted(sheets), *await _look(connection, now)], names)
+        keys = [(cell.resolution.value, cell.at, cell.queue, cell.kind) for cell in adding]
+        stored = [
+            (Cell(Resolution(row["resolution"]), row["at"], row["queue"], row["kind"]), row["document"])
+            for row in await connection.fetch(SQL["series_stored"], *_columns(keys))
+        ]
+        await connection.execute(SQL["put_series"], *_columns(series.merged(adding, stored)))
+        return len(sheets)
+
+    return await pool.run(work, atomic=True)
+
+
+async def _look(connection: Any, now: datetime) -> list[Counted]:
+    counts = [
+        Count(row["queue"], row["kind"], state, row[state.value])
+        for row in await connection.fetch(SQL["counts"])
+        for state in State
+        if row[state.value]
+    ]
+    return sampled(now, counts, {row["queue"]: row["since"] for row in await connection.fetch(DIAGNOSE["oldest"])})
+
+
+def _columns(rows: Any) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]

@@ -55,7 +55,38 @@ select pg_catalog.now();
 select redrive.renew($1, $2, $3, $4, $5);
 
 -- tick: a worker's beat
-select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
+select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+  $19);
+
+-- begin_series: nobody else adds to the series until the end of the transaction
+select redrive.begin_series();
+
+-- take_sheets: what workers have counted
+select * from redrive.take_sheets($1);
+
+-- series_names: pairs of queue and kind with rows of their own on this day
+select queue, kind from redrive.series where resolution = 'day' and at = $1 and kind <> '';
+
+-- series_stored: these rows as they are; one by one by their key, however many others there are
+select u.resolution, u.at, u.queue, u.kind, s.document
+from unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[]) u(resolution, at, queue, kind) cross join lateral (
+  select x.document from redrive.series x
+  where x.resolution = u.resolution and x.at = u.at and x.queue = u.queue and x.kind = u.kind limit 1) s;
+
+-- put_series: these rows as they are from now on
+select redrive.put_series($1, $2, $3, $4, $5, $6, $7);
+
+-- series: rows of everything and, if asked for, of a queue ($3), a kind ($4), or a kind in a queue
+select at, queue, kind, document from redrive.series
+where resolution = $1 and at >= $2 and (queue = '' or (
+  ($3::text is not null or $4::text is not null) and ($3::text is null or queue = $3) and kind = coalesce($4, '')));
+
+-- ended: what ended in each minute, by queue and kind
+select at, queue, kind, completed, failed from redrive.series
+where resolution = 'minute' and at >= $1 and kind <> '' and (completed > 0 or failed > 0);
+
+-- sheets: what workers have counted and nobody has added up
+select at, document from redrive.series_sheet;
 
 -- expired: leases that ran out
 select * from redrive.expired($1, $2, $3);

@@ -26,7 +26,7 @@ from redrive.stores.postgres.pool import Pool
 from redrive.stores.postgres.prune import prune
 from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.scan_positions import ScanPositions
-from redrive.stores.postgres.series import Series
+from redrive.stores.postgres.series import Series, add_up
 from redrive.stores.postgres.settle import renew
 from redrive.stores.postgres.tick import Ticks
 from redrive.stores.postgres.transaction import transaction
@@ -117,6 +117,8 @@ class PostgresStore(Reads, Series):
                 return await self.ticks.promote_everywhere()
             case "partitions":
                 return int(await value(self.pool, duty, keep.history_days))
+            case "series":
+                return await add_up(self.pool)
             case "prune":
                 return await prune(self.pool, keep)
         return 0

@@ -49,6 +49,7 @@ class Ticks:
             list(self._features.reactions.names),
             list(beat.while_records),
             *_columns(beat.while_records.values()),
+            *((None, None) if beat.sheet is None else (beat.sheet.id, beat.sheet.text)),
         ]
         (row,) = await past_bad_rows(self._pool, beat.queues, lambda: fetch(self._pool, "tick", *args), self._features)
         if full and row["checked_to"] is not None:

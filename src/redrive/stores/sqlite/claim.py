@@ -16,7 +16,7 @@ from redrive.ids import from_text
 from redrive.kernel.store import ClaimRequest
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.clock import micros, to_datetime
+from redrive.stores.sqlite.clock import SECOND, micros, to_datetime
 from redrive.stores.sqlite.session import Row, Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "claim.sql")
@@ -134,7 +134,7 @@ class _Lease:
             self._rows.sort(key=lambda row: order[row[3]])
         # Tasks enqueued together share their time.
         times = {at: to_datetime(at) for at in {row[9] for row in self._rows}}
-        return [_claimed(self._whole(row), self._token, times[row[9]]) for row in self._rows]
+        return [_claimed(self._whole(row), self._token, times[row[9]], self._session.now) for row in self._rows]
 
     def _whole(self, row: Row) -> Row:
         """Large payloads are fetched one by one: a thousand of them as one text might be more than SQLite can make."""
@@ -147,7 +147,7 @@ class _Lease:
         return row
 
 
-def _claimed(row: Row, token: UUID, created_at: datetime) -> Claimed:
+def _claimed(row: Row, token: UUID, created_at: datetime, now: int) -> Claimed:
     """By position: this runs once per task in the hot loop."""
     (
         _,
@@ -170,6 +170,7 @@ def _claimed(row: Row, token: UUID, created_at: datetime) -> Claimed:
         _,
         feature,
         join_id,
+        due,
     ) = row
     return Claimed(
         from_text(id_),
@@ -190,6 +191,7 @@ def _claimed(row: Row, token: UUID, created_at: datetime) -> Claimed:
         replays,
         feature,
         join_id and from_text(join_id),
+        None if due is None else max(now - due, 0) / SECOND,
     )
 
 

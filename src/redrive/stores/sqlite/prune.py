@@ -30,6 +30,7 @@ def prune(session: Session, keep: Retention) -> Piece:
         _dead_letters(session, before(keep.dead_letter_days)),
         _causes(session, before(keep.cause_days), before(max(keep.noted_cause_days, keep.cause_days))),
         *_records(session, keep),
+        *_series(session, keep),
         (0, hours >= LIMIT),
     ]
     return sum(removed for removed, _ in pieces), any(more for _, more in pieces)
@@ -85,3 +86,13 @@ def _records(session: Session, keep: Retention) -> list[Piece]:
         old = session.now - round(rule.days * DAY)
         found.append(_full(session.run(SQL["prune_records"], collection, old, states, int(rule.keep_last), LIMIT)))
     return found
+
+
+def _series(session: Session, keep: Retention) -> list[Piece]:
+    """Not counted among what went: nobody misses a minute of a day ago."""
+    days = {"minute": keep.series_minute_days, "hour": keep.series_hour_days, "day": keep.series_day_days}
+    session.run(SQL["prune_sheets"], session.now - round(keep.series_minute_days * DAY))
+    return [
+        (0, session.run(SQL["prune_series"], resolution, session.now - round(kept * DAY), LIMIT) >= LIMIT)
+        for resolution, kept in days.items()
+    ]

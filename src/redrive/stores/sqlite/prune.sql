@@ -80,5 +80,12 @@ delete from redrive_record where seq in (
 delete from redrive_failure_hour where (fingerprint, hour) in (
   select fingerprint, hour from redrive_failure_hour where hour < ? order by hour limit ?)
 
+-- prune_series: rows of one length, past their keep
+delete from redrive_series where (resolution, at, queue, kind) in (
+  select resolution, at, queue, kind from redrive_series where resolution = ? and at < ? order by at limit ?)
+
+-- prune_sheets: what nobody has added up
+delete from redrive_series_sheet where at < ?
+
 -- prune_workers: workers not seen any more
 delete from redrive_worker where seen_at < ?

@@ -30,7 +30,7 @@ from redrive.stores.sqlite.migrate import SqliteMigrations
 from redrive.stores.sqlite.prune import prune
 from redrive.stores.sqlite.reads import Reads
 from redrive.stores.sqlite.scrub import empty_log
-from redrive.stores.sqlite.series import Series
+from redrive.stores.sqlite.series import Series, add_up
 from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.settle import renew, settle_or_raise
 from redrive.stores.sqlite.transaction import SqliteTransaction, inside, transaction
@@ -139,6 +139,8 @@ class SqliteStore(Reads, Series):
         match duty:
             case "prune":
                 return await self._prune(keep)
+            case "series":
+                return await self._writer.run(add_up)
             case "recount":
                 return await self._writer.run(apply.recount_limited)
         return 0

@@ -48,6 +48,9 @@ def _beat(session: Session, beat: Heartbeat) -> None:
             stopping,
             round(beat.every * 1000),
         )
+    sheet = beat.sheet
+    if sheet is not None and session.run(SQL["sheet_new"], sheet.id, beat.worker_id):
+        session.run(SQL["sheet"], now, sheet.text)
 
 
 def _duties(session: Session, beat: Heartbeat) -> list[str]:

@@ -9,6 +9,12 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set host = e
   started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping, beat_ms = excluded.beat_ms
 where (host, pid, queues) <> (excluded.host, excluded.pid, excluded.queues)
 
+-- sheet_new: unless it was sent again because the answer was lost
+update redrive_worker set sheet_id = ?1 where id = ?2 and sheet_id is not ?1
+
+-- sheet: what a worker has counted
+insert into redrive_series_sheet (at, document) values (?, ?)
+
 -- duties_new: duties nobody had yet
 insert into redrive_duty (name, next_at) select value, ? from json_each(?) where true on conflict (name) do nothing
 

@@ -36,6 +36,7 @@ from redrive.testing.conformance.records import TestAudit, TestRecords  # noqa: 
 from redrive.testing.conformance.recover import TestRecover  # noqa: E402
 from redrive.testing.conformance.renew import TestRenew  # noqa: E402
 from redrive.testing.conformance.schedules import TestSchedules  # noqa: E402
+from redrive.testing.conformance.series import TestSeries  # noqa: E402
 from redrive.testing.conformance.settle import TestSettle  # noqa: E402
 from redrive.testing.conformance.tick import TestTick  # noqa: E402
 from redrive.testing.conformance.totals import TestTotals  # noqa: E402
@@ -69,6 +70,7 @@ __all__ = [
     "TestRecover",
     "TestRenew",
     "TestSchedules",
+    "TestSeries",
     "TestSettle",
     "TestTaskHolds",
     "TestTick",

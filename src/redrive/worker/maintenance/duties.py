@@ -28,6 +28,8 @@ def standard_duties(
         Duty("cron", None, fire_schedules),
         Duty("fold", 1.0, Upkeep("fold", retention).run),
         Duty("promote", 10.0, Upkeep("promote", retention).run),
+        # Twice a minute, so that there is a look at every minute.
+        Duty("series", 30.0, Upkeep("series", retention).run),
         # Retention is never silent, and a corrected counter is worth knowing about.
         Duty("recount", 30.0, Upkeep("recount", retention, logging.WARNING).run),
         Duty("prune", 60.0, Upkeep("prune", retention, logging.INFO).run),

@@ -42,7 +42,7 @@ begin
     return query
     select u.id, null::text, null::text, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
       null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer, null::text,
-      null::uuid
+      null::uuid, null::double precision
     from unnest(v_held, v_tokens) u(id, token)
     where (v_done is null or u.id <> all (v_done)) and not (p_again and (redrive.landed(u.id, u.token)
       -- One that leaves nothing, and of which nothing is left, is completed, whoever did it.

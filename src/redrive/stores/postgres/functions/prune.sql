@@ -180,6 +180,28 @@ begin
   end loop;
 end $$;
 
+-- The product's own time series, by the length of their rows; and sheets that nobody has added up for as long.
+create or replace function redrive.prune_series(p_before jsonb, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_resolution text;
+  v_n integer;
+begin
+  removed := 0;
+  more := false;
+  foreach v_resolution in array array['minute', 'hour', 'day'] loop
+    delete from redrive.series s where s.ctid = any (array(
+      select x.ctid from redrive.series x
+      where x.resolution = v_resolution and x.at < (p_before ->> format('series_%s_days', v_resolution))::timestamptz
+      order by x.at limit p_limit));
+    get diagnostics v_n = row_count;
+    more := more or v_n >= p_limit;
+  end loop;
+  delete from redrive.series_sheet s where s.at < (p_before ->> 'series_minute_days')::timestamptz;
+end $$;
+
 -- Remove what is past its keep (redrive.kernel.retention.Retention, as JSON). Bounded, so that it never holds locks for
 -- long; "more" means "call again".
 create or replace function redrive.prune(p_keep jsonb, p_limit integer, out removed integer, out more boolean)
@@ -219,6 +241,7 @@ begin
     union all select * from redrive.prune_causes((v_before ->> 'cause_days')::timestamptz,
       least((v_before ->> 'cause_days')::timestamptz, (v_before ->> 'noted_cause_days')::timestamptz), p_limit)
     union all select * from redrive.prune_records(p_keep -> 'records', p_limit)
+    union all select * from redrive.prune_series(v_before, p_limit)
   loop
     removed := removed + v_part.removed;
     more := more or v_part.more;

@@ -6,7 +6,7 @@ create or replace function redrive.tick(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
   p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer, p_beat_ms integer,
   p_features text[] default '{}', p_while_duties text[] default '{}', p_while_collections text[] default '{}',
-  p_while_states text[] default '{}'
+  p_while_states text[] default '{}', p_sheet_id text default null, p_sheet text default null
 ) returns table (duties text[], cancels uuid[], next_due double precision, promoted integer, checked_to timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -31,6 +31,11 @@ begin
       concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
       started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping,
       beat_ms = excluded.beat_ms;
+  end if;
+  if p_sheet_id is not null then
+    -- Sent again because the answer was lost, it is the one that was taken last.
+    update redrive.worker w set sheet_id = p_sheet_id where w.id = p_worker and w.sheet_id is distinct from p_sheet_id;
+    if found then insert into redrive.series_sheet (at, document) values (v_now, p_sheet); end if;
   end if;
 
   if exists (select 1 from unnest(p_duties) u(name) where not exists (select 1 from redrive.duty d where d.name = u.name)) then

@@ -15,6 +15,7 @@ create sequence redrive.failed_seq cache 1;
 -- advisory lock can be taken, and kept, by any role of the database. Weak and strong modes write nothing.
 create table redrive.move_lock ();       -- claims and settles share it; whoever changes limits and holds has it alone
 create table redrive.fold_lock ();       -- one folds deltas at a time
+create table redrive.series_lock ();     -- one adds to the series at a time
 create table redrive.partition_lock ();  -- one makes and drops partitions at a time
 
 -- The limits of kernel/task.py, as far as they protect what is stored, for every way in: enqueue, COPY, a row written by
@@ -422,8 +423,26 @@ create table redrive.worker (
   started_at   timestamptz not null,
   seen_at      timestamptz not null,
   stopping     boolean not null,
-  beat_ms      integer not null
+  beat_ms      integer not null,
+  sheet_id     text                                -- the last sheet of counts that was taken from it
 ) with (fillfactor = 50);
+
+-- What workers have counted, as they sent it with their heartbeats, until "series" adds it up.
+create table redrive.series_sheet (
+  at        timestamptz not null,
+  document  text not null                          -- JSON: a list of queue, kind and counts
+);
+-- The product's own time series: what was counted in a minute, an hour, a day. Written by "series" alone.
+create table redrive.series (
+  resolution  text not null,                       -- minute, hour, day
+  at          timestamptz not null,                -- when it begins
+  queue       text not null,                       -- '' = everything
+  kind        text not null,                       -- '' = all of the queue
+  completed   bigint not null,                     -- these two of the document, for reads of many kinds
+  failed      bigint not null,
+  document    jsonb not null,                      -- redrive.kernel.series.Tally
+  primary key (resolution, at, queue, kind)
+) with (fillfactor = 70);
 
 -- Housekeeping that the fleet does once per interval, whoever comes first.
 create table redrive.duty (
@@ -507,5 +526,6 @@ create index entry_posting on redrive.entry (posting);
 create type redrive.claimed as (
   id uuid, kind text, queue text, lane text, priority smallint, "position" bigint, payload jsonb, attempt_count integer,
   max_attempts integer, created_at timestamptz, task_group text, scope text, trace_id text, idempotency_key text,
-  timeout_ms integer, memo jsonb, replay_count integer, feature text, join_id uuid
+  timeout_ms integer, memo jsonb, replay_count integer, feature text, join_id uuid,
+  waited double precision
 );

@@ -691,7 +691,10 @@ begin
     select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
       case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
       p.max_attempts, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
-      p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count, p.feature, p.join_id
+      p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count, p.feature, p.join_id,
+      -- As numbers: times that are infinite cannot be subtracted.
+      case when p.settled_token is null and p.attempt_count = 1 then greatest(0, least(1e9, date_part('epoch', p.last_attempt_at)
+        - date_part('epoch', greatest(p.created_at, p.run_at, p.last_replayed_at)))) end
     from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
     get diagnostics v_got = row_count;
     v_left := v_left - v_got;
@@ -735,7 +738,10 @@ begin
       select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
       case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
         p.max_attempts, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
-        p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count, p.feature, p.join_id
+        p.trace_id::text, p.idempotency_key::text, p.timeout_ms, p.memo, p.replay_count, p.feature, p.join_id,
+      -- As numbers: times that are infinite cannot be subtracted.
+      case when p.settled_token is null and p.attempt_count = 1 then greatest(0, least(1e9, date_part('epoch', p.last_attempt_at)
+        - date_part('epoch', greatest(p.created_at, p.run_at, p.last_replayed_at)))) end
       from picked p order by array_position(v_queues, p.queue), p.priority, p.position;
       get diagnostics v_got = row_count;
       v_left := v_left - v_got;
@@ -1178,7 +1184,7 @@ begin
     return query
     select u.id, null::text, null::text, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
       null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer, null::text,
-      null::uuid
+      null::uuid, null::double precision
     from unnest(v_held, v_tokens) u(id, token)
     where (v_done is null or u.id <> all (v_done)) and not (p_again and (redrive.landed(u.id, u.token)
       -- One that leaves nothing, and of which nothing is left, is completed, whoever did it.
@@ -1317,7 +1323,7 @@ create or replace function redrive.tick(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_concurrency integer, p_running integer, p_version text,
   p_stopping boolean, p_duties text[], p_every double precision[], p_from timestamptz, p_limit integer, p_beat_ms integer,
   p_features text[] default '{}', p_while_duties text[] default '{}', p_while_collections text[] default '{}',
-  p_while_states text[] default '{}'
+  p_while_states text[] default '{}', p_sheet_id text default null, p_sheet text default null
 ) returns table (duties text[], cancels uuid[], next_due double precision, promoted integer, checked_to timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -1342,6 +1348,11 @@ begin
       concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
       started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping,
       beat_ms = excluded.beat_ms;
+  end if;
+  if p_sheet_id is not null then
+    -- Sent again because the answer was lost, it is the one that was taken last.
+    update redrive.worker w set sheet_id = p_sheet_id where w.id = p_worker and w.sheet_id is distinct from p_sheet_id;
+    if found then insert into redrive.series_sheet (at, document) values (v_now, p_sheet); end if;
   end if;
 
   if exists (select 1 from unnest(p_duties) u(name) where not exists (select 1 from redrive.duty d where d.name = u.name)) then
@@ -1394,6 +1405,38 @@ begin
   promoted := promoted + v_back;
   return next;
 end $$;
+
+-- functions/series.sql
+
+-- The first step of adding to the series: from here to the end of the transaction nobody else does. False when somebody is
+-- at it.
+create or replace function redrive.begin_series() returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  lock table redrive.series_lock in exclusive mode nowait;
+  return true;
+exception when lock_not_available then
+  return false;
+end $$;
+
+-- Sheets of workers, which are gone with it.
+create or replace function redrive.take_sheets(p_limit integer) returns table (at timestamptz, document text)
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  delete from redrive.series_sheet s where s.ctid = any (array(select x.ctid from redrive.series_sheet x limit p_limit))
+  returning s.at, s.document
+$$;
+
+-- Rows of the series as they are from now on.
+create or replace function redrive.put_series(
+  p_resolution text[], p_at timestamptz[], p_queue text[], p_kind text[], p_completed bigint[], p_failed bigint[],
+  p_document jsonb[]
+) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  insert into redrive.series (resolution, at, queue, kind, completed, failed, document)
+  select * from unnest(p_resolution, p_at, p_queue, p_kind, p_completed, p_failed, p_document)
+  on conflict (resolution, at, queue, kind) do update set completed = excluded.completed, failed = excluded.failed,
+    document = excluded.document
+$$;
 
 -- functions/expired.sql
 
@@ -1927,6 +1970,28 @@ begin
   end loop;
 end $$;
 
+-- The product's own time series, by the length of their rows; and sheets that nobody has added up for as long.
+create or replace function redrive.prune_series(p_before jsonb, p_limit integer, out removed integer, out more boolean)
+language plpgsql
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_resolution text;
+  v_n integer;
+begin
+  removed := 0;
+  more := false;
+  foreach v_resolution in array array['minute', 'hour', 'day'] loop
+    delete from redrive.series s where s.ctid = any (array(
+      select x.ctid from redrive.series x
+      where x.resolution = v_resolution and x.at < (p_before ->> format('series_%s_days', v_resolution))::timestamptz
+      order by x.at limit p_limit));
+    get diagnostics v_n = row_count;
+    more := more or v_n >= p_limit;
+  end loop;
+  delete from redrive.series_sheet s where s.at < (p_before ->> 'series_minute_days')::timestamptz;
+end $$;
+
 -- Remove what is past its keep (redrive.kernel.retention.Retention, as JSON). Bounded, so that it never holds locks for
 -- long; "more" means "call again".
 create or replace function redrive.prune(p_keep jsonb, p_limit integer, out removed integer, out more boolean)
@@ -1966,6 +2031,7 @@ begin
     union all select * from redrive.prune_causes((v_before ->> 'cause_days')::timestamptz,
       least((v_before ->> 'cause_days')::timestamptz, (v_before ->> 'noted_cause_days')::timestamptz), p_limit)
     union all select * from redrive.prune_records(p_keep -> 'records', p_limit)
+    union all select * from redrive.prune_series(v_before, p_limit)
   loop
     removed := removed + v_part.removed;
     more := more or v_part.more;

@@ -1,3 +1,4 @@
+drop view redrive.v_series;
 drop view redrive.v_failed_counts;
 drop view redrive.v_counts;
 drop view redrive.v_audit;

@@ -49,12 +49,18 @@ create view redrive.v_failed_counts as
   group by x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.fingerprint
   having sum(x.n) <> 0;
 
+-- The product's own time series, by minute, hour and day; '' stands for all queues and kinds. Half a minute late.
+create view redrive.v_series as
+  select s.resolution, s.at, s.queue, s.kind, s.completed, s.failed, s.document
+  from redrive.series s;
+
 -- Simple views could be written through; see functions/read_only.sql.
 do $$
 declare
   v_view text;
 begin
-  foreach v_view in array array['v_tasks', 'v_failures', 'v_dead_letters', 'v_audit', 'v_counts', 'v_failed_counts'] loop
+  foreach v_view in array array['v_tasks', 'v_failures', 'v_dead_letters', 'v_audit', 'v_counts', 'v_failed_counts',
+    'v_series'] loop
     execute format('create trigger read_only instead of insert or update or delete on redrive.%I '
       'for each row execute function redrive.refuse_change()', v_view);
   end loop;

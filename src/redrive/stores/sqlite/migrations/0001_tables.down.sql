@@ -5,6 +5,8 @@ drop table redrive_account;
 drop table redrive_audit;
 drop table redrive_pruned;
 drop table redrive_duty;
+drop table redrive_series;
+drop table redrive_series_sheet;
 drop table redrive_worker;
 drop table redrive_schedule;
 drop table redrive_resuming;

@@ -343,8 +343,27 @@ create table redrive_worker (
   started_at   integer not null,
   seen_at      integer not null,
   stopping     integer not null,
-  beat_ms      integer not null
+  beat_ms      integer not null,
+  sheet_id     text                                -- the last sheet of counts that was taken from it
 ) strict;
+
+-- What workers have counted, as they sent it with their heartbeats, until "series" adds it up.
+create table redrive_series_sheet (
+  seq       integer primary key,
+  at        integer not null,
+  document  text not null                          -- JSON: a list of queue, kind and counts
+) strict;
+-- The product's own time series: what was counted in a minute, an hour, a day. Written by "series" alone.
+create table redrive_series (
+  resolution  text not null,                       -- minute, hour, day
+  at          integer not null,                    -- when it begins
+  queue       text not null,                       -- '' = everything
+  kind        text not null,                       -- '' = all of the queue
+  completed   integer not null,                    -- these two of the document, for reads of many kinds
+  failed      integer not null,
+  document    text not null,                       -- redrive.kernel.series.Tally
+  primary key (resolution, at, queue, kind)
+) strict, without rowid;
 
 -- Housekeeping that the fleet does once per interval, whoever comes first.
 create table redrive_duty (

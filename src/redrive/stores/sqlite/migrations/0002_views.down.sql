@@ -1,3 +1,4 @@
+drop view redrive_v_series;
 drop view redrive_v_audit;
 drop view redrive_v_dead_letters;
 drop view redrive_v_failed_counts;

@@ -50,3 +50,9 @@ create view redrive_v_counts as
 create view redrive_v_failed_counts as
   select x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.fingerprint, x.n
   from redrive_failed_total x;
+
+-- The product's own time series, by minute, hour and day; '' stands for all queues and kinds. Half a minute late.
+create view redrive_v_series as
+  select s.resolution, strftime('%Y-%m-%dT%H:%M:%fZ', s.at / 1e6, 'unixepoch') as at, s.queue, s.kind, s.completed, s.failed,
+    s.document
+  from redrive_series s;

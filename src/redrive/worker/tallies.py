@@ -1,0 +1,40 @@
+"""What a worker counts for the time series, and the sheets on which it goes to the store with the heartbeat."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from redrive.kernel.series import MOST_SERIES, Tally, TallySheet, admit, write
+
+SHEET_EVERY = 10.0  # seconds; minutes are the finest that anybody looks at
+
+
+class Tallies(dict[tuple[str, str], Tally]):
+    """Counts by queue and kind since the last sheet. A sheet is kept until the store has said that it has it, and sent
+    again under the same id; what is counted meanwhile goes on the next one. There is one sheet at most, of so many
+    kinds at most, however long the store is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sheet: TallySheet | None = None
+        self._next = 0.0
+
+    def __missing__(self, key: tuple[str, str]) -> Tally:
+        if len(self) >= MOST_SERIES:
+            key = admit([key], self)[key]
+        return self.setdefault(key, Tally())
+
+    def sheet(self, *, now: bool = False) -> TallySheet | None:
+        """Returns what is to be sent with this heartbeat; None when there is nothing, or something was sent a moment
+        ago. ``now``: this may be the last one."""
+        if self._sheet is None and self and (now or time.monotonic() >= self._next):
+            self._sheet = TallySheet(secrets.token_hex(8), write(self))
+            self.clear()
+        return self._sheet
+
+    def sent(self, sheet: TallySheet | None) -> None:
+        """The store has it, or does not want it."""
+        if sheet is not None and sheet is self._sheet:
+            self._sheet = None
+            self._next = time.monotonic() + SHEET_EVERY
