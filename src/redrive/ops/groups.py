@@ -91,8 +91,7 @@ async def _said_so(store: Store, status: str, limit: int, before: tuple[datetime
 async def show(store: Store, fingerprint: str) -> Group:
     """Returns one group, also by the beginning of its fingerprint, among those that were seen lately, if only one
     begins so."""
-    row = await store.group(fingerprint)
-    rows = [] if row is None else [row]
+    rows = await store.groups_of([fingerprint])
     if not rows and len(fingerprint) < SHORTEST:
         raise InvalidInput(
             f"{fingerprint!r} is too short for a fingerprint",

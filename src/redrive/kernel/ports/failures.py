@@ -62,8 +62,6 @@ class FailureReads(Protocol):
         seen. ``failing``: only those by which tasks are failed now, or (False) none is; what changed this moment may
         come along."""
 
-    async def group(self, fingerprint: str) -> GroupRow | None: ...
-
     async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
         """Returns those of these failure groups that exist, in any order."""
 

@@ -202,9 +202,6 @@ class Reads:
         found = [row for row in await self._snapshot(look) if before is None or place(row) < before]
         return [rows.group(row) for row in sorted(found, key=place, reverse=True)[:limit]]
 
-    async def group(self, fingerprint: str) -> GroupRow | None:
-        return next(iter(await self.groups_of([fingerprint])), None)
-
     async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
         return [rows.group(row) for row in await self._rows("groups_of", list(fingerprints))]
 

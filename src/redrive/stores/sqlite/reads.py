@@ -165,9 +165,6 @@ class Reads:
         found = await self.read(lambda session: _rows(session, SQL[name], [limit, *place]))
         return [codec.group(row) for row in found]
 
-    async def group(self, fingerprint: str) -> GroupRow | None:
-        return next(iter(await self.groups_of([fingerprint])), None)
-
     async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
         args = [dumps(list(fingerprints))]
         return [codec.group(row) for row in await self.read(lambda session: _rows(session, SQL["groups_of"], args))]
