@@ -23,7 +23,7 @@ PARTS = {
     "market": TUNED,
     "market, kept aside": ASIDE,
 }
-LEAST = dict.fromkeys(PARTS, 0.99) | {"market, kept aside": 0.95}
+LEAST = dict.fromkeys(PARTS, 0.99)
 SLOW = ("tuned", "kept aside", "fresh")  # they really call servers
 
 

@@ -169,6 +169,46 @@ class TestWhatIsSaid:
         assert causes(told_why, ("a", True), ("a", False)) == 2
 
 
+class TestWhatItCameFrom:
+    def parse(self, who: str, kind: int) -> None:
+        if kind == 1:
+            raise ValueError(f"{who} has no header")
+        raise ValueError(f"rows of {who} are out of order")
+
+    def test_counts_by_its_statement(self) -> None:
+        def load(who: str, kind: int) -> None:
+            try:
+                self.parse(who, kind)
+            except ValueError as error:
+                raise Exception("nothing was loaded") from error
+
+        assert causes(load, ("a", 1), ("b c", 1)) == 1
+        assert causes(load, ("a", 1), ("a", 2)) == 2
+
+    def test_is_quoted_as_it_was_written(self) -> None:
+        def load(who: str, kind: int) -> None:
+            try:
+                self.parse(who, kind)
+            except ValueError as error:
+                raise RuntimeError(f"{who}: {error}") from error
+
+        assert causes(load, ("not found", 1), ("no such file", 1), ("a", 1)) == 1
+        assert causes(load, ("a", 1), ("a", 2)) == 2
+
+    def test_members_of_a_group_that_came_together_by_chance_do_not(self) -> None:
+        def load(*kinds: int) -> None:
+            errors: list[ValueError] = []
+            for kind in kinds:
+                try:
+                    self.parse("a", kind)
+                except ValueError as error:
+                    errors.append(error)
+            raise ExceptionGroup("several", errors)
+
+        assert causes(load, (1, 2), (2, 1), (1, 1, 2)) == 1
+        assert causes(load, (1,), (2,)) == 2
+
+
 class TestNotEachTime:
     """What may be left out, and what stands for a value, does not count."""
 

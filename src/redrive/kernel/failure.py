@@ -13,12 +13,13 @@ from typing import Any
 from redrive.errors import ErrorCode
 from redrive.kernel import evidence, frames, marks
 from redrive.kernel.classify import NO_RULES, UNKNOWN, Classification, FailureRules, FailureType, by_words, classify
-from redrive.kernel.constant import constant, statement_of
+from redrive.kernel.constant import constant
 from redrive.kernel.fingerprint import Facts, fingerprint, former
 from redrive.kernel.message_template import shape, template
+from redrive.kernel.message_words import message_words, raised_by_application
 from redrive.kernel.peer import peer_of
 from redrive.kernel.retry_after import retry_after
-from redrive.kernel.statements import written_along, written_by
+from redrive.kernel.statements import written_by
 from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of
 
 __all__ = ["Failure", "FailureType", "Origin", "clean", "failure", "failure_of"]
@@ -149,7 +150,8 @@ def _made(
     retryable: bool | None = None,
 ) -> Failure:
     errors = [] if error is None else evidence.chain(error)
-    places = _places(errors, declared or reason == "timeout", origin)
+    alone = declared or reason == "timeout"
+    places = _places(errors, alone, origin)
     said = errors[1:] if declared else errors
     found = (marks.marks_in(message) if counts else {}) | marks.marks(said)
     names = [frames.type_name(one) for one in errors]
@@ -161,7 +163,7 @@ def _made(
         () if declared else tuple(names),
         tuple(places),
         marks.telling(found, codes),
-        _constant(message, error, origin) if counts else _raised_here(message, error, origin),
+        _words(message, errors, origin, counts=counts, alone=alone),
         shape(message, _literals_at(error, origin)) if counts else None,
         None if declared else peer_of(errors),
         cause and cause[:MAX_CAUSE],
@@ -205,10 +207,8 @@ def _places(errors: list[BaseException], alone: bool, origin: Origin) -> list[st
 
 def _message_counts(error: BaseException, origin: Origin) -> bool:
     package = frames.package_of(origin.module)
-    if type(error) in _BARE:
-        last = frames.raised_at(error)
-        if last is not None and frames.own(last, package) and frames.raised_by_statement(error):
-            return True
+    if type(error) in _BARE and raised_by_application(error, package):
+        return True
     return not frames.places(evidence.chain(error), package)
 
 
@@ -219,25 +219,15 @@ def _literals_at(error: BaseException | None, origin: Origin) -> Collection[str]
     return () if code is None else frames.texts([code]).literals
 
 
-def _constant(message: str, error: BaseException | None, origin: Origin) -> str:
-    """Returns the part of the message that is the same each time: as it was written in the statements that it came
-    through, else in their functions, or in the handler that returned it."""
-    if error is not None:
-        return constant(message, written_along(error.__traceback__, frames.package_of(origin.module)))
+def _words(message: str, errors: list[BaseException], origin: Origin, *, counts: bool, alone: bool) -> str | None:
+    """Returns the part of the message that is the same each time, as it was written where it was raised, or in the
+    handler that returned it."""
+    if errors:
+        return message_words(message, errors, frames.package_of(origin.module), counts=counts, alone=alone)
     if origin.code is None:
         return constant(message)
     scope = getattr(sys.modules.get(origin.module or ""), "__dict__", {})
     return constant(message, written_by(origin.code, scope))
-
-
-def _raised_here(message: str, error: BaseException | None, origin: Origin) -> str | None:
-    """Returns which of the application's own ``raise`` statements it was, by the words that are written there: one
-    class and one function may have several."""
-    package = frames.package_of(origin.module)
-    last = None if error is None else frames.raised_at(error)
-    if error is None or last is None or not frames.own(last, package) or not frames.raised_by_statement(error):
-        return None
-    return statement_of(message, written_along(error.__traceback__, package))
 
 
 def _declared(error: BaseException, origin: Origin) -> str | None:
