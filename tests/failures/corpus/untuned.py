@@ -1,4 +1,4 @@
-"""Causes as applications raise them, written apart from the algorithm; half of them were not looked at while it changed.
+"""Causes as applications raise them, written before the algorithm was; of half of them only the score was looked at.
 
 What one cause is was judged as an operator would who wants one line for one thing to mend. Left out as matters of taste:
 reasons looked up in a table by a provider's code, the same message in two languages, which stage of a pipeline found no
