@@ -418,7 +418,7 @@ def test_the_version_as_an_option(redrive) -> None:
 def test_a_map_that_is_no_json_names_its_variable(redrive, monkeypatch) -> None:
     monkeypatch.setenv("TASK_WORKER_KIND_RATE_LIMIT_MS", "A=1")
     said = redrive("stats")
-    assert said.code == 1 and "TASK_WORKER_KIND_RATE_LIMIT_MS" in said.err and "A=1" in said.err
+    assert said.code == 2 and "TASK_WORKER_KIND_RATE_LIMIT_MS" in said.err and "A=1" in said.err
 
 
 def test_work_warns_of_what_looks_misspelt(redrive, monkeypatch) -> None:

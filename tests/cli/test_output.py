@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from redrive.cli.commands.stats import _ended
 from redrive.cli.support.output import clean, relative
 from redrive.kernel.store import WorkerRow
+from redrive.ops.workers import standing
 from redrive.stores import shown_url
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31m[bold red]:boom: \x9b31m \u202egnp.exe\u202c \x00\x08 [/]"
@@ -89,13 +89,20 @@ def test_odd_urls_do_not_show_passwords_either(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stopping", "running", "seen", "ended"),
-    [(False, 0, 1, False), (False, 2, 60, False), (True, 2, 1, False), (True, 0, 1, True), (True, 2, 60, True)],
+    ("stopping", "running", "seen", "told"),
+    [
+        (False, 0, 1, "alive"),
+        (False, 2, 12, "silent"),
+        (False, 2, 60, "gone"),
+        (True, 2, 1, "stopping"),
+        (True, 0, 1, "gone"),
+        (True, 2, 60, "gone"),
+    ],
 )
-def test_a_worker_that_finishes_has_not_stopped_yet(stopping: bool, running: int, seen: int, ended: bool) -> None:
+def test_a_worker_that_finishes_has_not_stopped_yet(stopping: bool, running: int, seen: int, told: str) -> None:
     now = datetime.now(UTC)
     row = WorkerRow("w", "h", 1, ("q",), 5, running, "0", now, now - timedelta(seconds=seen), stopping)
-    assert _ended(row, now) is ended
+    assert standing(row, now) == told
 
 
 def test_hostile_failures_cannot_reach_the_terminal(redrive, here: Path) -> None:
