@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
@@ -38,6 +38,7 @@ from redrive.kernel.task import (
 )
 from redrive.observe.logs import TaskLog, choose_style
 from redrive.ops import access, actions
+from redrive.ops import sign_in as sessions
 from redrive.ops.access import Caller
 from redrive.ops.duties import duties_of
 from redrive.ops.failed_tasks import FailedTasks
@@ -402,6 +403,23 @@ class App:
     async def has_tokens(self) -> bool:
         """Returns whether there ever was a token: revoking the last one must not let everybody in."""
         return await access.any_token(await self.store())
+
+    async def sign_in(self, token: str) -> str | None:
+        """Returns the secret of a new console session for whoever has this token; None when the token is nobody's."""
+        return await sessions.sign_in(await self.store(), token, self._session_limits)
+
+    async def signed_in(self, secret: str, *, seen: bool = True) -> Caller | None:
+        """Returns who is signed in by this secret; None when nobody is, any more. ``seen``: this keeps it from ending
+        as idle."""
+        return await sessions.check(await self.store(), secret, self._session_limits, seen=seen)
+
+    async def sign_out(self, secret: str) -> None:
+        await sessions.sign_out(await self.store(), secret)
+
+    @property
+    def _session_limits(self) -> sessions.Limits:
+        idle, longest = self.settings.console_idle_minutes, self.settings.console_session_hours
+        return sessions.Limits(timedelta(minutes=idle), timedelta(hours=longest))
 
     async def why(self, task_id: UUID | str) -> list[Reason]:
         """Returns why a task does not run; nothing when it does, or is done."""

@@ -172,3 +172,15 @@ class SchemaError(StoreError):
     """The schema is missing, older than this code needs, or newer than it understands."""
 
     code = "SCHEMA_MISMATCH"
+
+
+class ScheduleUnknown(RedriveError):
+    """No application has declared a schedule of this name."""
+
+    code = "SCHEDULE_UNKNOWN"
+
+
+class PageUnknown(RedriveError):
+    """The console has no such page."""
+
+    code = "PAGE_UNKNOWN"

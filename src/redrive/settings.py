@@ -8,6 +8,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -83,6 +84,8 @@ class Settings(BaseSettings):
     port: int = _env("REDRIVE_PORT", 8321, ge=0, le=65535)
     http_connections: int = _env("REDRIVE_HTTP_CONNECTIONS", 500, ge=1, le=100_000)
     trusted_proxies: Annotated[list[str], NoDecode] = _env("REDRIVE_TRUSTED_PROXIES", [])
+    console_idle_minutes: float = _env("REDRIVE_CONSOLE_IDLE_MINUTES", 120.0, gt=0, le=525_600)
+    console_session_hours: float = _env("REDRIVE_CONSOLE_SESSION_HOURS", 24.0, gt=0, le=8_760)
     log_format: Literal["auto", "json", "text", "off"] = _env("REDRIVE_LOG", "auto")
     history_days: float = _env("REDRIVE_HISTORY_DAYS", 30.0, gt=0, le=36500)
     key_days: float = _env("REDRIVE_KEY_DAYS", 30.0, gt=0, le=36500)
@@ -254,6 +257,37 @@ def load_settings(**given: Any) -> Settings:
         raise
     except Exception as error:  # pydantic-settings wraps JSON mistakes in its own error
         raise _bad_json(error) from None
+
+
+@dataclass(slots=True, frozen=True)
+class Effective:
+    """A setting as it is in effect. ``source``: environment, file, given (to ``App`` or on the command line) or
+    default; ``value`` is None where it is a secret."""
+
+    name: str
+    value: str | None
+    source: str
+    default: str
+
+
+def effective(settings: Settings) -> list[Effective]:
+    """Returns every setting by its name. What may hold a password or a secret is not shown."""
+    file = _TomlSource(Settings)()
+    found = []
+    for field, info in Settings.model_fields.items():
+        name, value = _name(field), getattr(settings, field)
+        changed = field in settings.model_fields_set
+        source = "default"
+        if changed:
+            source = "environment" if name in os.environ else "file" if {field, name.lower()} & set(file) else "given"
+        secret = info.repr is False
+        default = info.get_default(call_default_factory=True)
+        found.append(
+            Effective(
+                name, None if secret and value is not None else str(value), source, "" if secret else str(default)
+            )
+        )
+    return found
 
 
 def unknown_names() -> list[str]:

@@ -102,7 +102,7 @@ async def identify(request: Request) -> Caller:
     given = await bearer(request)
     if given is None:
         if request.app.state.open_door and not await app.has_tokens():
-            _refuse_proxies(request)
+            refuse_proxies(request)
             _refuse_foreign_pages(request)
             named = request.headers.get("x-actor")
             return Caller(refuse_reserved(named) if named else "api", Role.ADMIN)
@@ -125,7 +125,7 @@ async def who(
     return caller
 
 
-def _refuse_proxies(request: Request) -> None:
+def refuse_proxies(request: Request) -> None:
     """The door is open for this machine only. What a proxy passes on comes from anywhere."""
     if any(name in request.headers for name in ("x-forwarded-for", "forwarded", "x-real-ip")):
         raise Unauthorized("what comes through a proxy needs a token", hint="redrive tokens create makes one")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -110,14 +110,18 @@ def _name(route: Any) -> str:
 
 def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
     @api.get("/", include_in_schema=False)
-    async def root() -> dict[str, Any]:
-        return {
-            "redrive": __version__,
-            "healthz": "/healthz",
-            "readyz": "/readyz",
-            "tasks": "/api/tasks",
-            "docs": "/docs",
-        }
+    async def root(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", "") and hasattr(api.state, "live"):
+            return RedirectResponse("/ops/queue", 303)
+        return JSONResponse(
+            {
+                "redrive": __version__,
+                "healthz": "/healthz",
+                "readyz": "/readyz",
+                "tasks": "/api/tasks",
+                "docs": "/docs",
+            }
+        )
 
     @api.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, Any]:

@@ -10,6 +10,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 # The page of routes has a style of its own, and no script.
 _DOCS = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+# The console has styles and scripts in files of its own, and forms; nothing inline, nothing of anybody else.
+_CONSOLE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
+    " frame-ancestors 'none'; base-uri 'none'"
+)
 ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -22,8 +27,14 @@ ALWAYS = {
 def for_path(path: str) -> Iterable[tuple[str, str]]:
     """The headers of an answer. Payloads and figures are in no cache; where nothing is said, nothing is kept either."""
     yield from ALWAYS.items()
-    yield "Content-Security-Policy", _DOCS if path == "/docs" else _NOTHING
+    yield "Content-Security-Policy", _policy(path)
     yield "Cache-Control", "no-store"
+
+
+def _policy(path: str) -> str:
+    if path == "/docs":
+        return _DOCS
+    return _CONSOLE if path == "/ops/queue" or path.startswith("/ops/queue/") else _NOTHING
 
 
 class SecurityHeaders:

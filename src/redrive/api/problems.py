@@ -25,9 +25,11 @@ from redrive.errors import (
     LeaseLost,
     NotAllowed,
     OperationUnknown,
+    PageUnknown,
     PayloadInvalid,
     PlanUnknown,
     RedriveError,
+    ScheduleUnknown,
     StoreUnavailable,
     StoreUnusable,
     TaskNotFound,
@@ -39,11 +41,13 @@ _STATUS: dict[type[RedriveError], HTTPStatus] = {
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     NotAllowed: HTTPStatus.FORBIDDEN,
     TaskNotFound: HTTPStatus.NOT_FOUND,
+    PageUnknown: HTTPStatus.NOT_FOUND,
     PlanUnknown: HTTPStatus.NOT_FOUND,
     OperationUnknown: HTTPStatus.NOT_FOUND,
     ApprovalUnknown: HTTPStatus.NOT_FOUND,
     GroupUnknown: HTTPStatus.NOT_FOUND,
     TokenUnknown: HTTPStatus.NOT_FOUND,
+    ScheduleUnknown: HTTPStatus.NOT_FOUND,
     IdempotencyConflict: HTTPStatus.CONFLICT,
     InvalidTransition: HTTPStatus.CONFLICT,
     ApprovalNeeded: HTTPStatus.CONFLICT,
@@ -72,10 +76,15 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
+def status_of(error: RedriveError) -> HTTPStatus:
+    """Returns the status that goes with an error."""
+    found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
+    return next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
 async def on_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RedriveError)
-    found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
-    status = next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
+    status = status_of(error)
     response = problem(status, error.code, error.message, error.hint)
     if status is HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"

@@ -26,6 +26,7 @@ class Target(StrEnum):
     QUEUE = "queue"
     KIND = "kind"
     GROUP = "group"
+    SCHEDULE = "schedule"
 
 
 @dataclass(slots=True, frozen=True)

@@ -16,12 +16,19 @@ class Level(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """Something that doctor found; ``fix`` is exactly what to type or change."""
+    """Something that doctor found; ``fix`` is exactly what to type or change. ``about``: which thing it is about, a
+    word for what it is and its name. ``quoted`` are words of a task, which not everybody may see."""
 
     level: Level
     code: str
     text: str
     fix: str | None = None
+    about: tuple[str, str] | None = None
+    quoted: str | None = None
+
+    @property
+    def full(self) -> str:
+        return self.text if self.quoted is None else f"{self.text}: {self.quoted}"
 
 
 @dataclass(slots=True)

@@ -146,7 +146,17 @@ async def check(store: Store, secret: str) -> Caller | None:
     record = await store.record(COLLECTION, parts[1]) if known else None
     given = _hash(parts[2] if known else secret)
     right = hmac.compare_digest(given, record.body["hash"] if record is not None else _hash(""))
-    if record is None or not right or record.state != ACTIVE or await _expired(store, record):
+    return await _caller(store, record) if record is not None and right else None
+
+
+async def owner(store: Store, token_id: str) -> Caller | None:
+    """Returns who acts by a token; None when it is revoked, expired or gone."""
+    record = await store.record(COLLECTION, token_id)
+    return None if record is None else await _caller(store, record)
+
+
+async def _caller(store: Store, record: Record) -> Caller | None:
+    if record.state != ACTIVE or await _expired(store, record):
         return None
     return Caller(record.body["name"], Role[record.body["role"].upper()], record.id)
 

@@ -127,11 +127,11 @@ async def forget(
 
 
 async def hold(store: Store, target: str, name: str, *, actor: str, reason: str | None = None, on: bool = True) -> bool:
-    """Pauses or resumes a queue, kind or group; False when it already was."""
+    """Pauses or resumes a queue, kind, group or schedule; False when it already was."""
     try:
         where = Target(target)
     except ValueError:
-        raise InvalidInput(f"{target!r} cannot be paused", hint="a queue, kind, group or task can") from None
+        raise InvalidInput(f"{target!r} cannot be paused", hint="a queue, kind, group, schedule or task can") from None
     if where is Target.GROUP:
         check_text(name, "group")
     else:

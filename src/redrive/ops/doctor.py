@@ -73,6 +73,7 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
             "no_worker",
             f"no live worker serves queue {name}, with {counted(_waiting(row))} waiting",
             f"redrive work --app module:app --queue {name}",
+            ("queue", name),
         )
         for name, row in queues.items()
         if _waiting(row) and name not in served
@@ -99,6 +100,7 @@ def _lost(found: Sequence[Lost], now: datetime, queue: str | None) -> list[Findi
             f"{counted(one.tasks)} of queue {one.queue} {'is' if one.tasks == 1 else 'are'} held by worker"
             f" {one.worker.id}, which {one.worker_told(now)}: {one.return_told(now)}",
             f"redrive list --state running --queue {shlex.quote(one.queue)}; TASK_WORKER_LEASE_MS makes this shorter",
+            ("worker", one.worker.id),
         )
         for one in meant[:SHOWN]
     ]
@@ -111,6 +113,7 @@ def _silent(worker: WorkerRow, now: datetime) -> Finding:
         "silent_worker",
         f"worker {worker.id} was last seen {span(now - worker.seen_at)} ago, and did not say goodbye",
         f"look at its process: pid {worker.pid} on {worker.host}",
+        ("worker", worker.id),
     )
 
 
@@ -123,6 +126,7 @@ def _backlog(diagnosis: Diagnosis, overview: Overview, queues: dict[str, dict[st
             f"queue {name} backs up: its first task waits since"
             f" {span(diagnosis.now - since)}, {queues[name][State.QUEUED.value]} are queued",
             f"redrive list --state queued --queue {shlex.quote(name)}, then redrive show ID: it says why",
+            ("queue", name),
         )
         for name, since in diagnosis.oldest.items()
         if name in queues and name not in held and diagnosis.now - since > SLOW
@@ -165,6 +169,7 @@ def _holds(overview: Overview, queue: str | None) -> list[Finding]:
             f"{hold.target} {hold.name} was paused by {hold.actor}"
             f" {span(overview.now - hold.at)} ago" + (f": {hold.reason}" if hold.reason else ""),
             f"redrive resume --{hold.target} {shlex.quote(hold.name)}",
+            (hold.target, hold.name),
         )
         for hold in overview.holds
         if queue is None or hold.target != "queue" or hold.name == queue
@@ -179,6 +184,7 @@ def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Findin
             f"kind {limit.kind} runs {limit.running} of {limit.concurrency} at once, and"
             f" {kinds[limit.kind][State.QUEUED.value]} wait",
             f"redrive limits {limit.kind} --concurrency N",
+            ("kind", limit.kind),
         )
         for limit in overview.limits
         if limit.concurrency is not None
@@ -211,9 +217,10 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
                 Finding(
                     level,
                     "failures",
-                    f"{counted(own)} failed by {row.code}{known}, last {span(now - row.last_seen)} ago:"
-                    f" {row.message[:200]}{said}",
+                    f"{counted(own)} failed by {row.code}{known}, last {span(now - row.last_seen)} ago{said}",
                     f"redrive groups show {row.fingerprint}",
+                    ("cause", row.fingerprint),
+                    row.message[:200],
                 )
             )
     if total > shown:
@@ -231,6 +238,7 @@ async def _bulk(store: Store, overview: Overview) -> list[Finding]:
             f"{record.body['requested_by']} waits for approval to {record.body['action']}"
             f" {counted(record.body['total'])}",
             f"redrive approvals approve {record.id}",
+            ("approval", record.id),
         )
         for record in await approvals.list_approvals(store, states=(approvals.PENDING,), limit=10)
         if not approvals.expired(record, now)
@@ -247,6 +255,7 @@ async def _bulk(store: Store, overview: Overview) -> list[Finding]:
                 f"operation {operation.id} is {operation.status}: {operation.done} of {operation.total}"
                 + (f", without a step for {span(now - record.updated_at)}" if stuck else ""),
                 _unstick(operation) if stuck else f"redrive operations show {operation.id}",
+                ("operation", operation.id),
             )
         )
     return found

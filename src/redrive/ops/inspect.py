@@ -13,7 +13,7 @@ from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.store import Count, GroupRow, Holder, LetterCount, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.pages import in_pieces
-from redrive.ops.workers import OUTSIDE, Lost, lost
+from redrive.ops.workers import OUTSIDE, Lost, live_workers, lost
 
 
 @dataclass(slots=True)
@@ -37,6 +37,10 @@ class Stats:
         name = worker.id.rpartition(" (")[0] if worker.host == OUTSIDE else worker.id
         meant = [one for one in self.holders if one.worker_id == name]
         return sum(one.tasks for one in meant if worker.host != OUTSIDE or one.queue in worker.queues)
+
+    def alive(self) -> int:
+        """Returns how many workers are heard of, executors included."""
+        return len(live_workers(self.overview))
 
     def totals(self) -> dict[str, int]:
         """Returns tasks by state, over everything."""

@@ -22,6 +22,7 @@ class Policy:
     audit_archive: str | None = None
     backoff: Backoff = field(default_factory=Backoff)
     triage: Mapping[str, Triage] = field(default_factory=dict)
+    settings: Settings | None = None  # those that this was made of
 
     @property
     def alone(self) -> Rule:
@@ -37,4 +38,5 @@ class Policy:
             audit_archive=settings.audit_archive,
             backoff=settings.backoff,
             triage=settings.triage,
+            settings=settings,
         )

@@ -16,7 +16,7 @@ from redrive.kernel.operation import FINAL
 from redrive.kernel.retention import RecordRule, Retention
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
-from redrive.ops import access, allowance, approvals, audit_chain, drill, groups, growth, plans
+from redrive.ops import access, allowance, approvals, audit_chain, drill, groups, growth, plans, sign_in
 from redrive.ops.audit import KEEPER, PRUNE_COLLECTION
 from redrive.settings import Settings
 
@@ -28,6 +28,7 @@ FOR_GOOD = {
     audit_chain.COLLECTION: "the proof of the audit log: small, and a few hundred a day at most",
     groups.COLLECTION: "goes with its failure group",
     PRUNE_COLLECTION: "each says itself until when: ten minutes",
+    sign_in.COLLECTION: "each says itself until when: a day unless the settings say otherwise",
     allowance.COLLECTION: "each says itself until when: what somebody did alone counts for a while",
 }
 

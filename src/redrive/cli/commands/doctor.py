@@ -39,7 +39,7 @@ def doctor(
         output.emit({"worst": level.value, "findings": [_document(finding) for finding in found], "triage": told})
     else:
         for finding in found:
-            output.say(Text.assemble((f"{finding.level.value:<9}", _STYLE[finding.level]), output.clean(finding.text)))
+            output.say(Text.assemble((f"{finding.level.value:<9}", _STYLE[finding.level]), output.clean(finding.full)))
             if finding.fix:
                 output.say(f"         → {output.suggest(finding.fix)}")
         for name, note in notes.items() if queue is not None or level in _EXIT else ():
@@ -48,7 +48,9 @@ def doctor(
 
 
 def _document(finding: Finding) -> dict[str, Any]:
-    return asdict(finding) | {"fix": finding.fix and output.suggest(finding.fix)}
+    told = asdict(finding)
+    del told["quoted"]
+    return told | {"text": finding.full, "fix": finding.fix and output.suggest(finding.fix)}
 
 
 def _say_triage(queue: str, note: Triage) -> None:

@@ -19,6 +19,7 @@ from redrive.cli.support.loading import Loaded, told
 from redrive.cli.support.session import missing_file
 from redrive.cli.support.signals import stopping
 from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker
+from redrive.console import add_console
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import DEFAULT_URL, Options
 from redrive.version import __version__
@@ -58,7 +59,9 @@ def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
     private = is_loopback(host)
     # Where others can reach it, nobody is let in without a token, also not after the last one was revoked.
     names = (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host) if private else ()
-    return make_api(app, worker, hosts=names, open_door=private)
+    api = make_api(app, worker, hosts=names, open_door=private)
+    add_console(api)
+    return api
 
 
 async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket.socket) -> None:
@@ -70,6 +73,7 @@ async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket
     try:
         await run_worker(worker)
     finally:
+        api.state.live.close()
         await api.state.triggered.stop()
         server.should_exit = True
         await serving
@@ -111,7 +115,8 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
         kinds = sorted(kind for kind in app.registry.handlers if not kind.startswith("SYSTEM_"))
         output.say(
             f"redrive {__version__} is up",
-            f"  http    {http}/healthz",
+            f"  console {http}/ops/queue",
+            f"  http    {http}/healthz, {http}/docs",
             f"  store   {app.shown_url}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
             f"  app     {loaded.spec}: {', '.join(kinds)}"
             if loaded.spec

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redrive.kernel.store import HoldRow, LimitRow, Overview, WorkerRow
-from redrive.kernel.task import State, check_name
+from redrive.kernel.store import HoldRow, LimitRow, Overview, Query, WorkerRow
+from redrive.kernel.task import State, Task, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
 from redrive.ops.workers import Standing, live_workers, standing
+
+RUNNING_SHOWN = 500
 
 
 @dataclass(slots=True, frozen=True)
@@ -21,6 +23,15 @@ class Worker:
     @property
     def alive(self) -> bool:
         return self.standing is Standing.ALIVE
+
+
+@dataclass(slots=True, frozen=True)
+class Crew:
+    """A worker with some of the tasks that it runs, the youngest first."""
+
+    row: WorkerRow
+    standing: Standing
+    running: list[Task]
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,6 +80,21 @@ class ControlService(Service):
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
         return [Worker(row, standing(row, overview.now)) for row in overview.workers]
+
+    async def holds(self) -> list[HoldRow]:
+        """Returns everything that is paused, besides single tasks."""
+        self._session.may(Role.VIEWER)
+        return (await self._store.overview()).holds
+
+    async def fleet(self) -> list[Crew]:
+        """Returns workers that were seen within the last day, each with some of the tasks that it runs."""
+        self._session.may(Role.VIEWER)
+        overview = await self._store.overview()
+        running = await self._store.find(Query((State.RUNNING,), limit=RUNNING_SHOWN, brief=True))
+        return [
+            Crew(row, standing(row, overview.now), [task for task in running if task.worker_id == row.id])
+            for row in overview.workers
+        ]
 
     async def check_queue(self, name: str) -> None:
         """Refuses a queue that nobody knows."""

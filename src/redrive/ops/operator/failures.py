@@ -11,7 +11,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import DeadLetter, State, Task
-from redrive.ops import actions, failed, filters
+from redrive.ops import actions, failed, filters, search
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import Deed
@@ -66,9 +66,21 @@ class FailureService(Service):
         self._session.may(Role.VIEWER)
         return await self._session.known(which)
 
+    async def search(self, words: str, which: FailureFilter = EVERYTHING, *, before: int | None = None) -> search.Found:
+        """Returns causes and failed tasks in which all the words stand, the latest first, as far as one call looks;
+        ``before`` of its answer goes on."""
+        self._session.may(Role.VIEWER)
+        meant = await self._session.known(which)
+        return await search.search(self._store, words, meant, self._session.sight, before)
+
     async def count(self, which: FailureFilter = EVERYTHING) -> int:
         self._session.may(Role.VIEWER)
         return await self._store.count_failed(which)
+
+    async def end(self, which: FailureFilter = EVERYTHING) -> tuple[int, int]:
+        """Returns the place of the latest failure that matches, and how many tasks are failed now."""
+        self._session.may(Role.VIEWER)
+        return await self._store.failed_end(which)
 
     async def statistics(self, which: FailureFilter = EVERYTHING) -> FailureStats:
         self._session.may(Role.VIEWER)

@@ -17,7 +17,9 @@ from redrive.ops.operator.failures import FailureService
 from redrive.ops.operator.groups import GroupService
 from redrive.ops.operator.health import HealthService
 from redrive.ops.operator.operations import OperationService
+from redrive.ops.operator.schedules import ScheduleService
 from redrive.ops.operator.session import Service, Session
+from redrive.ops.operator.settings import SettingService
 from redrive.ops.operator.tasks import TaskService
 from redrive.ops.operator.tokens import TokenService
 from redrive.ops.pages import ALONE
@@ -52,6 +54,8 @@ class Operator:
         self.tokens = TokenService(session)
         self.executors = ExecutorService(session)
         self.health = HealthService(session)
+        self.schedules = ScheduleService(session)
+        self.settings = SettingService(session)
 
     def of(self, service: type[S]) -> S:
         """Returns a feature's own service, for the same caller."""

@@ -16,10 +16,11 @@ from redrive.kernel.payload import JsonText
 from redrive.kernel.records import Put
 from redrive.kernel.store import Overview, Query
 from redrive.kernel.task import State, Task, Timeline
-from redrive.ops import actions, inspect
+from redrive.ops import actions, finder, inspect
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import Deed
+from redrive.ops.finder import Match
 from redrive.ops.operator.session import Service
 from redrive.ops.why import Reason, why
 
@@ -65,6 +66,11 @@ class TaskService(Service):
         if query.fingerprint is not None:
             query = replace(query, fingerprint=await self._session.fingerprint(query.fingerprint))
         return await inspect.list_tasks(self._store, replace(query, documents=self._session.documents))
+
+    async def find(self, words: str) -> builtins.list[Match]:
+        """Returns what somebody may mean by a few characters: tasks, causes, operations, traces, scopes, names."""
+        self._session.may(Role.VIEWER)
+        return await finder.find(self._store, words)
 
     async def get(self, task_id: UUID) -> Task:
         self._session.may(Role.VIEWER)

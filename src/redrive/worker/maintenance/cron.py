@@ -19,8 +19,11 @@ MAX_CATCH_UP = 1000
 async def fire_schedules(store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
     """Enqueue what is due by the schedules, and plan their next runs."""
     now, due = await store.due_schedules()
+    paused = await _paused(store) if due else set()
     for row in due:
         times, following = planned(row, now)
+        if row.name in paused:  # what would have run meanwhile is left out, also when it is resumed
+            times = []
         tasks = tuple(_task(row, at) for at in times)
         applied = await store.apply(Commit(fires=[Fire(row.name, row.next_at, following, tasks)]))
         if row.name in applied.fired:
@@ -30,6 +33,10 @@ async def fire_schedules(store: Store, worker_id: str, stopping: Callable[[], bo
                 len(tasks),
                 extra={"event": "schedule.fired", "schedule": row.name, "tasks": len(tasks), "worker_id": worker_id},
             )
+
+
+async def _paused(store: Store) -> set[str]:
+    return {hold.name for hold in (await store.overview()).holds if hold.target == "schedule"}
 
 
 def planned(row: ScheduleRow, now: datetime) -> tuple[list[datetime], datetime]:

@@ -383,7 +383,7 @@ create table redrive.kind (
 ) with (fillfactor = 50);
 
 create table redrive.hold (
-  target  text not null check (target in ('queue', 'kind', 'group')),
+  target  text not null check (target in ('queue', 'kind', 'group', 'schedule')),
   name    text not null,
   actor   text not null,
   reason  text,

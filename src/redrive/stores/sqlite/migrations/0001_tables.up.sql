@@ -304,7 +304,7 @@ create table redrive_kind (
 ) strict, without rowid;
 
 create table redrive_hold (
-  target  text not null check (target in ('queue', 'kind', 'group')),
+  target  text not null check (target in ('queue', 'kind', 'group', 'schedule')),
   name    text not null,
   actor   text not null,
   reason  text,

@@ -1,0 +1,165 @@
+"""The geometry of charts: numbers in, coordinates out. The templates draw them as SVG, without any style of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+WIDTH, HEIGHT = 640, 180
+LEFT, RIGHT, TOP, BOTTOM = 44, 8, 8, 22
+TICKS = 4
+
+
+def spark(values: Sequence[float], width: int = 96, height: int = 20) -> str:
+    """Returns the points of a small line; a flat one at the bottom when there is nothing to show."""
+    if len(values) < 2:
+        return f"0,{height - 1} {width},{height - 1}"
+    top = max(max(values), 1e-9)
+    step = width / (len(values) - 1)
+    return " ".join(f"{i * step:.1f},{height - 1 - value / top * (height - 2):.1f}" for i, value in enumerate(values))
+
+
+@dataclass(slots=True, frozen=True)
+class Series:
+    """One line or one colour of a stack: ``name`` is also its class. None is a gap."""
+
+    name: str
+    label: str
+    values: Sequence[float | None]
+
+
+@dataclass(slots=True, frozen=True)
+class Tick:
+    place: float
+    label: str
+
+
+@dataclass(slots=True, frozen=True)
+class Column:
+    """What stands at one moment: where, when, and each value as text."""
+
+    x: float
+    width: float
+    at: datetime
+    values: tuple[str, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Line:
+    series: Series
+    paths: tuple[str, ...]  # one for each stretch without a gap
+
+
+@dataclass(slots=True, frozen=True)
+class Bar:
+    name: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(slots=True, frozen=True)
+class Chart:
+    title: str
+    unit: str
+    series: Sequence[Series]
+    lines: Sequence[Line]
+    bars: Sequence[Bar]
+    columns: Sequence[Column]
+    across: Sequence[Tick]  # marks of the values
+    along: Sequence[Tick]  # marks of the times
+    empty: bool
+
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def nice_top(most: float) -> float:
+    """Returns the end of an axis: a round number that all values fit below."""
+    if most <= 0:
+        return 1.0
+    size = 10 ** math.floor(math.log10(most))
+    return float(next(step * size for step in (1, 2, 2.5, 5, 10) if step * size >= most * 0.999))
+
+
+def draw(
+    title: str,
+    unit: str,
+    moments: Sequence[datetime],
+    series: Sequence[Series],
+    show: object,
+    *,
+    stacked: bool = False,
+) -> Chart:
+    """Returns a chart of these series over these moments. ``show`` turns a value into text."""
+    write = show if callable(show) else str
+    known = [value for one in series for value in one.values if value is not None]
+    most = max((sum(one.values[i] or 0 for one in series) for i in range(len(moments))), default=0) if stacked else 0
+    top = nice_top(most if stacked else max(known, default=0))
+    span = WIDTH - LEFT - RIGHT
+    width = span / max(len(moments), 1)
+    xs = [LEFT + width * (i + 0.5) for i in range(len(moments))]
+    columns = [
+        Column(
+            x - width / 2,
+            width,
+            moment,
+            tuple("–" if one.values[i] is None else write(one.values[i]) for one in series),
+        )
+        for i, (x, moment) in enumerate(zip(xs, moments, strict=True))
+    ]
+    return Chart(
+        title,
+        unit,
+        series,
+        [] if stacked else [Line(one, _paths(xs, one.values, top)) for one in series],
+        _bars(series, xs, width, top) if stacked else [],
+        columns,
+        [Tick(_y(top * i / TICKS, top), write(top * i / TICKS)) for i in range(TICKS + 1)],
+        _times(moments, xs),
+        not any(known),
+    )
+
+
+def _y(value: float, top: float) -> float:
+    return round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 1)
+
+
+def _paths(xs: Sequence[float], values: Sequence[float | None], top: float) -> tuple[str, ...]:
+    """Returns stretches of a line; where a value is missing the line is interrupted."""
+    stretches: list[list[str]] = [[]]
+    for x, value in zip(xs, values, strict=True):
+        if value is None:
+            stretches.append([])
+        else:
+            stretches[-1].append(f"{x:.1f},{_y(value, top)}")
+    return tuple(" ".join(stretch) for stretch in stretches if stretch)
+
+
+def _bars(series: Sequence[Series], xs: Sequence[float], width: float, top: float) -> list[Bar]:
+    found = []
+    for i, x in enumerate(xs):
+        below = 0.0
+        for one in series:
+            value = one.values[i] or 0
+            if value:
+                y, base = _y(below + value, top), _y(below, top)
+                found.append(
+                    Bar(one.name, round(x - width * 0.42, 1), y, round(width * 0.84, 2), round(max(base - y, 0.8), 1))
+                )
+                below += value
+    return found
+
+
+def _times(moments: Sequence[datetime], xs: Sequence[float]) -> list[Tick]:
+    if not moments:
+        return []
+    days = (moments[-1] - moments[0]).total_seconds() > 2 * 86_400
+    form = "%d %b" if days else "%H:%M"
+    step = max(len(moments) // 6, 1)
+    return [
+        Tick(round(xs[i], 1), moments[i].astimezone(UTC).strftime(form)) for i in range(step // 2, len(moments), step)
+    ]

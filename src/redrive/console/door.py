@@ -1,0 +1,109 @@
+"""Who looks at the console: by a session where there are tokens, else whoever is on this machine.
+
+Every page carries a token of its own against forms of other sites, derived from the browser's cookie. It is checked
+before anything of a form is done, beside the browser's own word about which page sent it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from fastapi import Request, Response
+
+from redrive.api.access import Unauthorized, doorkeeper, is_own_page, refuse_proxies
+from redrive.app import App
+from redrive.errors import NotAllowed
+from redrive.ops.access import Caller, Role, refuse_reserved
+
+HOME = "/ops/queue"
+SESSION, VISITOR, NAME = "redrive_session", "redrive_visitor", "redrive_name"
+NOBODY = "console"  # acts where there are no tokens, and the visitor gave no name
+_RANDOM = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+class SignInNeeded(Unauthorized):
+    """Nobody is signed in, and there are tokens."""
+
+
+@dataclass(slots=True, frozen=True)
+class Visitor:
+    """Who looks at a page. ``key`` is the secret of the browser's cookie, from which its form token is derived;
+    ``signed_in`` by a token, else on this machine without one. ``new``: the browser has no cookie yet."""
+
+    caller: Caller
+    key: str
+    signed_in: bool
+    new: bool = False
+
+    @property
+    def form_token(self) -> str:
+        return hmac.new(self.key.encode(), b"form", hashlib.sha256).hexdigest()
+
+    @property
+    def named(self) -> bool:
+        return self.caller.name != NOBODY
+
+
+async def identify(request: Request) -> Visitor:
+    """Returns who asks; raises ``SignInNeeded`` when nobody is signed in and that is needed."""
+    app: App = request.app.state.redrive
+    if await is_open(request):
+        return _stranger(request)
+    secret = request.cookies.get(SESSION)
+    caller = None if secret is None else await app.signed_in(secret)
+    if secret is None or caller is None:
+        raise SignInNeeded("sign in to go on")
+    return Visitor(caller, secret, signed_in=True)
+
+
+async def is_open(request: Request) -> bool:
+    """Returns whether nobody has to sign in: on this machine, as long as there are no tokens."""
+    app: App = request.app.state.redrive
+    if not request.app.state.open_door or await app.has_tokens():
+        return False
+    refuse_proxies(request)
+    return True
+
+
+def _stranger(request: Request) -> Visitor:
+    name = unquote(request.cookies.get(NAME, "")) or NOBODY
+    key = request.cookies.get(VISITOR, "")
+    new = _RANDOM.fullmatch(key) is None
+    return Visitor(Caller(name, Role.ADMIN), secrets.token_urlsafe(32) if new else key, signed_in=False, new=new)
+
+
+def check_form(request: Request, visitor: Visitor, given: str) -> None:
+    """Refuses a form that no page of ours has sent."""
+    if not is_own_page(request):
+        raise NotAllowed("a page of another site may not act here", hint="open the console itself, and try there")
+    if visitor.new or not hmac.compare_digest(given, visitor.form_token):
+        raise NotAllowed("this form belongs to a session that is over", hint="go back, reload the page, and try again")
+
+
+def set_cookie(request: Request, response: Response, name: str, value: str, seconds: int | None = None) -> None:
+    """Sets a cookie that scripts cannot read, sent over TLS only where the console is reached by it. ``Lax``: a link
+    that a colleague has sent opens the page it names."""
+    response.set_cookie(
+        name,
+        value,
+        max_age=seconds,
+        path=HOME,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def remember_name(request: Request, response: Response, name: str) -> None:
+    """Keeps the name under which somebody acts on this machine; there are no tokens that would say it."""
+    set_cookie(request, response, NAME, quote(refuse_reserved(name.strip())), 365 * 86_400)
+
+
+def failed(request: Request) -> None:
+    """Counts a wrong token; raises when there were too many from this address."""
+    doorkeeper(request).failed(request)

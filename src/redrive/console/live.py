@@ -1,0 +1,162 @@
+"""What open pages are told while they are open: sampled once for all of them, however many there are.
+
+A topic is sampled by one loop as long as somebody listens, once a second at most, for each role: 50 open overviews
+cost the store what one does. A listener that is slow, or whose tab was busy, gets the latest state and not the states
+in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from redrive.app import App
+from redrive.console.topics import Sample, sampler
+from redrive.errors import RedriveError
+from redrive.ops.access import Caller, Role
+
+logger = logging.getLogger("redrive.console")
+EVERY_S = 1.0
+# A sample that takes long is taken less often: at most a fifth of the time goes into it.
+SHARE = 5
+QUIET_S = 15.0  # without news a stream says that it is still there, so that proxies keep it
+LOOKED_AT_S = 5.0  # how often a stream looks whether its session still holds
+MOST_STREAMS = 200
+MOST_FEEDS = 100
+
+
+class TooManyStreams(RedriveError):
+    code = "TOO_MANY_STREAMS"
+
+
+@dataclass(eq=False)
+class Feed:
+    """One topic for one role: the latest state of each of its regions, and how often it changed."""
+
+    topic: str
+    role: Role
+    listeners: int = 0
+    changes: int = 0
+    regions: dict[str, tuple[int, str]] = field(default_factory=dict)  # with the change that brought it
+    trouble: str | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    def put(self, sample: Mapping[str, str], trouble: str | None = None) -> None:
+        """Takes a new state; wakes the listeners if something of it is new."""
+        new = {name: text for name, text in sample.items() if self.regions.get(name, (0, ""))[1] != text}
+        if not new and trouble == self.trouble:
+            return
+        self.changes += 1
+        self.trouble = trouble
+        self.regions.update({name: (self.changes, text) for name, text in new.items()})
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def since(self, seen: int) -> dict[str, str]:
+        return {name: text for name, (change, text) in self.regions.items() if change > seen}
+
+
+class Live:
+    """All feeds of a process."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._feeds: dict[tuple[str, Role], Feed] = {}
+        self._streams = 0
+        self._closed = asyncio.Event()
+
+    @property
+    def streams(self) -> int:
+        return self._streams
+
+    def close(self) -> None:
+        """Ends all streams: nothing keeps a process that was told to stop."""
+        self._closed.set()
+        for feed in self._feeds.values():
+            if feed.task is not None:
+                feed.task.cancel()
+
+    async def stream(self, topics: list[str], role: Role, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        """Yields server-sent events about these topics until the session no longer holds or the process stops."""
+        if self._streams >= MOST_STREAMS:
+            raise TooManyStreams("too many pages are open", hint="close some; this one works, without being live")
+        feeds = [self._join(topic, role) for topic in topics]
+        self._streams += 1
+        try:
+            async for event in self._events(feeds, holds):
+                yield event
+        finally:
+            self._streams -= 1
+            for feed in feeds:
+                self._leave(feed)
+
+    async def _events(self, feeds: list[Feed], holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        seen = [0] * len(feeds)
+        looked = spoke = time.monotonic()
+        yield "retry: 2000\n\n"
+        while not self._closed.is_set():
+            for i, feed in enumerate(feeds):
+                if feed.changes > seen[i]:
+                    told = {"regions": feed.since(seen[i]), "trouble": feed.trouble}
+                    seen[i] = feed.changes
+                    spoke = time.monotonic()
+                    yield f"data: {json.dumps(told, ensure_ascii=True)}\n\n"
+            now = time.monotonic()
+            if now - looked >= LOOKED_AT_S:
+                looked = now
+                if not await holds():
+                    yield "event: over\ndata: {}\n\n"
+                    return
+            if now - spoke >= QUIET_S:
+                spoke = now
+                yield ": still here\n\n"
+            await self._news(feeds)
+
+    async def _news(self, feeds: list[Feed]) -> None:
+        """Waits until one of the feeds has news, the process stops, or it is time to look at the session."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._closed, *(feed.changed for feed in feeds))]
+        try:
+            await asyncio.wait(waits, timeout=LOOKED_AT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _join(self, topic: str, role: Role) -> Feed:
+        feed = self._feeds.get((topic, role))
+        if feed is None:
+            sample = sampler(topic)
+            if len(self._feeds) >= MOST_FEEDS:
+                raise TooManyStreams("too many different pages are open", hint="close some")
+            feed = self._feeds[topic, role] = Feed(topic, role)
+            feed.task = asyncio.create_task(self._run(feed, sample))
+        feed.listeners += 1
+        return feed
+
+    def _leave(self, feed: Feed) -> None:
+        feed.listeners -= 1
+        if feed.listeners == 0:
+            self._feeds.pop((feed.topic, feed.role), None)
+            if feed.task is not None:
+                feed.task.cancel()
+
+    async def _run(self, feed: Feed, sample: Sample) -> None:
+        caller = Caller("console", feed.role)
+        while True:
+            begun = time.monotonic()
+            try:
+                operator = (await self._app.operator(caller)).for_pages()
+                feed.put(await sample(operator))
+            except RedriveError as error:
+                feed.put({}, error.message)
+            except Exception:
+                logger.exception(
+                    "a live region could not be made", extra={"event": "console.live", "topic": feed.topic}
+                )
+                feed.put({}, "something went wrong in the server; its log says more")
+            took = time.monotonic() - begun
+            await asyncio.sleep(max(EVERY_S - took, took * (SHARE - 1)))

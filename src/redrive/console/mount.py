@@ -1,0 +1,67 @@
+"""Adds the console to the HTTP application."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI, Request, Response
+
+from redrive.app import App
+from redrive.console import static_files
+from redrive.console.live import Live
+from redrive.console.pages import (
+    approvals,
+    audit,
+    causes,
+    dead_letters,
+    entrance,
+    failures,
+    find,
+    operations,
+    overview,
+    queues,
+    schedules,
+    settings,
+    stream,
+    tasks,
+    workers,
+)
+from redrive.console.routes import error_page, pages_router
+from redrive.errors import PageUnknown
+
+ROUTERS = (
+    static_files.router,
+    entrance.router,
+    overview.router,
+    failures.router,
+    causes.router,
+    tasks.router,
+    dead_letters.router,
+    operations.router,
+    approvals.router,
+    audit.router,
+    queues.router,
+    workers.router,
+    schedules.router,
+    settings.router,
+    find.router,
+    stream.router,
+)
+
+
+def add_console(api: FastAPI) -> None:
+    """Serves the console of ``api``'s application at ``/ops/queue``."""
+    app: App = api.state.redrive
+    api.state.live = Live(app)
+    for router in ROUTERS:
+        api.include_router(router)
+    api.include_router(_rest())
+
+
+def _rest() -> APIRouter:
+    """Returns the routes that come last: whatever else is asked for below the console is not there."""
+    router = pages_router()
+
+    @router.get("/{rest:path}")
+    async def unknown(request: Request, rest: str) -> Response:
+        return await error_page(request, PageUnknown("the console has no such page"))
+
+    return router

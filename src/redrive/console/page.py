@@ -1,0 +1,189 @@
+"""One request for a page: who asks, what they may do, and how the answer is rendered."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import RedirectResponse
+
+from redrive.app import App
+from redrive.console import door
+from redrive.console.door import HOME, Visitor
+from redrive.console.templates_env import render
+from redrive.errors import InvalidInput
+from redrive.ops.access import Role
+from redrive.ops.operator import Operator
+
+NOTICE, THEME = "redrive_notice", "redrive_theme"
+THEMES = ("light", "dark")
+MOST_FIELDS = 2000
+
+
+class Page:
+    """What a page function gets: the visitor, the service, the form, and ways to answer."""
+
+    def __init__(self, request: Request, visitor: Visitor, operator: Operator, now: datetime) -> None:
+        self.request = request
+        self.visitor = visitor
+        self.operator = operator
+        self.now = now
+        self.form: Form = Form([])
+
+    @property
+    def path(self) -> str:
+        return self.request.url.path
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """What the address asks for; empty fields of a form are not asked for."""
+        return {name: value for name, value in self.request.query_params.items() if value != ""}
+
+    @property
+    def may_act(self) -> bool:
+        return self.visitor.caller.role >= Role.OPERATOR
+
+    @property
+    def is_admin(self) -> bool:
+        return self.visitor.caller.role >= Role.ADMIN
+
+    @cached_property
+    def theme(self) -> str | None:
+        """The theme that was chosen; None follows the system."""
+        chosen = self.request.cookies.get(THEME)
+        return chosen if chosen in THEMES else None
+
+    @property
+    def here(self) -> str:
+        """The address of this page, to come back to it."""
+        return self.path + (f"?{self.request.url.query}" if self.request.url.query else "")
+
+    def link(self, path: str | None = None, /, **changes: Any) -> str:
+        """Returns an address: that of this page with some of its fields changed, or another one with these. None
+        removes a field."""
+        kept = dict(self.query) if path is None else {}
+        fields = {name: value for name, value in {**kept, **changes}.items() if value is not None}
+        target = self.path if path is None else HOME + path
+        return target + (f"?{urlencode(fields)}" if fields else "")
+
+    async def render(self, template: str, status: int = 200, /, **values: Any) -> Response:
+        """Returns a page made of a template."""
+        notice = _read_notice(self.request)
+        text = await render(template, page=self, now=self.now, notice=notice, **values)
+        response = Response(text, status, media_type="text/html")
+        if notice is not None:
+            response.delete_cookie(NOTICE, path=HOME)
+        if self.visitor.new:
+            door.set_cookie(self.request, response, door.VISITOR, self.visitor.key)
+        return response
+
+    def go(self, target: str, said: str | None = None, level: str = "ok") -> Response:
+        """Sends the browser to another page after a form was done; ``said`` is shown there once."""
+        response = RedirectResponse(own_address(target), 303)
+        if said is not None:
+            text = base64.urlsafe_b64encode(json.dumps([level, said[:1000]]).encode()).decode()
+            door.set_cookie(self.request, response, NOTICE, text, 60)
+        return response
+
+    def back(self, said: str | None = None, level: str = "ok") -> Response:
+        """Sends the browser back to the page whose form this was."""
+        return self.go(self.form.text("back") or HOME, said, level)
+
+
+class Form:
+    """The fields of a form that was sent."""
+
+    def __init__(self, fields: list[tuple[str, str]]) -> None:
+        self._fields = fields
+
+    def text(self, name: str) -> str | None:
+        """Returns one field without blanks around it; None when it is empty or not there."""
+        return next((value.strip() for key, value in self._fields if key == name and value.strip()), None)
+
+    def needed(self, name: str, what: str) -> str:
+        found = self.text(name)
+        if found is None:
+            raise InvalidInput(f"{what} is missing", hint="go back and fill it in")
+        return found
+
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(key for key, _ in self._fields))
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self._fields if key == name and value]
+
+    def is_on(self, name: str) -> bool:
+        return self.text(name) is not None
+
+    def whole(self, name: str, what: str) -> int | None:
+        """Returns a field as a whole number; None when it is empty."""
+        found = self.text(name)
+        if found is None:
+            return None
+        try:
+            return int(found)
+        except ValueError:
+            raise InvalidInput(f"{what} must be a whole number, not {found[:50]!r}") from None
+
+    def number(self, name: str, what: str) -> float | None:
+        found = self.text(name)
+        if found is None:
+            return None
+        try:
+            return float(found)
+        except ValueError:
+            raise InvalidInput(f"{what} must be a number, not {found[:50]!r}") from None
+
+
+def own_address(target: str) -> str:
+    """Returns an address of the console; anything else becomes its first page, so that no link leads elsewhere."""
+    parts = urlsplit(target)
+    inside = parts.path == HOME or parts.path.startswith(f"{HOME}/")
+    return target if not parts.scheme and not parts.netloc and inside and "\\" not in target else HOME
+
+
+async def a_page(request: Request) -> Page:
+    """Returns the page of a request for looking."""
+    visitor = await door.identify(request)
+    app: App = request.app.state.redrive
+    operator = (await app.operator(visitor.caller)).for_pages()
+    return Page(request, visitor, operator, await operator.health.now())
+
+
+async def a_form(request: Request) -> Page:
+    """Returns the page of a request that does something; refused unless one of our pages sent it."""
+    page = await a_page(request)
+    page.form = await read_form(request)
+    door.check_form(request, page.visitor, page.form.text("csrf") or "")
+    return page
+
+
+async def read_form(request: Request) -> Form:
+    """Returns the fields of a form; several thousand are nobody's who ticked rows of a page."""
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise InvalidInput("this is no form", hint="the console takes forms; programs use /api")
+    try:
+        return Form(parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise InvalidInput(f"the form cannot be read, or has more than {MOST_FIELDS} fields") from None
+
+
+def _read_notice(request: Request) -> tuple[str, str] | None:
+    given = request.cookies.get(NOTICE)
+    if not given:
+        return None
+    try:
+        level, said = json.loads(base64.urlsafe_b64decode(given))
+        return str(level), str(said)
+    except ValueError:
+        return None
+
+
+ThePage = Annotated[Page, Depends(a_page)]
+TheForm = Annotated[Page, Depends(a_form)]

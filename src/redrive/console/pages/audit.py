@@ -1,0 +1,99 @@
+"""The audit log: who did what, when and why; export, prune, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+
+from redrive.console.filters import PAGE_SIZE, whole_number
+from redrive.console.page import TheForm, ThePage
+from redrive.console.routes import pages_router
+from redrive.errors import InvalidInput
+from redrive.kernel.audit import AuditFilter
+from redrive.ops import views
+from redrive.ops.inspect import parse_id
+
+router = pages_router()
+FIELDS = ("auditAction", "auditActor", "batchId", "taskId", "jobKind", "episodeId", "traceId")
+FORMS = {"json": "application/json", "csv": "text/csv"}
+
+
+@router.get("/audit")
+async def audit(page: ThePage) -> Response:
+    found = await page.operator.audit.query(
+        filter_of(page.query), page_size=PAGE_SIZE, before=whole_number(page, "before")
+    )
+    return await page.render(
+        "audit.html",
+        asked={name: page.query[name] for name in FIELDS if name in page.query},
+        rows=[views.audit_row(row) for row in found.rows],
+        before=found.rows[-1].id if found.more else None,
+        pruning=None,
+        verdict=None,
+    )
+
+
+@router.get("/audit/export")
+async def export(page: ThePage) -> Response:
+    """Everything that matches, as a file, a piece at a time."""
+    form = page.query.get("format", "json")
+    if form not in FORMS:
+        raise InvalidInput(f"there is no format {form[:20]!r}", hint="json or csv")
+    headers = {"Content-Disposition": f'attachment; filename="redrive-audit.{form}"'}
+    return StreamingResponse(
+        page.operator.audit.export(filter_of(page.query), form), media_type=FORMS[form], headers=headers
+    )
+
+
+@router.get("/audit/verify")
+async def verify(page: ThePage) -> Response:
+    return await page.render("audit_verify.html", verdict=await page.operator.audit.verify())
+
+
+@router.get("/audit/prune")
+async def foresee_prune(page: ThePage) -> Response:
+    """How many rows would be removed; nothing is."""
+    days = _days(page.query.get("olderThanDays"))
+    found = None
+    if days is not None:
+        found = await page.operator.audit.prune(filter_of(page.query), older_than_days=days, dry_run=True)
+    asked = {name: page.query[name] for name in FIELDS if name in page.query}
+    return await page.render("audit_prune.html", asked=asked, days=days, found=found)
+
+
+@router.post("/audit/prune")
+async def prune(page: TheForm) -> Response:
+    given = {name: value for name in FIELDS if (value := page.form.text(name)) is not None}
+    days = _days(page.form.needed("olderThanDays", "the age"))
+    assert days is not None
+    done = await page.operator.audit.prune(filter_of(given), older_than_days=days)
+    return page.go(page.link("/audit"), f"Removed {done.removed} rows; one row tells of it.")
+
+
+def filter_of(given: Mapping[str, str]) -> AuditFilter:
+    task = given.get("taskId")
+    return AuditFilter(
+        action=given.get("auditAction"),
+        actor=given.get("auditActor"),
+        batch_id=given.get("batchId"),
+        task_id=None if task is None else _task(task),
+        kind=given.get("jobKind"),
+        scope=given.get("episodeId"),
+        trace_id=given.get("traceId"),
+    )
+
+
+def _task(text: str) -> UUID:
+    return parse_id(text)
+
+
+def _days(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"{text[:20]!r} is no number of days") from None

@@ -1,0 +1,63 @@
+"""One cause of failures: what it is, since when, where; and what people say about it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from fastapi import Response
+
+from redrive.console.filters import PAGE_SIZE
+from redrive.console.page import TheForm, ThePage
+from redrive.console.routes import pages_router
+from redrive.errors import InvalidInput, TaskNotFound
+from redrive.kernel.failed import FailureFilter
+from redrive.ops import views
+
+router = pages_router()
+MUTES = {"1h": timedelta(hours=1), "8h": timedelta(hours=8), "1d": timedelta(days=1), "7d": timedelta(days=7)}
+
+
+@router.get("/causes/{fingerprint}")
+async def cause(page: ThePage, fingerprint: str) -> Response:
+    operator = page.operator
+    group = await operator.groups.show(fingerprint)
+    listed = await operator.failures.list(FailureFilter(fingerprint=group.row.fingerprint), limit=PAGE_SIZE)
+    try:
+        sample = await operator.tasks.show(group.row.sample_task)
+    except TaskNotFound:
+        sample = None
+    attempts = [] if sample is None else [one for one in sample.timeline.attempts if one.fingerprint == fingerprint]
+    return await page.render(
+        "cause.html",
+        cause=views.group(group, operator.sight),
+        total=listed.total,
+        tasks=[views.task(one, operator.sight) for one in listed.tasks],
+        sample=views.attempt(attempts[-1], operator.sight) if attempts else None,
+        mutes=tuple(MUTES),
+    )
+
+
+@router.post("/causes/{fingerprint}")
+async def annotate(page: TheForm, fingerprint: str) -> Response:
+    """Notes, owners, muting and resolving, each by its button."""
+    form, reason = page.form, page.form.text("reason")
+    said: dict[str, Any]
+    match form.text("do"):
+        case "note":
+            said = {"note": form.text("note"), "owner": form.text("owner")}
+        case "mute":
+            span = MUTES.get(form.text("for") or "")
+            if span is None:
+                raise InvalidInput(f"mute it for one of {', '.join(MUTES)}")
+            said = {"muted_until": page.now + span}
+        case "unmute":
+            said = {"muted_until": None}
+        case "resolve":
+            said = {"resolved": True}
+        case "reopen":
+            said = {"resolved": False}
+        case other:
+            raise InvalidInput(f"there is no such thing to do: {other}")
+    await page.operator.groups.annotate(fingerprint, reason, **said)
+    return page.back("Saved.")

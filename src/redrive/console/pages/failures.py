@@ -1,0 +1,138 @@
+"""Failures: causes first, then the tasks; preview what matches, tick rows, retry some or all."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from redrive.console.filters import PAGE_SIZE, fields, of_failures, page_number, whole_number
+from redrive.console.page import Page, TheForm, ThePage
+from redrive.console.routes import pages_router
+from redrive.errors import InvalidInput
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Action, Canary
+from redrive.ops import views
+from redrive.ops.failed import EVERYTHING, parse_ids
+from redrive.ops.groups import STATES
+from redrive.ops.operator.operations import Begun
+
+router = pages_router()
+CAUSES = 20
+
+
+@router.get("/failures")
+async def failures(page: ThePage) -> Response:
+    """Causes, and the tasks that match the filter; with words, what a search has found."""
+    which = of_failures(page.query)
+    status = page.query.get("status")
+    words = page.query.get("q")
+    operator = page.operator
+    before = whole_number(page, "before")
+    causes = await operator.groups.list(limit=CAUSES, status=status) if which == EVERYTHING and not before else []
+    if words is not None:
+        return await _search(page, words)
+    listed = await operator.failures.list(await operator.failures.known(which), limit=PAGE_SIZE, before=before)
+    return await page.render(
+        "failures.html",
+        which=fields(which),
+        status=status,
+        statuses=STATES,
+        words=None,
+        causes=[views.group(one, operator.sight) for one in causes],
+        more_causes=causes[-1].place if len(causes) == CAUSES else None,
+        tasks=[views.task(one, operator.sight) for one in listed.tasks],
+        total=listed.total,
+        before=listed.tasks[-1].failed_seq if len(listed.tasks) == PAGE_SIZE else None,
+        newest=listed.tasks[0].failed_seq if listed.tasks and not before else None,
+        search=None,
+    )
+
+
+async def _search(page: Page, words: str) -> Response:
+    which = of_failures(page.query)
+    found = await page.operator.failures.search(words, which, before=whole_number(page, "before"))
+    sight = page.operator.sight
+    return await page.render(
+        "failures.html",
+        which=fields(which),
+        status=None,
+        statuses=STATES,
+        words=words,
+        causes=[views.group(one, sight) for one in found.causes],
+        more_causes=None,
+        tasks=[views.task(one, sight) for one in found.tasks],
+        total=None,
+        before=found.before,
+        newest=None,
+        search=found,
+    )
+
+
+@router.get("/failures/preview")
+async def preview(page: ThePage) -> Response:
+    """What a retry by this filter would reach, page by page; nothing is changed. The plan of its first page binds the
+    others and the retry to exactly this set."""
+    which = of_failures(page.query)
+    number = page_number(page)
+    plan = page.query.get("plan")
+    found = await page.operator.failures.preview(which, page=number, page_size=PAGE_SIZE, plan=plan)
+    foreseen = None
+    if page.may_act and found.total:
+        chosen = EVERYTHING if found.plan else which
+        foreseen = await page.operator.operations.foresee(Action.RETRY, chosen, found.plan)
+    return await page.render(
+        "preview.html",
+        which=fields(which),
+        found=found,
+        tasks=[views.task(one, page.operator.sight) for one in found.tasks],
+        foreseen=foreseen,
+        everything=which == EVERYTHING,
+    )
+
+
+@router.post("/failures/retry")
+async def retry(page: TheForm) -> Response:
+    """Retries what was ticked, or begins an operation on all that matches."""
+    if page.form.text("all"):
+        return await _retry_all(page)
+    ids = parse_ids(page.form.all("id"))
+    if not ids:
+        raise InvalidInput("nothing is ticked", hint="go back and tick the tasks to retry")
+    done = await page.operator.failures.retry(ids, page.form.text("reason"))
+    said = f"Retried {len(done.done)} of {len(ids)}."
+    if done.skipped:
+        why = sorted(set(done.skipped.values()))
+        said += f" {len(done.skipped)} skipped: {'; '.join(why[:3])}."
+    return page.back(said, "ok" if not done.skipped else "warn")
+
+
+async def _retry_all(page: Page) -> Response:
+    plan = page.form.text("plan")
+    which = of_failures({name: page.form.text(name) or "" for name in page.form.names()})
+    begun = await begin(page, Action.RETRY, EVERYTHING if plan else which, plan)
+    return _begun(page, begun)
+
+
+async def begin(page: Page, action: Action, which: FailureFilter, plan: str | None) -> Begun:
+    """Begins an operation as the form says: with a rate, a canary, and what was fixed."""
+    form = page.form
+    first = form.whole("canary", "the number of canaries")
+    percent = form.number("percent", "the share of canaries that must succeed")
+    idempotent = form.text("idempotent")
+    return await page.operator.operations.begin(
+        action,
+        which,
+        reason=form.text("reason"),
+        plan=plan,
+        rate=form.number("rate", "the rate"),
+        canary=None if first is None else Canary(first, 100.0 if percent is None else percent),
+        stop_on_return=form.is_on("stop_on_return"),
+        fixed=form.text("fixed"),
+        idempotent=None if idempotent is None else idempotent == "yes",
+    )
+
+
+def _begun(page: Page, begun: Begun) -> Response:
+    target = page.link(f"/operations/{begun.operation.id}")
+    if begun.approval is not None:
+        return page.go(target, "A second person has to agree before this begins.", "warn")
+    return page.go(target, "It has begun.")

@@ -1,0 +1,18 @@
+"""The overview: what is wrong, how much is going on, and how it has gone."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from redrive.console.page import ThePage
+from redrive.console.regions import overview as regions
+from redrive.console.routes import pages_router
+
+router = pages_router()
+
+
+@router.get("")
+async def overview(page: ThePage) -> Response:
+    shown = await regions.look(page.operator)
+    period = page.query.get("period", "1h")
+    return await page.render("overview.html", shown=shown, history=await regions.history(page.operator, period))

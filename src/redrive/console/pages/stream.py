@@ -1,0 +1,37 @@
+"""The stream of news for open pages."""
+
+from __future__ import annotations
+
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+
+from redrive.console import door
+from redrive.console.live import Live
+from redrive.console.page import Page, ThePage
+from redrive.console.routes import pages_router
+from redrive.console.topics import sampler
+from redrive.errors import InvalidInput
+
+router = pages_router()
+MOST_TOPICS = 5
+
+
+@router.get("/live")
+async def live(page: ThePage) -> Response:
+    """Server-sent events about the topics that the address names."""
+    topics = [topic for topic in page.query.get("topics", "").split(",") if topic]
+    if not 1 <= len(topics) <= MOST_TOPICS:
+        raise InvalidInput(f"name 1 to {MOST_TOPICS} topics")
+    for topic in topics:
+        sampler(topic)  # refused before the stream begins
+    hub: Live = page.request.app.state.live
+    events = hub.stream(topics, page.visitor.caller.role, lambda: still_holds(page))
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def still_holds(page: Page) -> bool:
+    """Returns whether whoever opened the page may still look; an open page does not keep a session alive."""
+    if not page.visitor.signed_in:
+        return await door.is_open(page.request)
+    caller = await page.request.app.state.redrive.signed_in(page.visitor.key, seen=False)
+    return caller is not None and caller.role == page.visitor.caller.role

@@ -1,0 +1,100 @@
+"""Tasks: the list of all, and one task with everything that is known about it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fastapi import Response
+
+from redrive.console.filters import PAGE_SIZE, fields, of_failures
+from redrive.console.page import TheForm, ThePage
+from redrive.console.routes import pages_router
+from redrive.console.story import tell
+from redrive.errors import InvalidInput
+from redrive.kernel.reads import Query
+from redrive.kernel.task import State, Task
+from redrive.ops import filters, views
+from redrive.ops.inspect import parse_id, parse_states
+
+router = pages_router()
+RELATED = 10
+
+
+@router.get("/tasks")
+async def tasks(page: ThePage) -> Response:
+    which = of_failures(page.query)
+    state = page.query.get("state")
+    before = page.query.get("before")
+    query = filters.query(
+        which,
+        states=parse_states([state]) if state else (),
+        limit=PAGE_SIZE,
+        before=None if before is None else parse_id(before),
+    )
+    found = await page.operator.tasks.list(query)
+    return await page.render(
+        "tasks.html",
+        which=fields(which),
+        state=state,
+        states=[one.value for one in State],
+        tasks=[views.task(one, page.operator.sight) for one in found.tasks],
+        before=found.next_before,
+    )
+
+
+@router.get("/tasks/{task_id}")
+async def task(page: ThePage, task_id: str) -> Response:
+    operator = page.operator
+    story = await operator.tasks.show(parse_id(task_id))
+    found = story.timeline.task
+    related = {}
+    for name, query in _relatives(found).items():
+        others = await operator.tasks.list(query)
+        related[name] = [views.task(one, operator.sight) for one in others.tasks if one.id != found.id][:RELATED]
+    return await page.render("task.html", story=tell(story, operator.sight, page.now), related=related)
+
+
+def _relatives(found: Task) -> dict[str, Query]:
+    """Returns how tasks of the same scope and of the same trace are found; nothing where it has none."""
+    queries = {}
+    if found.scope is not None:
+        queries["scope"] = Query(scope=found.scope, limit=RELATED + 1)
+    if found.trace_id is not None:
+        queries["trace"] = Query(trace_id=found.trace_id, limit=RELATED + 1)
+    return queries
+
+
+@router.get("/tasks/{task_id}/{name}")
+async def document(page: ThePage, task_id: str, name: str) -> Response:
+    """Returns a payload or result as it is, however long."""
+    if name not in ("payload", "result"):
+        raise InvalidInput(f"a task has a payload and a result, no {name[:50]!r}")
+    text = await page.operator.tasks.document(parse_id(task_id), name)
+    return Response(text or "null", media_type="application/json")
+
+
+@router.post("/tasks/{task_id}")
+async def act(page: TheForm, task_id: str) -> Response:
+    """Retry, cancel, pause, resume and forget, each by its button."""
+    which, reason, operator = parse_id(task_id), page.form.text("reason"), page.operator
+    match page.form.text("do"):
+        case "retry":
+            await operator.tasks.retry(which, reason)
+            return page.back("It is queued again, with fresh attempts.")
+        case "cancel":
+            result = await operator.tasks.cancel([which], reason)
+            asked = which in result.requested
+            return _told(page, which, result.skipped, "It was asked to stop." if asked else "It is cancelled.")
+        case "pause":
+            return _told(page, which, (await operator.tasks.pause([which], reason)).skipped, "It is paused.")
+        case "resume":
+            return _told(page, which, (await operator.tasks.resume([which], reason)).skipped, "It goes on.")
+        case "forget":
+            done = await operator.failures.forget([which], reason)
+            return _told(page, which, done.skipped, "It is given up; history keeps it for a while.")
+    raise InvalidInput("there is no such thing to do with a task")
+
+
+def _told(page: TheForm, which: UUID, skipped: dict[UUID, str], done: str) -> Response:
+    why = skipped.get(which)
+    return page.back(done) if why is None else page.back(f"Nothing was done: {why}.", "bad")

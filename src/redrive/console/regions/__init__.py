@@ -1,0 +1,1 @@
+"""The parts of pages that are live: what they show, and the same as HTML for those who listen."""

@@ -1,0 +1,17 @@
+"""The table of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from redrive.console.templates_env import fragment
+from redrive.ops.operator import Operator
+
+
+def sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
+    return sample
+
+
+async def sample(operator: Operator) -> Mapping[str, str]:
+    fleet, now = await operator.control.fleet(), await operator.health.now()
+    return {"#fleet": fragment("regions/fleet.html", fleet=fleet, now=now)}

@@ -1,0 +1,60 @@
+"""The progress of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from redrive.console.templates_env import fragment
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.failed import FailureFilter
+from redrive.ops import views
+from redrive.ops.operator import Operator
+from redrive.ops.views import View
+
+SHOWN = 20
+
+
+@dataclass(slots=True, frozen=True)
+class Progress:
+    """An operation, how many of its tasks are failed again and which, and whether somebody carries it out."""
+
+    operation: View
+    failed_again: int
+    again: list[View]
+    has_driver: bool
+
+
+async def look(operator: Operator, operation_id: str) -> Progress:
+    shown = views.operation(await operator.operations.record(operation_id))
+    listed = await operator.failures.list(FailureFilter(batch=operation_id), limit=SHOWN)
+    return Progress(
+        shown,
+        listed.total,
+        [views.task(one, operator.sight) for one in listed.tasks],
+        await operator.operations.has_driver(),
+    )
+
+
+async def rows(operator: Operator, operation_id: str) -> list[View]:
+    """Returns what the audit log says about an operation, the latest first."""
+    found = await operator.audit.query(AuditFilter(batch_id=operation_id), page_size=SHOWN)
+    return [views.audit_row(row) for row in found.rows]
+
+
+def sampler(operation_id: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
+    async def sample(operator: Operator) -> Mapping[str, str]:
+        shown, now = await look(operator, operation_id), await operator.health.now()
+        return {"#progress": fragment("regions/progress.html", shown=shown, now=now)}
+
+    return sample
+
+
+def list_sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
+    async def sample(operator: Operator) -> Mapping[str, str]:
+        found = await operator.operations.list(limit=50)
+        now = await operator.health.now()
+        listed = [views.operation(one) for one in found]
+        return {"#operations": fragment("regions/operations.html", operations=listed, now=now)}
+
+    return sample

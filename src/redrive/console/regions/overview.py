@@ -1,0 +1,73 @@
+"""What the overview shows: problems, totals, kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from redrive.console.templates_env import fragment
+from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.task import State
+from redrive.ops.operator import Operator
+
+MOST_KINDS = 200
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """One kind: its tasks by state, and its dead letters."""
+
+    name: str
+    totals: Mapping[str, int]
+    dead_letters: int
+
+
+@dataclass(slots=True, frozen=True)
+class Shown:
+    now: datetime
+    problems: list[Finding]
+    healthy: bool
+    totals: Mapping[str, int]
+    dead_letters: int
+    kinds: list[Row]
+    more_kinds: int
+    workers: int
+    whole: bool
+
+
+async def look(operator: Operator) -> Shown:
+    """Returns what is wrong, the worst first, and exact totals."""
+    stats = await operator.health.stats()
+    findings = await operator.health.examine()
+    letters = stats.dead_letters()
+    kinds = [Row(name, totals, letters.get(name, 0)) for name, totals in stats.by("kind").items()]
+    kinds.sort(key=lambda row: (-row.totals[State.FAILED.value], -sum(row.totals.values()), row.name))
+    problems = [one for one in findings if one.level is not Level.OK]
+    return Shown(
+        stats.overview.now,
+        problems,
+        not any(one.level in (Level.CRITICAL, Level.WARNING) for one in problems),
+        stats.totals(),
+        sum(letters.values()),
+        kinds[:MOST_KINDS],
+        max(len(kinds) - MOST_KINDS, 0),
+        stats.alive(),
+        operator.sight.whole,
+    )
+
+
+async def history(operator: Operator, period: str) -> None:
+    return None
+
+
+def sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
+    return sample
+
+
+async def sample(operator: Operator) -> Mapping[str, str]:
+    shown = await look(operator)
+    return {
+        f"#{name}": fragment(f"regions/{name}.html", shown=shown, now=shown.now)
+        for name in ("problems", "totals", "kinds")
+    }

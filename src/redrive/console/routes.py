@@ -1,0 +1,80 @@
+"""How the console's routes answer when something goes wrong: with a page that says what, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+
+from redrive.api.problems import status_of
+from redrive.console.door import HOME, SignInNeeded
+from redrive.console.templates_env import render
+from redrive.errors import InvalidInput, RedriveError
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages, too."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except SignInNeeded:
+                return sign_in_first(request)
+            except RequestValidationError as error:
+                return await error_page(request, _worded(error))
+            except RedriveError as error:
+                return await error_page(request, error)
+
+        return guarded
+
+
+def pages_router() -> APIRouter:
+    """Returns a router for pages of the console; features use it for theirs."""
+    return APIRouter(prefix=HOME, include_in_schema=False, route_class=PageRoute)
+
+
+def sign_in_first(request: Request) -> Response:
+    """Sends a browser to sign in, and back to where it wanted to go. A form that was sent is lost: it is not repeated
+    behind somebody's back."""
+    wanted = str(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
+    fields = {"next": wanted} if request.method in ("GET", "HEAD") else {}
+    return RedirectResponse(f"{HOME}/sign-in" + (f"?{urlencode(fields)}" if fields else ""), 303)
+
+
+async def error_page(request: Request, error: RedriveError) -> Response:
+    status = status_of(error)
+    text = await render(
+        "error.html",
+        title=_TITLES.get(status, "That did not work"),
+        status=status,
+        error=error,
+        back=request.headers.get("referer") if request.method == "POST" else None,
+        theme=request.cookies.get("redrive_theme"),
+    )
+    return Response(text, status.value, media_type="text/html")
+
+
+def _worded(error: RequestValidationError) -> InvalidInput:
+    first = error.errors()[0]
+    return InvalidInput(f"{first['loc'][-1]}: {first['msg']}")
+
+
+_TITLES = {
+    HTTPStatus.NOT_FOUND: "There is no such thing",
+    HTTPStatus.FORBIDDEN: "You may not do that",
+    HTTPStatus.CONFLICT: "Not possible now",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Something is wrong with what was asked",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The store cannot be reached",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many tries",
+}

@@ -1,0 +1,33 @@
+"""What pages can listen to: a topic's name, perhaps with an argument, and how its state is sampled.
+
+A sample maps names to texts: ``#id`` is the HTML of a region of the page, ``badge:NAME`` the number beside a page in
+the menu, any other name a value for a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from redrive.console.regions import fleet, menu, news, operations, overview
+from redrive.errors import InvalidInput
+from redrive.ops.operator import Operator
+
+Sample = Callable[[Operator], Awaitable[Mapping[str, str]]]
+
+TOPICS: dict[str, Callable[[str], Sample]] = {
+    "menu": menu.sampler,
+    "overview": overview.sampler,
+    "operation": operations.sampler,
+    "operations": operations.list_sampler,
+    "workers": fleet.sampler,
+    "failures": news.sampler,
+}
+
+
+def sampler(topic: str) -> Sample:
+    """Returns how a topic is sampled; ``operation:ID`` has an argument."""
+    name, _, argument = topic.partition(":")
+    made = TOPICS.get(name)
+    if made is None:
+        raise InvalidInput(f"there is no topic {name[:50]!r}")
+    return made(argument)

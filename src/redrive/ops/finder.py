@@ -1,0 +1,67 @@
+"""Finds what somebody means by a few characters: a task, a cause, an operation, a trace, a scope, a kind or a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from redrive.errors import GroupUnknown, InvalidInput
+from redrive.kernel.operation import COLLECTION as OPERATIONS
+from redrive.kernel.store import Query, Store
+from redrive.kernel.task import MAX_TEXT
+from redrive.ops import groups, inspect
+
+MOST_NAMES = 10
+
+
+@dataclass(slots=True, frozen=True)
+class Match:
+    """One thing that fits: ``field`` says what it is (task, cause, operation, or a filter of the list of tasks)."""
+
+    field: str
+    value: str
+
+
+async def find(store: Store, words: str) -> list[Match]:
+    """Returns everything that fits, the most exact first."""
+    text = words.strip()
+    if not text or len(text) > MAX_TEXT:
+        return []
+    found = await _by_id(store, text)
+    if found:
+        return found
+    found = await _by_label(store, text)
+    found += [Match("kind", name) for name in _like(text, await inspect.known_kinds(store))]
+    found += [Match("queue", name) for name in _like(text, await inspect.known_queues(store))]
+    return found + await _cause(store, text)
+
+
+async def _by_id(store: Store, text: str) -> list[Match]:
+    try:
+        task_id = UUID(text)
+    except ValueError:
+        task_id = None
+    if task_id is not None and await store.statuses([task_id]):
+        return [Match("task", str(task_id))]
+    if await store.record(OPERATIONS, text) is not None:
+        return [Match("operation", text)]
+    return []
+
+
+async def _by_label(store: Store, text: str) -> list[Match]:
+    labels = {"traceId": Query(trace_id=text, limit=1, brief=True), "scope": Query(scope=text, limit=1, brief=True)}
+    return [Match(name, text) for name, query in labels.items() if await store.find(query)]
+
+
+def _like(text: str, names: set[str]) -> list[str]:
+    """Returns names that begin with the text, then those that hold it."""
+    folded = text.casefold()
+    fits = [name for name in names if folded in name.casefold()]
+    return sorted(fits, key=lambda name: (not name.casefold().startswith(folded), name))[:MOST_NAMES]
+
+
+async def _cause(store: Store, text: str) -> list[Match]:
+    try:
+        return [Match("cause", (await groups.show(store, text)).row.fingerprint)]
+    except (GroupUnknown, InvalidInput):
+        return []

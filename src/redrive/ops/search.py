@@ -1,0 +1,90 @@
+"""Searches failures for words: causes first, then the tasks, from the latest back, in bounded pieces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from redrive.errors import InvalidInput
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.payload import CUT
+from redrive.kernel.store import Store
+from redrive.kernel.task import Task
+from redrive.ops import groups
+from redrive.ops.groups import Group
+from redrive.ops.pages import IN_A_LIST
+from redrive.ops.views import Sight
+
+LONGEST_WORDS = 200
+CAUSES_LOOKED_AT, CAUSES_FOUND = 500, 20
+TASKS_PER_PIECE, TASKS_FOUND = 200, 50
+MOST_TASKS = 5000  # in one call
+LONGEST_SECONDS = 0.5  # and no more of them are begun after this
+_OPEN = ("kind", "queue", "group", "scope", "trace_id", "error_code", "error_reason", "failure_type", "dead_reason")
+_CLOSED = ("error_message", "payload")
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search has found so far. ``looked`` tasks were looked at, back to ``to``; ``before`` is where to go on,
+    None when there is nothing left."""
+
+    causes: list[Group] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    looked: int = 0
+    to: datetime | None = None
+    before: int | None = None
+
+
+async def search(
+    store: Store,
+    words: str,
+    which: FailureFilter,
+    sight: Sight,
+    before: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Found:
+    """Returns causes and failed tasks in which all the words stand, in what the caller may see of them."""
+    wanted = words.casefold().split()
+    if not wanted or len(words) > LONGEST_WORDS:
+        raise InvalidInput(f"search for 1 to {LONGEST_WORDS} characters", hint="a few words are enough")
+    found = Found()
+    if before is None:
+        known = await groups.list_groups(store, limit=CAUSES_LOOKED_AT)
+        found.causes = [one for one in known if _stands_in(wanted, _cause_text(one, sight))][:CAUSES_FOUND]
+    ends = clock() + LONGEST_SECONDS
+    upto = None if before is None else before - 1
+    while len(found.tasks) < TASKS_FOUND and found.looked < MOST_TASKS:
+        piece = await store.failed(which, limit=TASKS_PER_PIECE, upto=upto, newest=True, documents=IN_A_LIST)
+        for task in piece:
+            found.looked, found.to, found.before = found.looked + 1, task.failed_at, task.failed_seq
+            if _stands_in(wanted, _task_text(task, sight)):
+                found.tasks.append(task)
+                if len(found.tasks) == TASKS_FOUND:
+                    break
+        if len(piece) < TASKS_PER_PIECE and len(found.tasks) < TASKS_FOUND:
+            found.before = None
+        if found.before is None or clock() >= ends:
+            break
+        upto = found.before - 1
+    return found
+
+
+def _stands_in(words: list[str], text: str) -> bool:
+    return all(word in text for word in words)
+
+
+def _task_text(task: Task, sight: Sight) -> str:
+    names = _OPEN + (_CLOSED if sight.whole else ())
+    values = (getattr(task, name) for name in names)
+    said = [str(value) for value in values if value is not None and value is not CUT]
+    return "\n".join((str(task.id), *said, str(task.error_summary or ""))).casefold()
+
+
+def _cause_text(group: Group, sight: Sight) -> str:
+    row = group.row
+    said = [row.fingerprint, row.code, row.reason, row.failure_type, str(row.summary or ""), *group.kinds]
+    said += [text for text in (group.note, group.owner) if text]
+    return "\n".join([*said, row.message] if sight.whole else said).casefold()
