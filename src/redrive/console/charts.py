@@ -37,11 +37,9 @@ class Tick:
 
 
 @dataclass(slots=True, frozen=True)
-class Column:
-    """What stands at one moment: where, when, and each value as text."""
+class Moment:
+    """What stands at one moment, each value as text."""
 
-    x: float
-    width: float
     at: datetime
     values: tuple[str, ...]
 
@@ -53,12 +51,11 @@ class Line:
 
 
 @dataclass(slots=True, frozen=True)
-class Bar:
-    name: str
-    x: float
-    y: float
-    width: float
-    height: float
+class Bars:
+    """One colour of a stack: all its bars as one shape."""
+
+    series: Series
+    path: str
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,14 +64,24 @@ class Chart:
     unit: str
     series: Sequence[Series]
     lines: Sequence[Line]
-    bars: Sequence[Bar]
-    columns: Sequence[Column]
+    bars: Sequence[Bars]
+    moments: Sequence[Moment]
     across: Sequence[Tick]  # marks of the values
     along: Sequence[Tick]  # marks of the times
     empty: bool
 
     width: int = WIDTH
     height: int = HEIGHT
+
+    @property
+    def first(self) -> float:
+        """When the first step begins, in seconds since 1970."""
+        return self.moments[0].at.timestamp() if self.moments else 0.0
+
+    @property
+    def step(self) -> float:
+        """How long a step is, in seconds."""
+        return (self.moments[1].at - self.moments[0].at).total_seconds() if len(self.moments) > 1 else 0.0
 
 
 def nice_top(most: float) -> float:
@@ -102,14 +109,9 @@ def draw(
     span = WIDTH - LEFT - RIGHT
     width = span / max(len(moments), 1)
     xs = [LEFT + width * (i + 0.5) for i in range(len(moments))]
-    columns = [
-        Column(
-            x - width / 2,
-            width,
-            moment,
-            tuple("–" if one.values[i] is None else write(one.values[i]) for one in series),
-        )
-        for i, (x, moment) in enumerate(zip(xs, moments, strict=True))
+    told = [
+        Moment(moment, tuple("–" if one.values[i] is None else write(one.values[i]) for one in series))
+        for i, moment in enumerate(moments)
     ]
     return Chart(
         title,
@@ -117,7 +119,7 @@ def draw(
         series,
         [] if stacked else [Line(one, _paths(xs, one.values, top)) for one in series],
         _bars(series, xs, width, top) if stacked else [],
-        columns,
+        told,
         [Tick(_y(top * i / TICKS, top), write(top * i / TICKS)) for i in range(TICKS + 1)],
         _times(moments, xs),
         not any(known),
@@ -139,18 +141,19 @@ def _paths(xs: Sequence[float], values: Sequence[float | None], top: float) -> t
     return tuple(" ".join(stretch) for stretch in stretches if stretch)
 
 
-def _bars(series: Sequence[Series], xs: Sequence[float], width: float, top: float) -> list[Bar]:
+def _bars(series: Sequence[Series], xs: Sequence[float], width: float, top: float) -> list[Bars]:
+    below = [0.0] * len(xs)
     found = []
-    for i, x in enumerate(xs):
-        below = 0.0
-        for one in series:
+    for one in series:
+        shapes = []
+        for i, x in enumerate(xs):
             value = one.values[i] or 0
             if value:
-                y, base = _y(below + value, top), _y(below, top)
-                found.append(
-                    Bar(one.name, round(x - width * 0.42, 1), y, round(width * 0.84, 2), round(max(base - y, 0.8), 1))
-                )
-                below += value
+                y, base = _y(below[i] + value, top), _y(below[i], top)
+                height = round(max(base - y, 0.8), 1)
+                shapes.append(f"M{x - width * 0.42:.1f} {y}h{width * 0.84:.1f}v{height}h-{width * 0.84:.1f}z")
+                below[i] += value
+        found.append(Bars(one, "".join(shapes)))
     return found
 
 

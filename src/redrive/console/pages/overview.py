@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from redrive.console.page import ThePage
+from redrive.console.regions import history
 from redrive.console.regions import overview as regions
 from redrive.console.routes import pages_router
 
@@ -14,5 +15,5 @@ router = pages_router()
 @router.get("")
 async def overview(page: ThePage) -> Response:
     shown = await regions.look(page.operator)
-    period = page.query.get("period", "1h")
-    return await page.render("overview.html", shown=shown, history=await regions.history(page.operator, period))
+    charts = await history.look(page.operator, page.query.get("period", "1h"))
+    return await page.render("overview.html", shown=shown, history=charts)

@@ -9,6 +9,7 @@ from datetime import datetime
 from redrive.console.templates_env import fragment
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.task import State
+from redrive.ops.history import Rate
 from redrive.ops.operator import Operator
 
 MOST_KINDS = 200
@@ -21,6 +22,7 @@ class Row:
     name: str
     totals: Mapping[str, int]
     dead_letters: int
+    rate: Rate
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,8 +42,11 @@ async def look(operator: Operator) -> Shown:
     """Returns what is wrong, the worst first, and exact totals."""
     stats = await operator.health.stats()
     findings = await operator.health.examine()
-    letters = stats.dead_letters()
-    kinds = [Row(name, totals, letters.get(name, 0)) for name, totals in stats.by("kind").items()]
+    letters, rates = stats.dead_letters(), await operator.health.rates()
+    kinds = [
+        Row(name, totals, letters.get(name, 0), rates.kinds.get(name, Rate()))
+        for name, totals in stats.by("kind").items()
+    ]
     kinds.sort(key=lambda row: (-row.totals[State.FAILED.value], -sum(row.totals.values()), row.name))
     problems = [one for one in findings if one.level is not Level.OK]
     return Shown(
@@ -55,10 +60,6 @@ async def look(operator: Operator) -> Shown:
         stats.alive(),
         operator.sight.whole,
     )
-
-
-async def history(operator: Operator, period: str) -> None:
-    return None
 
 
 def sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:

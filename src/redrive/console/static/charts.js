@@ -1,4 +1,7 @@
-// What stands at one moment of a chart, by hovering, tapping, or the arrow keys.
+// What stands at one moment of a chart, by hovering, tapping, or the arrow keys. The values are those of its table.
+
+const LEFT = 44;
+const RIGHT = 8;
 
 export function startCharts() {
   for (const chart of document.querySelectorAll("[data-chart]")) attach(chart);
@@ -6,44 +9,58 @@ export function startCharts() {
 
 /** @param {Element} chart */
 function attach(chart) {
-  const columns = [...chart.querySelectorAll(".hit")];
-  const names = [...chart.querySelectorAll("[data-series]")].map((name) => name.textContent ?? "");
   const picture = chart.querySelector("svg");
-  if (!picture || !columns.length) return;
+  const body = chart.querySelector("tbody");
+  if (!picture || !body || !body.rows.length) return;
+  const names = [...chart.querySelectorAll("[data-series]")].map((name) => name.textContent ?? "");
+  const view = picture.viewBox.baseVal;
+  const width = (view.width - LEFT - RIGHT) / body.rows.length;
+  const mark = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  mark.setAttribute("class", "hit");
+  mark.setAttribute("y", "8");
+  mark.setAttribute("width", String(width));
+  mark.setAttribute("height", String(view.height - 30));
   picture.setAttribute("tabindex", "0");
   let at = -1;
   /** @param {number} index */
   const show = (index) => {
-    chart.querySelector(".tip")?.remove();
-    columns[at]?.classList.remove("on");
+    if (index === at) return;
     at = index;
-    const column = columns[index];
-    if (!(column instanceof SVGElement)) return;
-    column.classList.add("on");
+    chart.querySelector(".tip")?.remove();
+    mark.remove();
+    const row = body.rows[index];
+    if (!row) return;
+    mark.setAttribute("x", String(LEFT + width * index));
+    picture.append(mark);
     const tip = document.createElement("div");
-    tip.className = `tip ${index < columns.length / 2 ? "right" : "left"}`;
+    tip.className = `tip ${index < body.rows.length / 2 ? "right" : "left"}`;
     tip.setAttribute("role", "status");
     const time = document.createElement("strong");
-    time.textContent = new Date(column.dataset.at ?? "").toLocaleString();
+    const seconds = Number(body.dataset.first) + Number(body.dataset.step) * index;
+    time.textContent = new Date(seconds * 1000).toLocaleString();
     tip.append(time);
-    (column.dataset.values ?? "").split("|").forEach((value, i) => {
+    names.forEach((name, i) => {
       const line = document.createElement("div");
-      line.textContent = `${names[i]}: ${value}`;
+      line.textContent = `${name}: ${row.cells[i + 1]?.textContent ?? ""}`;
       tip.append(line);
     });
     chart.append(tip);
   };
-  columns.forEach((column, i) => {
-    column.addEventListener("pointerenter", () => show(i));
-    column.addEventListener("click", () => show(i));
-  });
+  /** @param {Event} event */
+  const point = (event) => {
+    const box = picture.getBoundingClientRect();
+    const x = ((/** @type {PointerEvent} */ (event).clientX - box.left) / box.width) * view.width;
+    const index = Math.floor((x - LEFT) / width);
+    show(index >= 0 && index < body.rows.length ? index : -1);
+  };
+  picture.addEventListener("pointermove", point);
+  picture.addEventListener("click", point);
   picture.addEventListener("pointerleave", () => show(-1));
   picture.addEventListener("blur", () => show(-1));
   picture.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[/** @type {KeyboardEvent} */ (event).key];
-    if (step) {
-      event.preventDefault();
-      show(Math.min(Math.max((at < 0 ? columns.length - 1 : at) + step, 0), columns.length - 1));
-    }
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    show(Math.min(Math.max((at < 0 ? body.rows.length : at) + step, 0), body.rows.length - 1));
   });
 }
