@@ -48,7 +48,7 @@ class Feed:
 
     def put(self, sample: Mapping[str, str], trouble: str | None = None) -> None:
         """Takes a new state; wakes the listeners if something of it is new."""
-        new = {name: text for name, text in sample.items() if self.regions.get(name, (0, ""))[1] != text}
+        new = {name: text for name, text in sample.items() if name not in self.regions or self.regions[name][1] != text}
         if not new and trouble == self.trouble:
             return
         self.changes += 1

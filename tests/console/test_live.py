@@ -1,0 +1,150 @@
+"""What open pages are told, and what that costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from redrive import App
+from redrive.console import live
+from redrive.console.live import Live
+from redrive.ops import access
+from redrive.ops.access import Role
+from tests.console.conftest import HOME, console, fail_some, page, send
+
+pytestmark = pytest.mark.anyio
+
+
+async def told(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """The messages of a stream; ``{"over": True}`` when the server ends it."""
+    over = False
+    async for line in answer.aiter_lines():
+        if line == "event: over":
+            over = True
+        if line.startswith("data: "):
+            yield {"over": True} if over else json.loads(line[6:])
+
+
+async def regions(stream: AsyncIterator[dict[str, Any]], name: str) -> str:
+    """The next text of a region."""
+    async for message in stream:
+        if name in message.get("regions", {}):
+            return str(message["regions"][name])
+    raise AssertionError(f"the stream ended without {name}")
+
+
+def listen(client: httpx.AsyncClient, topics: str) -> Any:
+    return client.stream("GET", f"{HOME}/live", params={"topics": topics})
+
+
+async def test_an_open_overview_hears_of_failures(any_app: App) -> None:
+    async with console(any_app) as client, asyncio.timeout(30), listen(client, "menu,overview") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        stream = told(answer)
+        assert await regions(stream, "badge:failed") == ""
+        await fail_some(any_app, 2)
+        assert await regions(stream, "badge:failed") == "2"
+        assert "2 tasks failed by TASK_PRECONDITION_FAILED" in await regions(stream, "#problems")
+
+
+async def test_many_open_pages_cost_the_store_what_one_does(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampled: list[str] = []
+    once = live.sampler
+
+    def counted(topic: str) -> Any:
+        sample = once(topic)
+
+        async def counting(operator: Any) -> Any:
+            sampled.append(topic)
+            return await sample(operator)
+
+        return counting
+
+    monkeypatch.setattr(live, "sampler", counted)
+    async with console(app) as client, asyncio.timeout(60):
+        hub: Live = client.live  # type: ignore[attr-defined]
+
+        async def one() -> None:
+            async with listen(client, "overview") as answer:
+                await regions(told(answer), "#totals")
+                reached.append(1)
+                await asyncio.sleep(3)
+
+        reached: list[int] = []
+        limits = httpx.Limits(max_connections=60)
+        async with httpx.AsyncClient(base_url=client.base_url, limits=limits, timeout=30) as many:
+            client = many
+            await asyncio.gather(*(one() for _ in range(50)))
+        assert len(reached) == 50
+        assert len(sampled) <= 8  # about one a second, not fifty
+        for _ in range(100):
+            if not hub.streams and not hub._feeds:
+                break
+            await asyncio.sleep(0.05)
+        assert not hub._feeds  # nobody listens, nothing is sampled
+
+
+async def test_a_stream_ends_with_its_token(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LOOKED_AT_S", 0.2)
+    async with console(app) as client, asyncio.timeout(30):
+        made = await access.create(await app.store(), "ann", Role.OPERATOR, actor="admin")
+        await client.post(f"{HOME}/sign-in", data={"token": made.secret})
+        async with listen(client, "menu") as answer:
+            stream = told(answer)
+            await regions(stream, "badge:failed")
+            await access.revoke(await app.store(), made.record.id, actor="admin")
+            assert {"over": True} in [message async for message in stream]
+
+
+async def test_a_process_that_stops_ends_its_streams(app: App) -> None:
+    async with console(app) as client, asyncio.timeout(30), listen(client, "menu") as answer:
+        stream = told(answer)
+        await regions(stream, "badge:failed")
+        client.live.close()  # type: ignore[attr-defined]
+        assert [message async for message in stream] == []
+
+
+async def test_trouble_of_the_store_is_told_and_passes(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    from redrive.errors import StoreUnavailable
+
+    async with console(app) as client, asyncio.timeout(30), listen(client, "menu") as answer:
+        stream = told(answer)
+        await regions(stream, "badge:failed")
+        store = await app.store()
+        whole = store.count_failed
+
+        async def broken(which: Any) -> int:
+            raise StoreUnavailable("the database is away")
+
+        monkeypatch.setattr(store, "count_failed", broken)
+        troubles = [message["trouble"] async for message in _some(stream, 1)]
+        assert troubles == ["the database is away"]
+        monkeypatch.setattr(store, "count_failed", whole)
+        assert [message["trouble"] async for message in _some(stream, 1)] == [None]
+
+
+async def _some(stream: AsyncIterator[dict[str, Any]], count: int) -> AsyncIterator[dict[str, Any]]:
+    for _ in range(count):
+        yield await anext(stream)
+
+
+async def test_unknown_topics_are_refused(app: App) -> None:
+    async with console(app) as client:
+        for topics in ("", "nothing", "menu,menu,menu,menu,menu,menu"):
+            assert (await client.get(f"{HOME}/live", params={"topics": topics})).status_code == 422
+
+
+async def test_an_operation_is_followed(any_app: App) -> None:
+    async with console(any_app) as client, asyncio.timeout(30):
+        await fail_some(any_app, 3)
+        fields = {"all": "1", "kind": "SEND", "reason": "again"}
+        begun = await send(client, "/failures/retry", fields, "/failures/preview?kind=SEND")
+        operation = begun.headers["location"].rpartition("/")[2]
+        async with listen(client, f"operation:{operation}") as answer:
+            assert "3" in await regions(told(answer), "#progress")
+        assert "Retry of 3 tasks" in await page(client, f"/operations/{operation}")

@@ -1,0 +1,207 @@
+"""Every page of the console, on both stores, as somebody without scripts sees and uses it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from uuid import uuid4
+
+import pytest
+
+from redrive import App
+from redrive.kernel.operation import Status
+from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of, work
+
+pytestmark = pytest.mark.anyio
+PAGES = (
+    "",
+    "/failures",
+    "/failures/preview",
+    "/dead-letters",
+    "/tasks",
+    "/operations",
+    "/approvals",
+    "/audit",
+    "/audit/verify",
+    "/audit/prune",
+    "/queues",
+    "/workers",
+    "/schedules",
+    "/settings",
+    "/find",
+    "/who",
+)
+
+
+async def test_every_page_answers_on_an_empty_store(any_app: App) -> None:
+    async with console(any_app) as client:
+        for path in PAGES:
+            found = await page(client, path)
+            assert "<h1>" in found, path
+            assert "style=" not in found, path
+
+
+async def test_the_way_from_a_failure_to_its_retry(any_app: App) -> None:
+    app = any_app
+    async with console(app) as client:
+        await done(client, "/who", {"name": "ann"}, "/who")
+        ids = await fail_some(app, 60)
+        overview = await page(client)
+        assert "60 tasks failed by TASK_PRECONDITION_FAILED" in text_of(overview)
+        fingerprint = re.search(r"/causes/([0-9a-f]{16})", overview)
+        assert fingerprint
+        cause = await page(client, f"/causes/{fingerprint[1]}")
+        assert "60" in text_of(cause)
+
+        first = await page(client, f"/failures/preview?fingerprint={fingerprint[1]}")
+        assert "Preview: 60 tasks match" in text_of(first)
+        assert "Page 1 of 2" in text_of(first)
+        following = re.search(r'rel="next" href="([^"]+)"', first)
+        assert following
+        second = (await client.get(following[1].replace("&amp;", "&"))).text
+        ticked = re.findall(r'name="id" value="([0-9a-f-]{36})"', second)
+        assert len(ticked) == 10
+        assert set(ticked) <= set(ids)
+
+        app.mended = True  # type: ignore[attr-defined]
+        back = await done(client, "/failures/retry", {"id": ticked, "reason": "unlocked"}, "/failures/preview")
+        assert "Retried 10 of 10." in text_of(back)
+        await work(app)
+
+        row = text_of(await page(client, f"/tasks/{ticked[0]}"))
+        assert "TASK_RETRY_BATCH_ITEM by ann" in row
+        assert "unlocked" in row
+        assert "completed" in row
+
+        begun = await done(
+            client,
+            "/failures/retry",
+            {"all": "1", "kind": "SEND", "reason": "the rest", "canary": "5", "rate": "1000"},
+            "/failures/preview?kind=SEND",
+        )
+        assert "Retry of 50 tasks" in text_of(begun)
+        await work(app)
+        operation = re.search(r"/operations/([0-9a-f-]{36})", begun)
+        assert operation
+        over = text_of(await page(client, f"/operations/{operation[1]}"))
+        assert Status.COMPLETED.value in over
+        assert "50 of 50 done" in over
+        assert "None of its tasks has failed again" in over
+        assert "Nothing is failed" in text_of(await page(client, "/failures"))
+
+
+async def test_everything_needs_a_second_person(any_app: App) -> None:
+    async with console(any_app) as client:
+        await done(client, "/who", {"name": "ann"}, "/who")
+        await fail_some(any_app, 3)
+        seen = await page(client, "/failures/preview")
+        assert "A second person has to agree" in text_of(seen)
+        fields = {"all": "1", "reason": "all", "fixed": "the lock", "idempotent": "yes"}
+        waiting = await done(client, "/failures/retry", fields, "/failures/preview")
+        assert "waiting" in text_of(waiting)
+        approval = re.search(r'action="/ops/queue/approvals/([^"]+)"', await page(client, "/approvals"))
+        assert approval
+        own = await send(client, f"/approvals/{approval[1]}", {"do": "approve"}, "/approvals")
+        assert own.status_code in (403, 409)
+        await done(client, "/who", {"name": "bob"}, "/who")
+        begun = await done(client, f"/approvals/{approval[1]}", {"do": "approve", "reason": "ok"}, "/approvals")
+        assert "Approved; it has begun." in text_of(begun)
+
+
+async def test_queues_are_paused_resumed_and_limited(any_app: App) -> None:
+    async with console(any_app) as client:
+        await fail_some(any_app, 1)
+        said = await done(
+            client, "/queues/pause", {"target": "queue", "name": "default", "reason": "deploy"}, "/queues"
+        )
+        assert "Paused queue default." in text_of(said)
+        assert "deploy" in said
+        assert "Resumed queue default." in text_of(
+            await done(client, "/queues/resume", {"target": "queue", "name": "default"}, "/queues")
+        )
+        limited = await done(client, "/queues/limit", {"name": "SEND", "concurrency": "3"}, "/queues")
+        assert "0 of 3 at once" in text_of(limited)
+        unknown = await send(client, "/queues/pause", {"target": "queue", "name": "defualt"}, "/queues")
+        assert unknown.status_code == 422
+        assert "known queues: default" in text_of(unknown.text)
+
+
+async def test_causes_are_annotated(any_app: App) -> None:
+    async with console(any_app) as client:
+        await fail_some(any_app, 1)
+        found = re.search(r"/causes/([0-9a-f]{16})", await page(client, "/failures"))
+        assert found
+        where = f"/causes/{found[1]}"
+        said = await done(client, where, {"do": "note", "note": "a known bug", "owner": "bob"}, where)
+        assert "a known bug" in said
+        assert "muted" in text_of(await done(client, where, {"do": "mute", "for": "1h"}, where))
+        assert "resolved" in text_of(await done(client, where, {"do": "resolve"}, where))
+        assert (await send(client, where, {"do": "mute", "for": "9y"}, where)).status_code == 422
+
+
+async def test_words_are_searched_in_causes_and_tasks(any_app: App) -> None:
+    async with console(any_app) as client:
+        await fail_some(any_app, 3)
+        found = text_of(await page(client, "/failures?q=t2+locked"))
+        assert "Searched 3 tasks" in found
+        assert "the shot t2 is locked" in found
+        assert "the shot t1 is locked" not in found
+        assert "Nothing found" in text_of(await page(client, "/failures?q=nowhere"))
+
+
+async def test_the_search_field_goes_to_what_is_meant(any_app: App) -> None:
+    async with console(any_app) as client:
+        [task] = await fail_some(any_app, 1, trace_id="trace-77")
+        for words, target in (
+            (task, f"/tasks/{task}"),
+            ("trace-77", "/tasks?traceId=trace-77"),
+            ("SEND", "/tasks?kind=SEND"),
+        ):
+            answer = await client.get(f"{HOME}/find", params={"q": words})
+            assert answer.headers["location"] == HOME + target
+        assert "Nothing is called" in await page(client, "/find?q=zzzzz")
+
+
+async def test_the_audit_log_is_filtered_and_exported(any_app: App) -> None:
+    async with console(any_app) as client:
+        [task] = await fail_some(any_app, 1)
+        await done(client, "/who", {"name": "ann"}, "/who")
+        await done(client, f"/tasks/{task}", {"do": "forget", "reason": "=1+1"}, f"/tasks/{task}")
+        assert "TASK_FORGET" in text_of(await page(client, f"/audit?taskId={task}"))
+        exported = await client.get(f"{HOME}/audit/export?format=csv&auditActor=ann")
+        assert "attachment" in exported.headers["content-disposition"]
+        rows = list(csv.DictReader(io.StringIO(exported.text)))
+        assert rows
+        assert all(not cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values() if cell)
+        dry = text_of(await page(client, "/audit/prune?olderThanDays=0"))
+        assert "would be removed" in dry
+
+
+async def test_schedules_run_now_and_pause(any_app: App) -> None:
+    app = any_app
+    app.mended = True  # type: ignore[attr-defined]
+    app.periodic("SEND", cron="0 3 * * *", payload={"to": "x"}, name="nightly")
+    async with console(app) as client:
+        await work(app)
+        assert "nightly" in await page(client, "/schedules")
+        ran = await done(client, "/schedules/run", {"name": "nightly", "reason": "now"}, "/schedules")
+        assert "SCHEDULE_RUN" in text_of(ran)
+        paused = await done(client, "/schedules/pause", {"name": "nightly", "reason": "holiday"}, "/schedules")
+        assert "holiday" in text_of(paused)
+        assert (await send(client, "/schedules/run", {"name": "weekly"}, "/schedules")).status_code == 404
+
+
+async def test_what_is_not_there_is_said_on_a_page(any_app: App) -> None:
+    async with console(any_app) as client:
+        for path in ("/nope", f"/tasks/{uuid4()}", "/causes/ffffffffffffffff", "/operations/none"):
+            assert "<h1>" in await page(client, path, 404)
+        for path in (
+            "/tasks/no-id",
+            "/failures?before=x",
+            "/failures/preview?page=0",
+            "/?period=2h",
+            "/tasks?state=odd",
+        ):
+            text = await page(client, path.replace("/?", "?"), 422)
+            assert "INPUT_INVALID" in text
