@@ -35,6 +35,8 @@ WORDS = {
     "enqueue": "enqueue",
     "pause": "pause",
     "resume": "resume",
+    "run_now": "run schedules now",
+    "SettingService.list": "see settings",
     "create": "create",
     "revoke": "revoke tokens",
     "OperationService.begin": "begin and steer operations",

@@ -48,6 +48,8 @@ def names(kind: Any) -> set[str]:
                 "archive",
                 "erased",
                 "letters",
+                "cancelled",
+                "given_up_until",
                 "traces",
             ),
         ),
