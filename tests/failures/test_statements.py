@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from redrive.kernel.expressions import MAX_CODE, read
 from redrive.kernel.failure import failure_of
 
 WAREHOUSES = ["warehouse-eu", "main hall", "cold_store", "overflow"]
@@ -263,3 +264,11 @@ def test_lines_are_enough() -> None:
     empty.__code__ = without_columns(empty.__code__)
     assert all(column is None for *_, column in empty.__code__.co_positions())
     assert causes(empty, (0, "Al"), (1, "Bad Ems"), (2, "x")) == 1
+
+
+def test_a_function_that_nobody_wrote_is_not_read() -> None:
+    lines = (f"    x = 'text {n}' if who else ''\n" for n in range(MAX_CODE // 8))
+    made: dict[str, Any] = {"__name__": "made"}
+    exec(f"def made(who):\n{''.join(lines)}    raise ValueError(f'{{who}} is gone')\n", made)
+    assert read(made["made"].__code__).pieces == []
+    assert fingerprint(made["made"], "Al")

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from redrive.kernel.frames import MAX_LITERALS
 from redrive.kernel.remembered import Remembered
 
+MAX_CODE = 64_000  # bytes: more than a person writes, and ``dis`` takes the square of its jumps
 MAX_VALUE = 500  # instructions of the value that a variable is given
 MAX_FOLLOWED = 50  # variables that lead to a text
 
@@ -105,6 +106,8 @@ def statement(code: CodeType, at: int) -> list[Piece]:
 
 
 def _read(code: CodeType) -> Expressions:
+    if len(code.co_code) > MAX_CODE:
+        return Expressions([], [], {})
     instructions = [one for one in dis.get_instructions(code) if one.opname not in _FILLERS]
     given = _given(instructions)
     passing = _passing(instructions, given)
