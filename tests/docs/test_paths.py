@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAPS = [ROOT / "docs" / name for name in ("architecture.md", "features.md", "internals.md")]
-FULL = re.compile(r"\b(?:src|tests|docs|bench|storm)/[\w./*-]*[\w*/]")
+FULL = re.compile(r"\b(?:src|tests|docs|bench|storm|tools)/[\w./*-]*[\w*/]")
 # Written from the package on: `kernel/machine.py`, `stores/*/bad_rows.py`.
 SHORT = re.compile(r"`((?:[a-z_*]+/)*[a-z_0-9]+\.(?:py|sql))`")
 QUOTED = re.compile(r"^```(?:python|sql)[^\n]*\n(?:#|--) (src/\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -28,7 +28,7 @@ def test_every_path_exists(document: Path) -> None:
 
 
 def _in_full(path: str) -> str:
-    if path.startswith(("src/", "tests/", "bench/", "storm/")):
+    if path.startswith(("src/", "tests/", "bench/", "storm/", "tools/")):
         return path
     # A name alone goes with the folder named before it; "migrations" and "functions" are those of a store.
     inside = "/" not in path or path.startswith(("migrations/", "functions/"))

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
+POSTGRES = Path(__file__).parents[1] / "src/redrive/stores/postgres"
 # PL/pgSQL looks names up when it runs, SQL when it is created: what a function in SQL calls stands before it.
 SOURCES = (
     "wake",
@@ -72,7 +72,7 @@ _FUNCTION = re.compile(r"^create or replace function redrive\.(\w+)\(", re.MULTI
 
 
 def source(name: str) -> str:
-    return (HERE / "functions" / f"{name}.sql").read_text(encoding="utf-8")
+    return (POSTGRES / "functions" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def up() -> str:
@@ -86,7 +86,7 @@ def down() -> str:
 
 
 def halves() -> dict[Path, str]:
-    return {HERE / "migrations" / f"{STEP}.{half.__name__}.sql": half() for half in (up, down)}
+    return {POSTGRES / "migrations" / f"{STEP}.{half.__name__}.sql": half() for half in (up, down)}
 
 
 def main() -> int:
