@@ -1,0 +1,60 @@
+"""A run that is settled without its handler: its lease is not renewed, and what its handler still returns is late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from redrive import App, Context
+from redrive.kernel.commit import Commit
+from redrive.kernel.outcome import Completed, StopReason
+from redrive.settings import Options, load_settings
+from redrive.worker.run import Run, RunState
+from redrive.worker.worker import Worker
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[App]:
+    made = App(settings=load_settings(url="sqlite:///:memory:", log_format="off"))
+    yield made
+    await made.close()
+
+
+async def overdue(app: App) -> tuple[Worker, Run]:
+    """A worker that does not run, and in its hands a task that was told to stop and whose heartbeat is due."""
+
+    @app.task("T")
+    async def t(ctx: Context) -> None: ...
+
+    await t.enqueue()
+    worker = app.worker(await app.store(), Options(concurrency=1))
+    await worker.prepare()
+    cycle = await worker.store.cycle(Commit(), worker._want())
+    worker.runs.reserve(1)
+    run = worker.attempts.hold(cycle.claimed[0], time.monotonic() - worker.settings.heartbeat)
+    run.ask_to_stop(StopReason.TIMEOUT)
+    return worker, run
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+async def test_its_lease_is_not_renewed(app: App, abandoned: bool) -> None:
+    worker, run = await overdue(app)
+    if abandoned:
+        worker.attempts.abandon(run)
+    asked = run.renewed_at
+    await worker.leases._renew(time.monotonic())
+    assert (run.renewed_at == asked) is abandoned
+
+
+async def test_what_its_handler_returns_is_reported_as_late(app: App) -> None:
+    worker, run = await overdue(app)
+    worker.attempts.abandon(run)
+    assert run.state is RunState.ABANDONED and worker.runs.slots == 1
+    settled = list(worker.settling.outbox)
+    worker.attempts.finish(run, Completed())
+    assert (worker.health.abandoned, worker.health.late) == (1, 1)
+    assert worker.settling.outbox == settled and len(settled) == 1
