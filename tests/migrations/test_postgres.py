@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import psycopg
 import pytest
+from tools import functions_step
 
 from redrive.errors import InvalidInput, RedriveError, SchemaError, StoreError
 from redrive.ids import new_id
@@ -24,7 +25,6 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
 from redrive.kernel.store import Query
 from redrive.kernel.task import NewTask, State
-from redrive.stores.postgres import functions_step
 from redrive.stores.postgres.migrate import BOOTSTRAP, STEPS
 from redrive.stores.postgres.store import PostgresStore
 from redrive.testing.conformance.harness import FEATURES, LEASE, TERMINAL, failing
@@ -229,7 +229,7 @@ class TestFunctions:
         assert left == ["redrive.check_payload(jsonb)"]  # of a domain, and so of the tables
 
     def test_each_source_has_its_place(self) -> None:
-        found = {path.stem for path in (functions_step.HERE / "functions").iterdir()}
+        found = {path.stem for path in (functions_step.POSTGRES / "functions").iterdir()}
         assert found == set(functions_step.SOURCES) and len(found) == len(functions_step.SOURCES)
 
     def test_sources_hold_functions_only(self) -> None:
