@@ -668,3 +668,23 @@ class TestWokenByHttp:
 def _workers() -> int:
     gc.collect()
     return sum(type(found) is Worker for found in gc.get_objects())
+
+
+async def test_how_things_went(app: App) -> None:
+    async with with_failures(app, 3) as (client, _):
+        app.mended = True  # type: ignore[attr-defined]
+        await app.enqueue("SEND", {"to": "t"})
+        await work(app)
+        await (await app.store()).upkeep("series")
+        found = await get(client, "/api/history", period="1h", kind="SEND")
+        assert (found["period"], found["kind"], found["stepSeconds"], len(found["moments"])) == ("1h", "SEND", 60, 60)
+        assert sum(n or 0 for n in found["completed"]) == 1 and sum(n or 0 for n in found["failed"]) == 3
+        assert sum(n or 0 for n in found["attemptsFailed"]["unknown"]) == 3
+        assert 0 < max(n or 0 for n in found["dead"]) <= 3 and found["completed"][0] is None
+        assert set(found["wait"]) == set(found["run"]) == {"p50", "p95", "p99"}
+        rates = await get(client, "/api/rates")
+        assert rates["kinds"]["SEND"]["failureRate"] == rates["queues"]["default"]["failureRate"] == 0.75
+        assert len(rates["moments"]) == len(rates["kinds"]["SEND"]["completed"]) == 60
+        wrong = await client.get("/api/history", params={"period": "2h"})
+        assert (wrong.status_code, wrong.json()["code"]) == (422, "INPUT_INVALID")
+        assert (await client.get("/api/history", params={"kind": "NO"})).status_code == 422

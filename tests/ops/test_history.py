@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from redrive.errors import InvalidInput, UnknownKind
-from redrive.ops.history import PERIODS
+from redrive.errors import InvalidInput, UnknownKind, UnknownQueue
+from redrive.kernel.outcome import Completed
+from redrive.kernel.series import BOUNDS, SeriesRow, Tally
+from redrive.ops.access import Role
+from redrive.ops.history import PERIODS, History, add_up
 from redrive.testing.conformance.harness import Harness
+from redrive.testing.conformance.series import send, tallied
 from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
+MINUTE = timedelta(minutes=1)
+MOMENTS = [datetime(2026, 3, 1, 12, n, tzinfo=UTC) for n in range(4)]
+
+
+def asked(queue: str | None = None, kind: str | None = None) -> History:
+    return History("1h", queue, kind, MINUTE, MOMENTS)
 
 
 @pytest.mark.parametrize("period", list(PERIODS))
@@ -27,3 +39,50 @@ async def test_what_nobody_knows_has_no_history(harness: Harness) -> None:
         await operator(harness).health.history("2h")
     with pytest.raises(UnknownKind):
         await operator(harness).health.history("1h", kind="nonsense")
+    with pytest.raises(UnknownQueue):
+        await operator(harness).health.history("1h", queue="nonsense")
+
+
+@pytest.mark.parametrize("period", list(PERIODS))
+async def test_a_moment_ago_is_in_the_last_step(harness: Harness, period: str) -> None:
+    await harness.settle(await harness.running(), Completed())
+    await send(harness, "1", A=tallied(3))
+    await harness.store.upkeep("series")
+    for queue, kind in ((None, None), ("default", None), (None, "A"), ("default", "A")):
+        found = await operator(harness).health.history(period, queue, kind)
+        assert sum(n or 0 for n in found.completed[-2:]) == 3, "the clock may have gone on"
+
+
+def test_a_gap_is_not_a_zero() -> None:
+    rows = [
+        SeriesRow(MOMENTS[0], "", "", Tally(samples=2, depth={"queued": 6}, completed=4)),
+        SeriesRow(MOMENTS[0], "q", "a", Tally(depth={"queued": 6}, completed=4)),
+        SeriesRow(MOMENTS[1], "", "", Tally(samples=1)),
+        # Counted, and sent, while nobody had looked yet.
+        SeriesRow(MOMENTS[3], "", "", Tally(completed=1)),
+    ]
+    everything = add_up(asked(), rows)
+    assert everything.completed == [4, 0, None, 1]
+    assert everything.depth == [3.0, 0.0, None, None], "the mean of the looks"
+    assert everything.oldest_age == [0.0, 0.0, None, None]
+    kind = add_up(asked("q", "a"), rows)
+    assert kind.completed == [4, 0, None, None] and kind.depth == [3.0, 0.0, None, None]
+    assert kind.oldest_age == [None] * 4
+
+
+def test_rows_about_the_same_are_added_and_percentiles_are_of_the_sum() -> None:
+    quick, slow = Tally(), Tally(failures={"network": 2}, failed=1)
+    for _ in range(99):
+        quick.ran(0.5)
+    slow.ran(7_200_000)
+    found = add_up(asked(), [SeriesRow(MOMENTS[2], "", "", one) for one in (quick, slow)])
+    assert found.run["p50"][2] is not None and found.run["p50"][2] < 0.001
+    assert found.run["p99"][2] == pytest.approx(0.001) and found.wait["p50"] == [None] * 4
+    assert found.attempts_failed == {"network": [None, None, 2, None]}
+    only = add_up(asked(), [SeriesRow(MOMENTS[2], "", "", slow)])
+    assert only.run["p50"][2] == BOUNDS[-1], "an hour, or more"
+
+
+async def test_a_viewer_may_look(harness: Harness) -> None:
+    viewer = operator(harness, Role.VIEWER)
+    assert (await viewer.health.history()).period == "1h" and (await viewer.health.rates()).kinds == {}

@@ -74,6 +74,10 @@ class History:
     wait: dict[str, Values] = field(default_factory=dict)
     run: dict[str, Values] = field(default_factory=dict)
 
+    @property
+    def step_seconds(self) -> float:
+        return self.step.total_seconds()
+
 
 @dataclass(slots=True)
 class Rate:
@@ -104,9 +108,13 @@ async def history(store: Store, period: str, queue: str | None = None, kind: str
     span = parse_period(period)
     moments = span.moments(await store.now())
     rows = await store.series(SeriesQuery(span.resolution, moments[0], queue, kind))
-    found = History(period, queue, kind, span.step, moments)
-    _fill(found, _added_up(rows, found))
-    return found
+    return add_up(History(period, queue, kind, span.step, moments), rows)
+
+
+def add_up(asked: History, rows: Iterable[SeriesRow]) -> History:
+    """Returns the history that was asked for, filled from rows of the store."""
+    _fill(asked, _added_up(rows, asked))
+    return asked
 
 
 async def rates(store: Store) -> Rates:

@@ -9,10 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.history import document, show
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
+from redrive.errors import InvalidInput
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
+from redrive.ops.history import PERIODS
 from redrive.ops.inspect import Stats
 from redrive.ops.text import counted
 from redrive.ops.workers import Standing, standing
@@ -21,14 +24,32 @@ _STATES = [state.value for state in State]
 
 Groups = Annotated[int, typer.Option("--groups", metavar="N", min=1, max=1000, help="How many failure groups to show.")]
 
+Period = Annotated[
+    str | None,
+    typer.Option(
+        "--history", metavar="PERIOD", help=f"Show how things went instead, over {', '.join(PERIODS)}, as bars."
+    ),
+]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Of this queue.")]
+Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Of this kind.")]
+
 
 def stats(
     groups: Groups = 10,
+    history: Period = None,
+    queue: Queue = None,
+    kind: Kind = None,
     url: Url = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Totals by queue and kind, pauses, limits, workers, failure groups, schedules."""
+    """Totals by queue and kind, pauses, limits, workers, failure groups, schedules; or how things went."""
+    if history is not None:
+        went = operate(url, app, lambda own: own.health.history(history, queue, kind))
+        output.emit(document(went)) if json else show(went)
+        return
+    if queue is not None or kind is not None:
+        raise InvalidInput("--queue and --kind narrow the history", hint="redrive stats --history 1h --kind NAME")
     found = operate(url, app, lambda own: own.health.stats(groups))
     if json:
         output.emit(_document(found))
