@@ -42,6 +42,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what nobody should overlook among the skipped: the console was not seen by a browser."""
+    skipped = [one for one in terminalreporter.stats.get("skipped", []) if "browser" in one.keywords]
+    if skipped:
+        why = str(skipped[0].longrepr[2]).removeprefix("Skipped: ")
+        terminalreporter.section("THE CONSOLE WAS NOT TESTED IN A BROWSER", sep="!", red=True, bold=True)
+        terminalreporter.line(f"{len(skipped)} tests were left out: {why}")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

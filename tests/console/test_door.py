@@ -180,6 +180,8 @@ async def test_every_page_says_what_a_browser_may_do_with_it(app: App) -> None:
             assert "frame-ancestors 'none'" in policy
             assert headers["cache-control"] == "no-store"
             assert headers["x-frame-options"] == "DENY"
+            # With "no-referrer" browsers send forms with "Origin: null", which is refused.
+            assert headers["referrer-policy"] == "same-origin"
 
 
 async def test_a_browser_is_sent_from_the_root_to_the_console_and_a_program_is_not(app: App) -> None:

@@ -26,6 +26,9 @@ ALWAYS = {
 
 def for_path(path: str) -> Iterable[tuple[str, str]]:
     """The headers of an answer. Payloads and figures are in no cache; where nothing is said, nothing is kept either."""
+    if _in_console(path):
+        # Without a referrer a browser does not name the origin of a form either: it says null, as any other site's may.
+        yield "Referrer-Policy", "same-origin"
     yield from ALWAYS.items()
     yield "Content-Security-Policy", _policy(path)
     yield "Cache-Control", "no-store"
@@ -34,7 +37,11 @@ def for_path(path: str) -> Iterable[tuple[str, str]]:
 def _policy(path: str) -> str:
     if path == "/docs":
         return _DOCS
-    return _CONSOLE if path == "/ops/queue" or path.startswith("/ops/queue/") else _NOTHING
+    return _CONSOLE if _in_console(path) else _NOTHING
+
+
+def _in_console(path: str) -> bool:
+    return path == "/ops/queue" or path.startswith("/ops/queue/")
 
 
 class SecurityHeaders:

@@ -1,0 +1,126 @@
+"""People in front of browsers: each has a context of their own, and whatever goes wrong in it fails the test.
+
+One browser serves all tests of a process. The content security policy is enforced, and errors of scripts, of the
+console, of the policy, and requests to another host are complaints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
+
+from redrive import App
+from redrive.observe.logs import TaskLog
+from redrive.ops import access
+from redrive.ops.access import Role
+from redrive.settings import Options
+from tests.browser import chromium
+from tests.console.conftest import HOME, any_app, app, console
+
+__all__ = ["HOME", "any_app", "app", "console", "expect"]
+PATIENCE_MS = 15_000
+VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
+  console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));"""
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="package")
+async def browser(anyio_backend: str) -> AsyncIterator[Browser]:
+    found = chromium.find()
+    if found is None:
+        pytest.skip(chromium.NONE)
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(executable_path=found, args=chromium.switches())
+        yield started
+        await started.close()
+
+
+class Person:
+    """Somebody with a browser: ``page`` is what they look at."""
+
+    def __init__(self, base: str, context: BrowserContext, page: Page) -> None:
+        self.base, self.context, self.page = base, context, page
+        self.complaints: list[str] = []
+        self._forgiven: list[str] = []
+
+    def forgive(self, *words: str) -> None:
+        """Expects complaints with these words: a refusal is an error for the browser, too."""
+        self._forgiven += words
+
+    async def go(self, path: str = "") -> None:
+        await self.page.goto(f"{self.base}{HOME}{path}")
+
+    async def is_live(self) -> None:
+        await expect(self.page.locator(".live")).to_have_attribute("data-state", "on")
+
+    async def sign_in(self, secret: str, path: str = "") -> None:
+        await self.go(path)
+        await self.page.get_by_label("Token").fill(secret)
+        await self.page.get_by_role("button", name="Sign in").click()
+
+    async def overflow(self) -> int:
+        """Returns by how much the page is wider than the window."""
+        found = await self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        return int(found)
+
+    def heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.type}: {message.text} ({message.location.get('url')})")
+
+    def asked(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob") and f"{parts.scheme}://{parts.netloc}" != self.base:
+            self.complaints.append(f"another host was asked: {request.url}")
+
+    def left(self) -> list[str]:
+        """Returns the complaints that nobody expected."""
+        return [one for one in self.complaints if not any(word in one for word in self._forgiven)]
+
+
+class Sit(Protocol):
+    """Puts somebody in front of a browser at this address."""
+
+    def __call__(self, base: object, **options: Any) -> AbstractAsyncContextManager[Person]: ...
+
+
+@pytest.fixture
+def sit(browser: Browser) -> Sit:
+    @asynccontextmanager
+    async def seated(base: object, **options: Any) -> AsyncIterator[Person]:
+        context = await browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(PATIENCE_MS)
+        if options.get("java_script_enabled", True):
+            await context.add_init_script(VIOLATIONS)
+        person = Person(str(base).rstrip("/"), context, await context.new_page())
+        context.on("console", person.heard)
+        context.on("weberror", lambda error: person.complaints.append(f"page error: {error.error}"))
+        context.on("request", person.asked)
+        try:
+            yield person
+        finally:
+            await context.close()
+        assert person.left() == []
+
+    return seated
+
+
+@asynccontextmanager
+async def working(app: App, **options: Any) -> AsyncIterator[None]:
+    """A worker that runs meanwhile."""
+    worker = app.worker(await app.store(), Options(concurrency=10, **options), log=TaskLog(style="off"))
+    running = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        await running
+
+
+async def token(app: App, name: str, role: Role) -> str:
+    return (await access.create(await app.store(), name, role, actor="admin")).secret
