@@ -57,6 +57,8 @@ KEPT: dict[str, dict[str, str]] = {
     "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
     "worker": dict.fromkeys(("id", "host", "queues", "version"), WHO),
     "duty": {"name": NAMES},
+    "series": LABELS | {"document": "numbers", "resolution": CODES},
+    "series_sheet": {"document": "numbers, by kind and queue"},
     "migration": dict.fromkeys(("feature", "name", "digest", "sha256", "version"), "about the schema"),
     "join": {"id": "an id", "on_complete": LATER, "on_success": LATER},
     "task_join": {"on_complete": LATER, "on_success": LATER},
@@ -94,6 +96,7 @@ COUNTED_BY = {
 # Collections that do not quote people, and why.
 QUIET = {
     "token": "names of those who act",
+    "session": "names of those who act, for a day",
     "alone": "numbers, by who acts",
     "vitals": "numbers",
     "audit-seal": "hashes",

@@ -56,8 +56,11 @@ JUDGED: dict[str, list[Try]] = {
     ],
 }
 # These do not, and why.
-TAKEN_BACK_BY_ONE_COMMAND = {"tasks.pause", "tasks.resume", "control.pause", "control.resume", "control.set_limit"}
-ITS_OWN_TASK = {"tasks.enqueue", "health.drill"}
+TAKEN_BACK_BY_ONE_COMMAND = {"tasks.pause", "tasks.resume", "control.pause", "control.resume", "control.set_limit"} | {
+    "schedules.pause",
+    "schedules.resume",
+}
+ITS_OWN_TASK = {"tasks.enqueue", "health.drill", "schedules.run_now"}
 OF_WHAT_WAS_JUDGED = {
     "approvals.approve",
     "approvals.reject",
@@ -111,6 +114,15 @@ LOOKS = {
     "erasures.foresee",
     "tokens.list",
     "health.now",
+    "health.history",
+    "health.rates",
+    "tasks.find",
+    "failures.search",
+    "failures.end",
+    "control.holds",
+    "control.fleet",
+    "schedules.list",
+    "settings.list",
     "health.stats",
     "health.examine",
     "health.triage",
