@@ -16,12 +16,13 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
 from redrive.testing.conformance.harness import TERMINAL
+from redrive.testing.conformance.series import completed, send, tallied
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.databases import Databases
 
 pytestmark = pytest.mark.anyio
 ROLES = ("producer", "worker", "viewer", "stranger")
-VIEWS = ("v_tasks", "v_failures", "v_dead_letters", "v_audit", "v_counts", "v_failed_counts")
+VIEWS = ("v_tasks", "v_failures", "v_dead_letters", "v_audit", "v_counts", "v_failed_counts", "v_series")
 HIDDEN = {"payload", "result", "progress", "error_message", "error_stack", "before", "after", "idempotency_key"}
 WORKER_WRITES = {
     ("record", "insert"),
@@ -202,6 +203,7 @@ async def test_views_are_read_only(people: People, who: str) -> None:
     await harness.enqueue_many(3)
     for claimed, outcome in zip(await harness.claim(2), (TERMINAL, Completed()), strict=True):
         await harness.settle(claimed, outcome)
+    await harness.store.upkeep("series")
     url = people.owner if who == "owner" else people.urls[who]
     with psycopg.connect(url, autocommit=True) as connection:
         for view in VIEWS:
@@ -238,6 +240,23 @@ def test_a_filter_reaches_the_indexes_below_a_view(people: People) -> None:
         ):
             plan = "\n".join(row[0] for row in owner.execute(f"explain {question}").fetchall())
             assert "Index Scan" in plan and "Seq Scan" not in plan and "Subquery" not in plan, plan
+
+
+async def test_a_worker_feeds_the_time_series_and_a_viewer_sees_them(people: People) -> None:
+    harness = PostgresHarness(people.urls["worker"])
+    await send(harness, "1", A=tallied(3))
+    assert await harness.store.upkeep("series") == 1
+    await send(harness, "2", A=tallied(2))
+    assert await completed(harness) == 5
+    await harness.close()
+    with psycopg.connect(people.urls["viewer"]) as viewer:
+        question = (
+            "select completed, document ->> 'completed' from redrive.v_series where resolution = 'day' and kind = 'A'"
+        )
+        assert viewer.execute(question).fetchall() == [(3, "3")]
+    for who in ("producer", "viewer", "stranger"):
+        for call in ("begin_series()", "take_sheets(1)", "put_series('{}', '{}', '{}', '{}', '{}', '{}', '{}')"):
+            assert not people.may(who, f"select redrive.{call}"), (who, call)
 
 
 async def test_no_other_role_can_stop_the_fleet(people: People) -> None:

@@ -78,8 +78,11 @@ select redrive.put_series($1, $2, $3, $4, $5, $6, $7);
 
 -- series: rows of everything and, if asked for, of a queue ($3), a kind ($4), or a kind in a queue
 select at, queue, kind, document from redrive.series
-where resolution = $1 and at >= $2 and (queue = '' or (
-  ($3::text is not null or $4::text is not null) and ($3::text is null or queue = $3) and kind = coalesce($4, '')));
+where resolution = $1 and kind = '' and queue = '' and at >= $2
+union all
+select at, queue, kind, document from redrive.series
+where resolution = $1 and kind = coalesce($4, '') and at >= $2 and queue <> ''
+  and ($3::text is not null or $4::text is not null) and ($3::text is null or queue = $3);
 
 -- ended: what ended in each minute, by queue and kind
 select at, queue, kind, completed, failed from redrive.series

@@ -22,9 +22,13 @@ on conflict (resolution, at, queue, kind) do update set completed = excluded.com
   document = excluded.document
 
 -- rows: of everything and, if asked for, of a queue (?3), a kind (?4), or a kind in a queue
-select json_group_array(json_array(at, queue, kind, document)) from redrive_series
-where resolution = ?1 and at >= ?2 and (queue = '' or (
-  (?3 is not null or ?4 is not null) and (?3 is null or queue = ?3) and kind = coalesce(?4, '')))
+select json_group_array(json_array(at, queue, kind, document)) from (
+  select at, queue, kind, document from redrive_series indexed by redrive_series_of
+  where resolution = ?1 and kind = '' and queue = '' and at >= ?2
+  union all
+  select at, queue, kind, document from redrive_series indexed by redrive_series_of
+  where resolution = ?1 and kind = coalesce(?4, '') and at >= ?2 and queue <> ''
+    and (?3 is not null or ?4 is not null) and (?3 is null or queue = ?3))
 
 -- ended: what ended in each minute, by queue and kind
 select json_group_array(json_array(at, queue, kind, completed, failed)) from redrive_series

@@ -443,6 +443,8 @@ create table redrive.series (
   document    jsonb not null,                      -- redrive.kernel.series.Tally
   primary key (resolution, at, queue, kind)
 ) with (fillfactor = 70);
+-- A chart reads the rows of one kind or queue, whatever the number of others.
+create index series_of on redrive.series (resolution, kind, queue, at);
 
 -- Housekeeping that the fleet does once per interval, whoever comes first.
 create table redrive.duty (

@@ -364,6 +364,8 @@ create table redrive_series (
   document    text not null,                       -- redrive.kernel.series.Tally
   primary key (resolution, at, queue, kind)
 ) strict, without rowid;
+-- A chart reads the rows of one kind or queue, whatever the number of others.
+create index redrive_series_of on redrive_series (resolution, kind, queue, at);
 
 -- Housekeeping that the fleet does once per interval, whoever comes first.
 create table redrive_duty (
