@@ -55,11 +55,11 @@ async def test_a_moment_ago_is_in_the_last_step(harness: Harness, period: str) -
 
 def test_a_gap_is_not_a_zero() -> None:
     rows = [
-        SeriesRow(MOMENTS[0], "", "", Tally(samples=2, depth={"queued": 6}, completed=4)),
-        SeriesRow(MOMENTS[0], "q", "a", Tally(depth={"queued": 6}, completed=4)),
-        SeriesRow(MOMENTS[1], "", "", Tally(samples=1)),
+        SeriesRow(MOMENTS[0], "", "", Tally(samples=2, depth={"queued": 6}, completed=4).document()),
+        SeriesRow(MOMENTS[0], "q", "a", Tally(depth={"queued": 6}, completed=4).document()),
+        SeriesRow(MOMENTS[1], "", "", Tally(samples=1).document()),
         # Counted, and sent, while nobody had looked yet.
-        SeriesRow(MOMENTS[3], "", "", Tally(completed=1)),
+        SeriesRow(MOMENTS[3], "", "", Tally(completed=1).document()),
     ]
     everything = add_up(asked(), rows)
     assert everything.completed == [4, 0, None, 1]
@@ -75,11 +75,11 @@ def test_rows_about_the_same_are_added_and_percentiles_are_of_the_sum() -> None:
     for _ in range(99):
         quick.ran(0.5)
     slow.ran(7_200_000)
-    found = add_up(asked(), [SeriesRow(MOMENTS[2], "", "", one) for one in (quick, slow)])
+    found = add_up(asked(), [SeriesRow(MOMENTS[2], "", "", one.document()) for one in (quick, slow)])
     assert found.run["p50"][2] is not None and found.run["p50"][2] < 0.001
     assert found.run["p99"][2] == pytest.approx(0.001) and found.wait["p50"] == [None] * 4
     assert found.attempts_failed == {"network": [None, None, 2, None]}
-    only = add_up(asked(), [SeriesRow(MOMENTS[2], "", "", slow)])
+    only = add_up(asked(), [SeriesRow(MOMENTS[2], "", "", slow.document())])
     assert only.run["p50"][2] == BOUNDS[-1], "an hour, or more"
 
 

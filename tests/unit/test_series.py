@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from bisect import bisect_left
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -18,11 +20,13 @@ from redrive.kernel.series import (
     BUCKETS,
     OTHER,
     Cell,
+    Document,
     Resolution,
     SeriesQuery,
+    Sums,
     Tally,
+    add,
     admit,
-    cells,
     from_document,
     quantile,
     read,
@@ -48,21 +52,36 @@ tallies = st.builds(
 seconds = st.floats(0, 10**6)
 
 
-def total(*parts: Tally) -> Tally:
-    found = Tally()
+def total(*parts: Document) -> Document:
+    found: Document = {}
     for part in parts:
-        found.add(part)
+        add(found, part)
     return found
 
 
-@given(tallies, tallies, tallies)
-def test_the_order_of_adding_does_not_matter(a: Tally, b: Tally, c: Tally) -> None:
+documents = tallies.map(Tally.document)
+
+
+@given(documents, documents, documents)
+def test_the_order_of_adding_does_not_matter(a: Document, b: Document, c: Document) -> None:
+    before = copy.deepcopy((a, b, c))
     assert total(total(a, b), c) == total(a, total(b, c)) == total(c, b, a)
+    assert (a, b, c) == before, "what is added stays as it is"
+
+
+@given(tallies, tallies)
+def test_adding_documents_adds_what_was_counted(a: Tally, b: Tally) -> None:
+    found = from_document(total(a.document(), b.document()))
+    assert (found.completed, found.run_ms) == (a.completed + b.completed, a.run_ms + b.run_ms)
+    assert found.wait == [x + y for x, y in zip(a.wait, b.wait, strict=True)]
+    assert found.failures == dict(Counter(a.failures) + Counter(b.failures))
+    assert found.oldest == max((x for x in (a.oldest, b.oldest) if x is not None), default=None)
 
 
 @given(tallies)
 def test_a_tally_is_read_as_it_was_written(tally: Tally) -> None:
-    assert read(write({("q", "k"): tally}), NOW) == [(NOW, ("q", "k"), tally)]
+    [(at, key, document)] = read(write({("q", "k"): tally}), NOW)
+    assert (at, key, from_document(document)) == (NOW, ("q", "k"), tally)
 
 
 def test_a_document_says_nothing_of_zeros_and_is_read_by_other_versions() -> None:
@@ -111,9 +130,9 @@ def test_steps_begin_where_the_clock_says() -> None:
 
 
 def test_one_thing_counts_for_its_kind_its_queue_and_everything() -> None:
-    found = cells([(NOW, ("q", "a"), Tally(completed=2)), (NOW, ("q", "b"), Tally(completed=3))])
+    found = Sums([(NOW, ("q", "a"), {"completed": 2}), (NOW, ("q", "b"), {"completed": 3})]).cells()
     minute = Resolution.MINUTE.start(NOW)
-    counts = {(c.queue, c.kind): t.completed for c, t in found.items() if c.resolution is Resolution.MINUTE}
+    counts = {(c.queue, c.kind): d["completed"] for c, d in found.items() if c.resolution is Resolution.MINUTE}
     assert counts == {("q", "a"): 2, ("q", "b"): 3, ("q", ALL): 5, (ALL, ALL): 5}
     assert len(found) == 3 * len(counts)
     assert {c.at for c in found if c.resolution is Resolution.MINUTE} == {minute}

@@ -32,6 +32,7 @@ OTHER = "other"
 ALL = ""  # as a kind: all of a queue; as a queue and a kind: everything
 
 Key = tuple[str, str]  # queue and kind
+Document = dict[str, Any]  # a tally as JSON values: numbers, and numbers by name
 
 
 class Resolution(StrEnum):
@@ -104,22 +105,9 @@ class Tally:
         """Counts a failed attempt."""
         self.failures[failure_type] = self.failures.get(failure_type, 0) + 1
 
-    def add(self, other: Tally) -> None:
-        """Adds what another one has counted."""
-        for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, theirs in ((self.failures, other.failures), (self.depth, other.depth)):
-            for key, n in theirs.items():
-                mine[key] = mine.get(key, 0) + n
-        for counts, more in ((self.wait, other.wait), (self.run, other.run)):
-            for index, n in enumerate(more):
-                counts[index] += n
-        if other.oldest is not None:
-            self.oldest = other.oldest if self.oldest is None else max(self.oldest, other.oldest)
-
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Returns it as JSON values, without what is zero."""
-        found: dict[str, Any] = {name: round(n) for name in _COUNTS if (n := getattr(self, name))}
+        found: Document = {name: round(n) for name in _COUNTS if (n := getattr(self, name))}
         found |= {name: dict(n) for name in _MAPS if (n := getattr(self, name))}
         for name in _HISTOGRAMS:
             if sparse := {str(index): n for index, n in enumerate(getattr(self, name)) if n}:
@@ -132,7 +120,7 @@ _MAPS = ("failures", "depth")
 _HISTOGRAMS = ("wait", "run")
 
 
-def from_document(values: Mapping[str, Any]) -> Tally:
+def from_document(values: Document) -> Tally:
     """Returns the tally that such a document was made of. What is not known here is left out: another version's."""
     tally = Tally(oldest=values.get("oldest"))
     for name in _COUNTS:
@@ -144,6 +132,20 @@ def from_document(values: Mapping[str, Any]) -> Tally:
         for index, n in values.get(name, {}).items():
             counts[min(int(index), BUCKETS - 1)] += n
     return tally
+
+
+def add(mine: Document, more: Document) -> None:
+    """Adds what another document has counted. On documents, which hold only what is not zero: adding up takes most of
+    what a fleet of many kinds costs."""
+    for name, value in more.items():
+        if isinstance(value, dict):
+            counts = mine.setdefault(name, {})
+            for key, n in value.items():
+                counts[key] = counts.get(key, 0) + n
+        elif name == "oldest":
+            mine[name] = max(mine.get(name, 0), value)
+        else:
+            mine[name] = mine.get(name, 0) + value
 
 
 def quantile(counts: Iterable[int], q: float) -> float | None:
@@ -189,20 +191,30 @@ class Cell:
     kind: str
 
 
-Counted = tuple[datetime, Key, Tally]
+Counted = tuple[datetime, Key, Document]
 
 
-def cells(counted: Iterable[Counted], known: Collection[Key] = ()) -> dict[Cell, Tally]:
-    """Returns what is added to which rows. Each thing counts for its minute, hour and day, and there for its queue and
-    kind, for its queue, and for everything."""
-    entries = list(counted)
-    names = admit(sorted({key for _, key, _ in entries if ALL not in key}), known)
-    found: dict[Cell, Tally] = {}
-    for at, key, tally in entries:
-        for queue, kind in _levels(names.get(key, key)):
-            for resolution in Resolution:
-                found.setdefault(Cell(resolution, resolution.start(at), queue, kind), Tally()).add(tally)
-    return found
+class Sums:
+    """What is counted, added up by the minute and key, and then once for all rows that it belongs to."""
+
+    def __init__(self, counted: Iterable[Counted] = ()) -> None:
+        self._minutes: dict[tuple[datetime, Key], Document] = {}
+        self.add(counted)
+
+    def add(self, counted: Iterable[Counted]) -> None:
+        for at, key, document in counted:
+            add(self._minutes.setdefault((Resolution.MINUTE.start(at), key), {}), document)
+
+    def cells(self, known: Collection[Key] = ()) -> dict[Cell, Document]:
+        """Returns what is added to which rows. Each thing counts for its minute, hour and day, and there for its queue
+        and kind, for its queue, and for everything. ``known``: see ``admit``."""
+        names = admit(sorted({key for _, key in self._minutes if ALL not in key}), known)
+        found: dict[Cell, Document] = {}
+        for (at, key), document in self._minutes.items():
+            for queue, kind in _levels(names.get(key, key)):
+                for resolution in Resolution:
+                    add(found.setdefault(Cell(resolution, resolution.start(at), queue, kind), {}), document)
+        return found
 
 
 def sampled(at: datetime, counts: Iterable[Count], oldest: Mapping[str, datetime]) -> list[Counted]:
@@ -210,10 +222,14 @@ def sampled(at: datetime, counts: Iterable[Count], oldest: Mapping[str, datetime
     each queue waits."""
     live = (count for count in counts if count.state in _LIVE)
     return [
-        (at, (ALL, ALL), Tally(samples=1)),
-        *((at, (count.queue, count.kind), Tally(depth={count.state.value: count.n})) for count in live),
-        *((at, (queue, ALL), Tally(oldest=max((at - since).total_seconds(), 0.0))) for queue, since in oldest.items()),
+        (at, (ALL, ALL), {"samples": 1}),
+        *((at, (count.queue, count.kind), {"depth": {count.state.value: count.n}}) for count in live),
+        *((at, (queue, ALL), {"oldest": _age(at, since)}) for queue, since in oldest.items()),
     ]
+
+
+def _age(at: datetime, since: datetime) -> float:
+    return round(max((at - since).total_seconds(), 0.0), 3)
 
 
 _LIVE = (State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED)
@@ -240,9 +256,18 @@ def write(tallies: Mapping[Key, Tally]) -> str:
 def read(text: str, at: datetime) -> list[Counted]:
     """Returns tallies from such a text, as of a moment; none of what another version writes differently."""
     try:
-        return [(at, (queue, kind), from_document(values)) for queue, kind, values in json.loads(text)]
+        return [(at, (str(queue), str(kind)), _numbers(values)) for queue, kind, values in json.loads(text)]
     except (ValueError, TypeError, AttributeError):
         return []
+
+
+def _numbers(values: Document) -> Document:
+    """Returns the document; refuses what cannot be added."""
+    for value in values.values():
+        for n in value.values() if type(value) is dict else (value,):
+            if type(n) is not int and type(n) is not float:
+                raise ValueError(f"{n!r} cannot be added")
+    return values
 
 
 @dataclass(slots=True, frozen=True)
@@ -272,7 +297,11 @@ class SeriesRow:
     at: datetime
     queue: str
     kind: str
-    tally: Tally
+    document: Document
+
+    @property
+    def tally(self) -> Tally:
+        return from_document(self.document)
 
 
 @dataclass(slots=True, frozen=True)

@@ -9,7 +9,19 @@ from functools import partial
 from operator import attrgetter
 
 from redrive.errors import InvalidInput
-from redrive.kernel.series import ALL, Ended, Resolution, SeriesQuery, SeriesRow, Tally, quantile, start_of
+from redrive.kernel.series import (
+    ALL,
+    Document,
+    Ended,
+    Resolution,
+    SeriesQuery,
+    SeriesRow,
+    Tally,
+    add,
+    from_document,
+    quantile,
+    start_of,
+)
 from redrive.kernel.store import Store
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -145,8 +157,9 @@ class _Step:
     """What is known of one step: how often somebody looked, and what was counted."""
 
     looks: int = 0
-    tally: Tally = field(default_factory=Tally)
+    document: Document = field(default_factory=dict)
     counted: bool = False
+    tally: Tally = field(default_factory=Tally)
 
 
 def _added_up(rows: Iterable[SeriesRow], asked: History) -> list[_Step]:
@@ -157,10 +170,12 @@ def _added_up(rows: Iterable[SeriesRow], asked: History) -> list[_Step]:
         if step is None:
             continue
         overall = row.queue == ALL
-        step.looks += row.tally.samples if overall else 0
+        step.looks += row.document.get("samples", 0) if overall else 0
         if overall is everything:
-            step.tally.add(row.tally)
+            add(step.document, row.document)
             step.counted = True
+    for step in steps.values():
+        step.tally = from_document(step.document)
     return list(steps.values())
 
 

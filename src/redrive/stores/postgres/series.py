@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from redrive.kernel.reads import Count
-from redrive.kernel.series import Cell, Counted, Ended, Resolution, SeriesQuery, SeriesRow, cells, sampled
+from redrive.kernel.series import (
+    Cell,
+    Counted,
+    Document,
+    Ended,
+    Resolution,
+    SeriesQuery,
+    SeriesRow,
+    Sums,
+    read,
+    sampled,
+)
 from redrive.kernel.task import State
 from redrive.stores import series
 from redrive.stores.postgres.calls import SQL
 from redrive.stores.postgres.diagnose import SQL as DIAGNOSE
 from redrive.stores.postgres.pool import Pool
+
+ROWS = 500  # of the series that are written at once
 
 
 class Series:
@@ -44,16 +59,25 @@ async def add_up(pool: Pool) -> int:
         now = await connection.fetchval(SQL["now"])
         sheets = await connection.fetch(SQL["take_sheets"], series.SHEETS)
         names = [tuple(row) for row in await connection.fetch(SQL["series_names"], Resolution.DAY.start(now))]
-        adding = cells([*series.counted(sheets), *await _look(connection, now)], names)
-        keys = [(cell.resolution.value, cell.at, cell.queue, cell.kind) for cell in adding]
-        stored = [
-            (Cell(Resolution(row["resolution"]), row["at"], row["queue"], row["kind"]), row["document"])
-            for row in await connection.fetch(SQL["series_stored"], *_columns(keys))
-        ]
-        await connection.execute(SQL["put_series"], *_columns(series.merged(adding, stored)))
+        sums = Sums(await _look(connection, now))
+        for at, text in sheets:
+            sums.add(read(text, at))
+            await asyncio.sleep(0)  # a sheet may be of many kinds, and this process has handlers to run
+        adding = list(sums.cells(names).items())
+        for first in range(0, len(adding), ROWS):
+            await _add(connection, dict(adding[first : first + ROWS]))
         return len(sheets)
 
     return await pool.run(work, atomic=True)
+
+
+async def _add(connection: Any, adding: Mapping[Cell, Document]) -> None:
+    keys = [(cell.resolution.value, cell.at, cell.queue, cell.kind) for cell in adding]
+    stored = [
+        (Cell(Resolution(row["resolution"]), row["at"], row["queue"], row["kind"]), row["document"])
+        for row in await connection.fetch(SQL["series_stored"], *_columns(keys))
+    ]
+    await connection.execute(SQL["put_series"], *_columns(series.merged(adding, stored)))
 
 
 async def _look(connection: Any, now: datetime) -> list[Counted]:

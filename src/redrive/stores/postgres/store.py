@@ -31,6 +31,7 @@ from redrive.stores.postgres.settle import renew
 from redrive.stores.postgres.tick import Ticks
 from redrive.stores.postgres.transaction import transaction
 from redrive.stores.schema import index_names
+from redrive.stores.series import add_up_in_pieces
 
 FOLD_LIMIT = 20_000
 
@@ -118,7 +119,7 @@ class PostgresStore(Reads, Series):
             case "partitions":
                 return int(await value(self.pool, duty, keep.history_days))
             case "series":
-                return await add_up(self.pool)
+                return await add_up_in_pieces(lambda: add_up(self.pool))
             case "prune":
                 return await prune(self.pool, keep)
         return 0

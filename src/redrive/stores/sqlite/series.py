@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from redrive.kernel.reads import Count
-from redrive.kernel.series import Cell, Ended, Resolution, SeriesQuery, SeriesRow, cells, sampled
+from redrive.kernel.series import Cell, Counted, Ended, Resolution, SeriesQuery, SeriesRow, Sums, read, sampled
 from redrive.kernel.task import State
 from redrive.stores import series
 from redrive.stores.sql import statements
@@ -51,7 +51,9 @@ def add_up(session: Session) -> int:
         session.run(SQL["sheets_gone"], sheets[-1][0])
     today = to_micros(Resolution.DAY.start(now))
     names = [(queue, kind) for queue, kind in session.gathered(SQL["names"], today)]
-    adding = cells([*series.counted(_sheets(sheets)), *_look(session, now)], names)
+    sums = Sums(entry for at, text in _sheets(sheets) for entry in read(text, at))
+    sums.add(_look(session, now))
+    adding = sums.cells(names)
     keys = dumps([[cell.resolution.value, to_micros(cell.at), cell.queue, cell.kind] for cell in adding])
     stored = [
         (Cell(Resolution(resolution), to_datetime(at), queue, kind), text)
@@ -62,7 +64,7 @@ def add_up(session: Session) -> int:
     return len(sheets)
 
 
-def _look(session: Session, now: datetime) -> list[Any]:
+def _look(session: Session, now: datetime) -> list[Counted]:
     counts = [
         Count(queue, kind, state, n)
         for queue, kind, *numbers in session.rows(SQL["counts"])

@@ -19,6 +19,7 @@ from redrive.kernel.store import Capabilities, ClaimRequest, Cycle, Heartbeat, T
 from redrive.stores.features import Features
 from redrive.stores.pieces import prune_in_pieces
 from redrive.stores.schema import index_names
+from redrive.stores.series import add_up_in_pieces
 from redrive.stores.sqlite import apply, tick
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
 from redrive.stores.sqlite.connection_thread import ConnectionThread
@@ -140,7 +141,7 @@ class SqliteStore(Reads, Series):
             case "prune":
                 return await self._prune(keep)
             case "series":
-                return await self._writer.run(add_up)
+                return await add_up_in_pieces(lambda: self._writer.run(add_up))
             case "recount":
                 return await self._writer.run(apply.recount_limited)
         return 0

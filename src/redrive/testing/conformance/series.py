@@ -10,7 +10,20 @@ import pytest
 
 from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
-from redrive.kernel.series import ALL, MOST_SERIES, OTHER, Key, Resolution, SeriesQuery, Tally, TallySheet, write
+from redrive.kernel.series import (
+    ALL,
+    MOST_SERIES,
+    OTHER,
+    Document,
+    Key,
+    Resolution,
+    SeriesQuery,
+    Tally,
+    TallySheet,
+    add,
+    from_document,
+    write,
+)
 from redrive.kernel.store import Heartbeat, Store
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 
@@ -41,10 +54,10 @@ async def send_all(harness: Harness, sheet_id: str, kinds: Mapping[str, Tally], 
 async def found(harness: Harness, resolution: Resolution = Resolution.MINUTE, **which: str) -> dict[Key, Tally]:
     """Everything there is of one resolution, added up over time."""
     since = await harness.store.now() - LONG_AGO
-    sums: dict[Key, Tally] = {}
+    sums: dict[Key, Document] = {}
     for row in await harness.store.series(SeriesQuery(resolution, since, **which)):
-        sums.setdefault((row.queue, row.kind), Tally()).add(row.tally)
-    return sums
+        add(sums.setdefault((row.queue, row.kind), {}), row.document)
+    return {key: from_document(document) for key, document in sums.items()}
 
 
 async def completed(harness: Harness, resolution: Resolution = Resolution.MINUTE) -> int:
@@ -175,7 +188,12 @@ class TestSeries:
         assert await completed(harness) == 0
 
     async def test_a_sheet_of_another_version_spoils_nothing(self, harness: Harness) -> None:
-        sheets = [TallySheet(str(n), text) for n, text in enumerate(("[[1]]", '{"v":2}', '[["default","A",[]]]', "no"))]
+        sheets = [
+            TallySheet(str(n), text)
+            for n, text in enumerate(
+                ("[[1]]", '{"v":2}', '[["default","A",[]]]', "no", '[["default","A",{"completed":"x"}]]')
+            )
+        ]
         for sheet in sheets:
             await harness.store.tick(Heartbeat("w1", "host", 1, ("default",), 4, 0, "0", {}, sheet=sheet))
         await send(harness, "9", A=tallied())
