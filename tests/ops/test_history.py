@@ -9,6 +9,7 @@ import pytest
 from redrive.errors import InvalidInput, UnknownKind, UnknownQueue
 from redrive.kernel.outcome import Completed
 from redrive.kernel.series import BOUNDS, SeriesRow, Tally
+from redrive.ops import executor
 from redrive.ops.access import Role
 from redrive.ops.history import PERIODS, History, add_up
 from redrive.testing.conformance.harness import Harness
@@ -86,3 +87,17 @@ def test_rows_about_the_same_are_added_and_percentiles_are_of_the_sum() -> None:
 async def test_a_viewer_may_look(harness: Harness) -> None:
     viewer = operator(harness, Role.VIEWER)
     assert (await viewer.health.history()).period == "1h" and (await viewer.health.rates()).kinds == {}
+
+
+async def test_executors_are_counted_with_their_next_claim(harness: Harness) -> None:
+    await harness.enqueue_many(3)
+    outside = operator(harness).executors
+    claimed = await outside.claim("ext", ["default"], 3, 60.0)
+    outcomes = [executor.outcome("completed"), executor.outcome("failed", code="BAD"), executor.outcome("released")]
+    for task, said in zip(claimed, outcomes, strict=True):
+        for _ in range(2):  # the same report again counts once
+            await outside.report(task.id, task.token, said, 20.0)
+    assert len(await outside.claim("ext", ["default"], 1, 60.0)) == 1
+    found = await operator(harness).health.history("1h")
+    numbers = [sum(n or 0 for n in values) for values in (found.started, found.completed, found.failed)]
+    assert numbers == [4, 1, 1] and max(value or 0 for value in found.run["p50"]) > 0

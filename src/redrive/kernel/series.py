@@ -16,6 +16,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Any
 
+from redrive.kernel.machine import Transition
 from redrive.kernel.reads import Count
 from redrive.kernel.task import State
 
@@ -179,6 +180,25 @@ def admit(keys: Iterable[Key], known: Collection[Key] = (), most: int = MOST_SER
             queues.add(key[0])
             found[key] = key
     return found
+
+
+class TallyTable(dict[Key, Tally]):
+    """Tallies by queue and kind, made when they are asked for; no more than ``admit`` allows."""
+
+    def __missing__(self, key: Key) -> Tally:
+        if len(self) >= MOST_SERIES:
+            key = admit([key], self)[key]
+        return self.setdefault(key, Tally())
+
+
+def count_end(tally: Tally, transition: Transition) -> None:
+    """Counts how an attempt ended. Whoever is put off or handed back has not failed."""
+    if transition.failure is not None:
+        tally.failed_by(transition.failure.type.value)
+        tally.retried += transition.to is not State.FAILED
+    tally.completed += transition.to is State.COMPLETED
+    tally.failed += transition.to is State.FAILED
+    tally.cancelled += transition.to is State.CANCELLED
 
 
 @dataclass(slots=True, frozen=True)

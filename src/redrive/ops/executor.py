@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from redrive.errors import ErrorCode, LeaseLost, PayloadInvalid, RedriveError
 from redrive.kernel.backoff import Backoff
@@ -17,12 +19,14 @@ from redrive.kernel.failure import MAX_STACK, Failure, FailureType, Origin, clea
 from redrive.kernel.machine import Lease, Policy, declared, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, HandedBack, Outcome, Released, Retry
 from redrive.kernel.payload import JsonText, decode, decode_shallow, encode
+from redrive.kernel.series import TallySheet, TallyTable, count_end, write
 from redrive.kernel.store import ClaimRequest, Heartbeat, Store
 from redrive.kernel.summary import Payload
-from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, Task, check_name, check_text
+from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, State, Task, check_name, check_text
 from redrive.ops.workers import OUTSIDE
 from redrive.version import __version__
 
+_COUNTED: WeakKeyDictionary[Store, TallyTable] = WeakKeyDictionary()
 _REASON = re.compile(r"[a-z][a-z0-9_]{0,49}\Z")
 
 
@@ -30,7 +34,13 @@ async def claim(
     store: Store, worker_id: str, queues: Sequence[str], count: int, lease: float, kinds: Sequence[str] | None = None
 ) -> list[Claimed]:
     want = ClaimRequest(worker_id, tuple(queues), count, lease, None if kinds is None else tuple(kinds))
-    claimed = await _readable(store, await _known(store, (await store.cycle(Commit(), want)).claimed))
+    found = await _known(store, (await store.cycle(Commit(), want)).claimed)
+    for task in found:
+        tally = _counted(store)[task.queue, task.kind]
+        tally.started += 1
+        if task.waited is not None:
+            tally.waited(task.waited)
+    claimed = await _readable(store, found)
     await _show(store, worker_id, tuple(queues), count)
     return claimed
 
@@ -60,19 +70,30 @@ async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
         except ValueError as error:
             held = _lease(task)
             said = Fail(ErrorCode.PAYLOAD_INVALID.value, f"the payload cannot be read: {error}"[:1000])
+            transition = settle(held, said, Policy(), 0.0)
             with contextlib.suppress(RedriveError):  # else its lease runs out
-                await store.apply(Commit(transitions=[settle(held, said, Policy(), 0.0)]))
+                await store.apply(Commit(transitions=[transition]))
+                count_end(_counted(store)[task.queue, task.kind], transition)
         else:
             good.append(task)
     return good
 
 
 async def _show(store: Store, worker_id: str, queues: tuple[str, ...], count: int) -> None:
-    """Lists whoever asks for work among the workers, one row for each set of queues. What was claimed stays claimed,
-    also if this cannot be written down."""
+    """Lists whoever asks for work among the workers, one row for each set of queues, and sends what this process has
+    counted for executors. What was claimed stays claimed, also if this cannot be written down."""
     name = f"{worker_id} ({', '.join(queues)})"[:MAX_TEXT]
+    table = _counted(store)
+    sheet = TallySheet(secrets.token_hex(8), write(table)) if table else None
+    table.clear()
     with contextlib.suppress(RedriveError):
-        await store.tick(Heartbeat(name, OUTSIDE, 0, queues, count, 0, __version__, {}, False))
+        await store.tick(Heartbeat(name, OUTSIDE, 0, queues, count, 0, __version__, {}, False, sheet=sheet))
+
+
+def _counted(store: Store) -> TallyTable:
+    """Returns what this process has counted for executors since one of them last claimed. Executors have no heartbeat
+    of their own: it goes to the store with their next claim, whoever's that is."""
+    return _COUNTED.setdefault(store, TallyTable())
 
 
 async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, progress: str | None) -> list[UUID]:
@@ -164,3 +185,8 @@ async def report(
             f"task {task.id} is {task.state.value} and not held by this token",
             hint="its lease ran out, or somebody else reported first; nothing was changed",
         )
+    if task.state is State.RUNNING:  # else it is the same report again
+        tally = _counted(store)[task.queue, task.kind]
+        count_end(tally, transition)
+        if ms is not None:
+            tally.ran(ms)

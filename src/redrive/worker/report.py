@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redrive.kernel.machine import Event, ExpiredLease, Transition
-from redrive.kernel.series import Tally
+from redrive.kernel.series import count_end
 from redrive.kernel.task import State
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
@@ -87,7 +87,7 @@ class Report:
         event = EVENTS[transition.event]
         self._count(event)
         cause = transition.failure
-        _note(tally, transition)
+        count_end(tally, transition)
         if cause is not None:
             requeued = event == "task.requeued"
             self.log.task(
@@ -125,7 +125,7 @@ class Report:
             )
             tally.cancelled += 1
             return
-        _note(tally, transition)
+        count_end(tally, transition)
         self.log.task(
             "task.failed" if failed else "task.requeued",
             self.log.label(lease),
@@ -166,12 +166,3 @@ class Report:
                 self.health.failed += 1
             case _:
                 self.health.cancelled += 1
-
-
-def _note(tally: Tally, transition: Transition) -> None:
-    """Counts what did not complete. Whoever is put off or handed back has not failed."""
-    if transition.failure is not None:
-        tally.failed_by(transition.failure.type.value)
-        tally.retried += transition.to is not State.FAILED
-    tally.failed += transition.to is State.FAILED
-    tally.cancelled += transition.to is State.CANCELLED

@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 import time
 
-from redrive.kernel.series import MOST_SERIES, Tally, TallySheet, admit, write
+from redrive.kernel.series import TallySheet, TallyTable, write
 
 SHEET_EVERY = 10.0  # seconds; minutes are the finest that anybody looks at
 
 
-class Tallies(dict[tuple[str, str], Tally]):
+class Tallies(TallyTable):
     """Counts by queue and kind since the last sheet. A sheet is kept until the store has said that it has it, and sent
     again under the same id; what is counted meanwhile goes on the next one. There is one sheet at most, of so many
     kinds at most, however long the store is away."""
@@ -19,11 +19,6 @@ class Tallies(dict[tuple[str, str], Tally]):
         super().__init__()
         self._sheet: TallySheet | None = None
         self._next = 0.0
-
-    def __missing__(self, key: tuple[str, str]) -> Tally:
-        if len(self) >= MOST_SERIES:
-            key = admit([key], self)[key]
-        return self.setdefault(key, Tally())
 
     def sheet(self, *, now: bool = False) -> TallySheet | None:
         """Returns what is to be sent with this heartbeat; None when there is nothing, or something was sent a moment
