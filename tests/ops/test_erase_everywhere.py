@@ -55,7 +55,7 @@ KEPT: dict[str, dict[str, str]] = {
     "hold": {"actor": WHO, "name": NAMES, "target": NAMES},
     "kind": LABELS,
     "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
-    "worker": dict.fromkeys(("id", "host", "queues", "version"), WHO),
+    "worker": dict.fromkeys(("id", "host", "queues", "version", "sheet_id"), WHO),
     "duty": {"name": NAMES},
     "series": LABELS | {"document": "numbers", "resolution": CODES},
     "series_sheet": {"document": "numbers, by kind and queue"},
