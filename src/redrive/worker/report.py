@@ -33,7 +33,7 @@ class Report:
     def claimed(self, run: Run) -> None:
         self.health.claimed += 1
         task = run.task
-        tally = self.tallies[task.queue, task.kind]
+        tally = self.tallies.of(task.queue, task.kind)
         tally.started += 1
         if task.waited is not None:
             tally.waited(task.waited)
@@ -73,7 +73,7 @@ class Report:
 
     def landed(self, run: Run, transition: Transition) -> None:
         label, task = run.label, run.task
-        tally = self.tallies[task.queue, task.kind]
+        tally = self.tallies.of(task.queue, task.kind)
         if transition.execution_ms is not None:
             tally.ran(transition.execution_ms)
         if transition.event is Event.COMPLETE:
@@ -112,7 +112,7 @@ class Report:
         self.health.recovered += 1
         failed, cause = transition.to is State.FAILED, transition.failure
         assert cause is not None
-        tally = self.tallies[lease.queue, lease.kind]
+        tally = self.tallies.of(lease.queue, lease.kind)
         if lease.cancelled:
             self.log.task(
                 "task.cancelled",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 
-from redrive.kernel.series import TallySheet, TallyTable, write
+from redrive.kernel.series import Tally, TallySheet, TallyTable, write
 
 SHEET_EVERY = 10.0  # seconds; minutes are the finest that anybody looks at
 
@@ -19,6 +19,15 @@ class Tallies(TallyTable):
         super().__init__()
         self._sheet: TallySheet | None = None
         self._next = 0.0
+        self._last: tuple[str, str, Tally] = ("", "", Tally())
+
+    def of(self, queue: str, kind: str) -> Tally:
+        """Returns the tally of a kind in a queue. Tasks of one kind come in a row: that of the last one is at hand."""
+        last_queue, last_kind, tally = self._last
+        if kind != last_kind or queue != last_queue:
+            tally = self[queue, kind]
+            self._last = (queue, kind, tally)
+        return tally
 
     def sheet(self, *, now: bool = False) -> TallySheet | None:
         """Returns what is to be sent with this heartbeat; None when there is nothing, or something was sent a moment
@@ -26,6 +35,7 @@ class Tallies(TallyTable):
         if self._sheet is None and self and (now or time.monotonic() >= self._next):
             self._sheet = TallySheet(secrets.token_hex(8), write(self))
             self.clear()
+            self._last = ("", "", Tally())
         return self._sheet
 
     def sent(self, sheet: TallySheet | None) -> None:
