@@ -21,12 +21,21 @@ from redrive.ops import access
 from redrive.ops.access import Role
 from redrive.settings import Options
 from tests.browser import chromium
+from tests.browser.studio import furnish, make_studio
+from tests.browser.worlds import World, make_hostile, world
 from tests.console.conftest import HOME, any_app, app, console
 
 __all__ = ["HOME", "any_app", "app", "console", "expect"]
 PATIENCE_MS = 15_000
 VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));"""
+TOO_WIDE = """() => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return [];
+  const wide = [...document.body.querySelectorAll("*")].filter(
+    (one) => one.getBoundingClientRect().right > width + 1 && !one.closest(".scroll, pre"));
+  return ["page", ...wide.slice(-4).map((one) => one.outerHTML.slice(0, 120))];
+}"""
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -64,10 +73,10 @@ class Person:
         await self.page.get_by_label("Token").fill(secret)
         await self.page.get_by_role("button", name="Sign in").click()
 
-    async def overflow(self) -> int:
-        """Returns by how much the page is wider than the window."""
-        found = await self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        return int(found)
+    async def overflow(self) -> list[str]:
+        """Returns the elements that make the page wider than the window."""
+        found: list[str] = await self.page.evaluate(TOO_WIDE)
+        return found
 
     def heard(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -124,3 +133,21 @@ async def working(app: App, **options: Any) -> AsyncIterator[None]:
 
 async def token(app: App, name: str, role: Role) -> str:
     return (await access.create(await app.store(), name, role, actor="admin")).secret
+
+
+@pytest.fixture(scope="package")
+async def studio(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """A furnished store, served to all tests that only look."""
+    file = tmp_path_factory.mktemp("studio") / "studio.db"
+    made = make_studio(f"sqlite:///{file}")
+    await furnish(made, file, 2)
+    async with console(made) as client:
+        yield await world(client)
+
+
+@pytest.fixture(scope="package")
+async def hostile(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """The same with names and texts that are long, unbroken, and full of marks."""
+    made = await make_hostile(tmp_path_factory.mktemp("hostile") / "hostile.db")
+    async with console(made) as client:
+        yield await world(client)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from redrive.console.text import short_duration
+
 WIDTH, HEIGHT = 640, 180
-LEFT, RIGHT, TOP, BOTTOM = 44, 8, 8, 22
+LEFT, RIGHT, TOP, BOTTOM = 54, 8, 8, 22
 TICKS = 4
 
 
@@ -72,6 +74,7 @@ class Chart:
 
     width: int = WIDTH
     height: int = HEIGHT
+    left: int = LEFT
 
     @property
     def first(self) -> float:
@@ -88,8 +91,19 @@ def nice_top(most: float) -> float:
     """Returns the end of an axis: a round number that all values fit below."""
     if most <= 0:
         return 1.0
-    size = 10 ** math.floor(math.log10(most))
+    size = 10.0 ** math.floor(math.log10(most))
     return float(next(step * size for step in (1, 2, 2.5, 5, 10) if step * size >= most * 0.999))
+
+
+# Ends of an axis of seconds from a minute on: their quarters are short to write.
+_LONG_TIMES = (60, 120, 240, 600, 1200, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400, 172_800)
+
+
+def nice_time(most: float) -> float:
+    """The same for seconds: 2 min rather than 100 s."""
+    if most <= 50:
+        return nice_top(most)
+    return float(next((end for end in _LONG_TIMES if end >= most * 0.999), nice_top(most / 86_400) * 86_400))
 
 
 def draw(
@@ -100,12 +114,16 @@ def draw(
     show: object,
     *,
     stacked: bool = False,
+    times: bool = False,
 ) -> Chart:
-    """Returns a chart of these series over these moments. ``show`` turns a value into text."""
+    """Returns a chart of these series over these moments. ``show`` turns a value into text; ``times``: the values are
+    seconds."""
     write = show if callable(show) else str
     known = [value for one in series for value in one.values if value is not None]
     most = max((sum(one.values[i] or 0 for one in series) for i in range(len(moments))), default=0) if stacked else 0
-    top = nice_top(most if stacked else max(known, default=0))
+    highest = most if stacked else max(known, default=0)
+    top = nice_time(highest) if times else nice_top(highest)
+    mark = short_duration if times else write
     span = WIDTH - LEFT - RIGHT
     width = span / max(len(moments), 1)
     xs = [LEFT + width * (i + 0.5) for i in range(len(moments))]
@@ -120,7 +138,7 @@ def draw(
         [] if stacked else [Line(one, _paths(xs, one.values, top)) for one in series],
         _bars(series, xs, width, top) if stacked else [],
         told,
-        [Tick(_y(top * i / TICKS, top), write(top * i / TICKS)) for i in range(TICKS + 1)],
+        [Tick(_y(top * i / TICKS, top), mark(top * i / TICKS)) for i in range(TICKS + 1)],
         _times(moments, xs),
         not any(known),
     )

@@ -14,7 +14,7 @@ from redrive.ops.views import Sight, View
 
 WIDTH, HEIGHT = 640, 40
 NARROWEST = 3.0  # units of a bar that would be too thin to see
-_LIBRARY = re.compile(r'File "[^"]*(?:site-packages|dist-packages|/lib/python\d|<frozen)')
+_LIBRARY = re.compile(r'File "[^"]*(?:site-packages|dist-packages|/lib/python\d|<frozen|/redrive/worker/)')
 _FRAME = re.compile(r'\s+File "')
 
 

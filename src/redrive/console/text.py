@@ -59,6 +59,14 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
+def short_duration(seconds: float) -> str:
+    """Returns a length of time in one unit, for axes: 90 s is "1.5 min"."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if seconds >= size:
+            return f"{seconds / size:.1f}".rstrip("0").rstrip(".") + f" {unit}"
+    return f"{seconds * 1000:.3g} ms" if seconds else "0"
+
+
 def milliseconds(value: float | None) -> str:
     return duration(None if value is None else value / 1000)
 

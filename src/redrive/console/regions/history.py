@@ -40,9 +40,16 @@ def drawn(found: History) -> list[Chart]:
         draw("Throughput", f"tasks in {step}", found.moments, ended, short_number, stacked=True),
         draw("Failed attempts", f"by type, in {step}", found.moments, failures, short_number, stacked=True),
         draw("Depth", "tasks, mean of the step", found.moments, waiting, short_number),
-        draw("Oldest age", "of the first that waits", found.moments, [Series("c4", "age", found.oldest_age)], duration),
-        draw("Pick-up", "from due to its first start", found.moments, _quantiles(found.wait), duration),
-        draw("Run time", "of one attempt", found.moments, _quantiles(found.run), duration),
+        draw(
+            "Oldest age",
+            "of the first that waits",
+            found.moments,
+            [Series("c4", "age", found.oldest_age)],
+            duration,
+            times=True,
+        ),
+        draw("Pick-up", "from due to its first start", found.moments, _quantiles(found.wait), duration, times=True),
+        draw("Run time", "of one attempt", found.moments, _quantiles(found.run), duration, times=True),
     ]
 
 

@@ -1,6 +1,5 @@
 // What stands at one moment of a chart, by hovering, tapping, or the arrow keys. The values are those of its table.
 
-const LEFT = 44;
 const RIGHT = 8;
 
 export function startCharts() {
@@ -14,7 +13,8 @@ function attach(chart) {
   if (!picture || !body || !body.rows.length) return;
   const names = [...chart.querySelectorAll("[data-series]")].map((name) => name.textContent ?? "");
   const view = picture.viewBox.baseVal;
-  const width = (view.width - LEFT - RIGHT) / body.rows.length;
+  const left = Number(picture.dataset.left);
+  const width = (view.width - left - RIGHT) / body.rows.length;
   const mark = document.createElementNS("http://www.w3.org/2000/svg", "rect");
   mark.setAttribute("class", "hit");
   mark.setAttribute("y", "8");
@@ -30,7 +30,7 @@ function attach(chart) {
     mark.remove();
     const row = body.rows[index];
     if (!row) return;
-    mark.setAttribute("x", String(LEFT + width * index));
+    mark.setAttribute("x", String(left + width * index));
     picture.append(mark);
     const tip = document.createElement("div");
     tip.className = `tip ${index < body.rows.length / 2 ? "right" : "left"}`;
@@ -50,7 +50,7 @@ function attach(chart) {
   const point = (event) => {
     const box = picture.getBoundingClientRect();
     const x = ((/** @type {PointerEvent} */ (event).clientX - box.left) / box.width) * view.width;
-    const index = Math.floor((x - LEFT) / width);
+    const index = Math.floor((x - left) / width);
     show(index >= 0 && index < body.rows.length ? index : -1);
   };
   picture.addEventListener("pointermove", point);

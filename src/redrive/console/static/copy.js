@@ -1,11 +1,8 @@
-// Buttons that copy a text.
+// Buttons that copy a text. They are there where a browser can copy: not over plain HTTP from another machine.
 
 export function startCopying() {
-  const reveal = () => {
-    for (const button of document.querySelectorAll("[data-copy][hidden], [data-copy-above][hidden]")) button.removeAttribute("hidden");
-  };
   if (!navigator.clipboard) return;
-  reveal();
+  document.documentElement.classList.add("can-copy");
   document.addEventListener("click", async (event) => {
     const button = event.target instanceof Element ? event.target.closest("[data-copy], [data-copy-above]") : null;
     if (!(button instanceof HTMLElement)) return;

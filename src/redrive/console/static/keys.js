@@ -25,7 +25,8 @@ export function startKeys() {
       if (path !== undefined) location.href = home + path;
       return;
     }
-    if (event.key === "/") {
+    if (event.key === "Escape" && location.hash === "#menu") location.hash = "#content";
+    else if (event.key === "/") {
       event.preventDefault();
       openPalette();
     } else if (event.key === "g") {
@@ -123,9 +124,8 @@ function openPalette() {
     chosen = 0;
     draw();
     if (words.length < 2) return;
-    const answer = await fetch(`${document.body.dataset.home}/find.json?q=${encodeURIComponent(words)}`);
-    if (!answer.ok || field.value.trim() !== words) return;
-    const found = /** @type {Entry[]} */ (await answer.json());
+    const found = await suggestions(words);
+    if (!found || field.value.trim() !== words) return;
     const search = { what: "search", name: `Search failures for “${words}”`, url: `${document.body.dataset.home}/failures?q=${encodeURIComponent(words)}` };
     entries = [...matching(words), ...found, search];
     draw();
@@ -148,6 +148,20 @@ function openPalette() {
   });
   made.showModal();
   look();
+}
+
+/**
+ * What the server knows by these words; nothing while it cannot be asked.
+ * @param {string} words
+ * @returns {Promise<Entry[] | null>}
+ */
+async function suggestions(words) {
+  try {
+    const answer = await fetch(`${document.body.dataset.home}/find.json?q=${encodeURIComponent(words)}`, { redirect: "manual" });
+    return answer.ok ? await answer.json() : null;
+  } catch {
+    return null;
+  }
 }
 
 /**

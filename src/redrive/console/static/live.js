@@ -3,42 +3,79 @@ import { morph } from "./morph.js";
 import { refreshTimes } from "./times.js";
 
 const HIDDEN_FOR_MS = 5000;
+const AGAIN_MS = 3000;
 /** @type {EventSource | null} */
 let stream = null;
 /** @type {number | undefined} */
 let closing;
+/** @type {number | undefined} */
+let again;
 let over = false;
 /** @type {[number, number] | null} */
 let first = null;
+/** Regions whose news waits until nothing in them is selected. @type {Map<string, string>} */
+const waiting = new Map();
 
 export function startLive() {
   if (!document.body.dataset.live) return;
   open();
   document.addEventListener("visibilitychange", () => {
     clearTimeout(closing);
-    if (document.hidden) closing = window.setTimeout(close, HIDDEN_FOR_MS);
+    if (document.hidden) closing = window.setTimeout(() => close("paused"), HIDDEN_FOR_MS);
     else if (!stream && !over) open();
   });
-  window.addEventListener("pagehide", close);
+  document.addEventListener("selectionchange", catchUp);
+  window.addEventListener("pagehide", () => close("paused"));
+  window.addEventListener("pageshow", (event) => {
+    if (event.persisted && !stream && !over) open();
+  });
 }
 
 function open() {
+  clearTimeout(again);
   const topics = document.body.dataset.live ?? "";
-  stream = new EventSource(`${document.body.dataset.home}/live?topics=${encodeURIComponent(topics).replaceAll("%2C", ",")}`);
-  stream.onopen = () => say("on", "live");
-  stream.onerror = () => say("lost", stream?.readyState === EventSource.CLOSED ? "not live" : "reconnecting");
-  stream.onmessage = (event) => take(JSON.parse(event.data));
-  stream.addEventListener("over", () => {
-    over = true;
-    close();
-    say("lost", "signed out");
-  });
+  const opened = new EventSource(`${document.body.dataset.home}/live?topics=${encodeURIComponent(topics).replaceAll("%2C", ",")}`);
+  stream = opened;
+  opened.onopen = () => say("on", "live");
+  opened.onerror = () => {
+    say("lost", "reconnecting");
+    // A browser tries again by itself when the wire broke, and gives up when the answer was no stream.
+    if (opened.readyState === EventSource.CLOSED && stream === opened) {
+      stream = null;
+      again = window.setTimeout(lookAgain, AGAIN_MS);
+    }
+  };
+  opened.onmessage = (event) => take(JSON.parse(event.data));
+  opened.addEventListener("over", end);
 }
 
-function close() {
+/** The stream was refused: either nobody is signed in any more, or something is away for a while. */
+async function lookAgain() {
+  if (stream || over || document.hidden) return;
+  try {
+    const answer = await fetch(`${document.body.dataset.home}/find.json`, { redirect: "manual" });
+    if (answer.type === "opaqueredirect") end();
+    else if (answer.ok) open();
+    else again = window.setTimeout(lookAgain, AGAIN_MS);
+  } catch {
+    again = window.setTimeout(lookAgain, AGAIN_MS);
+  }
+}
+
+function end() {
+  over = true;
+  close("signed out", "lost");
+}
+
+/**
+ * @param {string} why
+ * @param {string} state
+ */
+function close(why, state = "off") {
+  clearTimeout(again);
   stream?.close();
   stream = null;
-  say("off", "not live");
+  say(state, why);
 }
 
 /** @param {{regions: Record<string, string>, trouble: string | null}} news */
@@ -59,8 +96,17 @@ function take(news) {
  */
 function show(id, html) {
   const region = document.getElementById(id);
-  // While a word in it is selected, or a field in it is typed into, it stays as it is.
-  if (region && !selecting(region)) morph(region, html);
+  if (!region) return;
+  // While words of it are selected it stays as it is: somebody copies them.
+  if (selecting(region)) waiting.set(id, html);
+  else {
+    waiting.delete(id);
+    morph(region, html);
+  }
+}
+
+function catchUp() {
+  for (const [id, html] of waiting) show(id, html);
 }
 
 /** @param {Element} region */
@@ -75,7 +121,7 @@ function selecting(region) {
  */
 function badge(name, text) {
   for (const mark of document.querySelectorAll(`[data-badge="${CSS.escape(name)}"]`)) {
-    mark.textContent = text;
+    if (mark.textContent !== text) mark.textContent = text;
     mark.classList.toggle("hot", name === "failed" && text !== "");
   }
 }

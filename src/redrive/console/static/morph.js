@@ -1,5 +1,5 @@
 // Changes a part of the page into another one, in place: what is the same stays, and so do focus, selection, opened
-// details, ticked boxes and scroll positions.
+// details, ticked boxes and scroll positions. Elements with an id or a data-key stay themselves wherever they move to.
 
 /**
  * @param {Element} region
@@ -16,16 +16,44 @@ export function morph(region, html) {
  * @param {Node} wanted
  */
 function children(old, wanted) {
-  const olds = [...old.childNodes];
-  const news = [...wanted.childNodes];
-  for (let i = 0; i < news.length; i++) {
-    const there = olds[i];
-    const next = news[i];
-    if (!there) old.appendChild(next);
-    else if (sameKind(there, next)) update(there, next);
-    else old.replaceChild(next, there);
+  const keyed = new Map([...old.childNodes].map((node) => [keyOf(node), node]));
+  const kept = new Set([...wanted.childNodes].map(keyOf));
+  let there = old.firstChild;
+  for (const next of [...wanted.childNodes]) {
+    while (there && keyOf(there) && !kept.has(keyOf(there))) there = drop(there);
+    const key = keyOf(next);
+    const found = key ? keyed.get(key) : there;
+    if (found && sameKind(found, next)) {
+      keyed.delete(key);
+      update(found, next);
+      if (found === there) there = there.nextSibling;
+      else move(old, found, there);
+    } else if (there && !key && !keyOf(there)) {
+      const after = there.nextSibling;
+      old.replaceChild(next, there);
+      there = after;
+    } else old.insertBefore(next, there);
   }
-  for (const extra of olds.slice(news.length)) old.removeChild(extra);
+  while (there) there = drop(there);
+}
+
+/** @param {Node} node */
+function drop(node) {
+  const after = node.nextSibling;
+  node.parentNode?.removeChild(node);
+  return after;
+}
+
+/**
+ * Moving an element takes the focus from it; it gets it back.
+ * @param {Node} parent
+ * @param {Node} node
+ * @param {Node | null} before
+ */
+function move(parent, node, before) {
+  const focused = document.activeElement;
+  parent.insertBefore(node, before);
+  if (focused instanceof HTMLElement && node.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 /**
@@ -38,7 +66,7 @@ function sameKind(a, b) {
 
 /** @param {Node} node */
 function keyOf(node) {
-  return node instanceof Element ? node.id : "";
+  return node instanceof Element ? node.id || node.getAttribute("data-key") || "" : "";
 }
 
 /**

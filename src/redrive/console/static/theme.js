@@ -12,6 +12,6 @@ export function startTheme() {
     root.dataset.theme = wanted;
     const fields = new URLSearchParams(/** @type {any} */ (new FormData(form)));
     fields.set("theme", wanted);
-    fetch(form.action, { method: "POST", body: fields, redirect: "manual" });
+    fetch(form.action, { method: "POST", body: fields, redirect: "manual", keepalive: true }).catch(() => {});
   });
 }

@@ -1,0 +1,94 @@
+"""Without a mouse: the palette, the keys of pages, the order of tabs, and a focus that can be seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.conftest import Sit, World, expect
+
+pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
+# What can be used, in the order of the page; hidden ones (in closed details, or not shown) are left out.
+USABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
+  .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.type !== "hidden")
+  .length"""
+STEP = """() => {
+  const one = document.activeElement;
+  const style = getComputedStyle(one);
+  const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+  window.reached ??= new Set();
+  window.reached.add(one);
+  return [one === document.body, seen, one.outerHTML.slice(0, 100), window.reached.size];
+}"""
+
+
+@pytest.mark.parametrize("key", ["/", "Control+k"])
+async def test_the_palette_jumps_to_pages_and_to_what_is_known(studio: World, sit: Sit, key: str) -> None:
+    async with sit(studio.base) as ann:
+        page = ann.page
+        await ann.go()
+        await page.keyboard.press(key)
+        field = page.get_by_role("combobox", name="Jump to")
+        await expect(field).to_be_focused()
+        await page.keyboard.type("dead")
+        await expect(page.get_by_role("option").first).to_contain_text("Dead letters")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
+
+        await page.keyboard.press(key)
+        await page.keyboard.press("Escape")
+        await expect(page.locator("dialog")).to_have_count(0)
+
+        await page.keyboard.press(key)
+        await page.keyboard.type("VIDEO_GEN")
+        option = page.get_by_role("option").filter(has_text="VIDEO_GEN").filter(has_text="kind")
+        await expect(option).to_be_visible()
+        while await option.get_attribute("aria-selected") != "true":
+            await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Tasks", exact=True)).to_be_visible()
+        assert page.url.endswith("kind=VIDEO_GEN")
+
+
+async def test_keys_show_themselves_and_lead_to_pages(studio: World, sit: Sit) -> None:
+    async with sit(studio.base) as ann:
+        page = ann.page
+        await ann.go()
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog", name="Keys")).to_have_count(0)
+        for keys, title in (("gf", "Failures"), ("gq", "Queues & limits"), ("go", "Overview")):
+            for key in keys:
+                await page.keyboard.press(key)
+            await expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+        await page.get_by_role("searchbox", name="Jump to").focus()
+        await page.keyboard.type("gf?")  # words, not keys
+        await expect(page.get_by_role("searchbox", name="Jump to")).to_have_value("gf?")
+        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+@pytest.mark.parametrize("name", ["overview", "task", "preview", "queues"])
+async def test_tabs_reach_everything_and_the_focus_is_seen(studio: World, sit: Sit, name: str) -> None:
+    async with sit(studio.base) as ann:
+        await ann.go(studio.pages[name])
+        usable = await ann.page.evaluate(USABLE)
+        unseen, size = [], 0
+        for _ in range(usable + 1):
+            await ann.page.keyboard.press("Tab")
+            left, seen, what, size = await ann.page.evaluate(STEP)
+            if left:
+                break
+            if not seen:
+                unseen.append(what)
+        assert unseen == []
+        assert size >= usable
+
+
+async def test_skipping_leads_past_the_menu(studio: World, sit: Sit) -> None:
+    async with sit(studio.base) as ann:
+        await ann.go()
+        await ann.page.keyboard.press("Tab")
+        await expect(ann.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        await ann.page.keyboard.press("Enter")
+        await ann.page.keyboard.press("Tab")
+        assert await ann.page.evaluate("document.activeElement.closest('main') !== null")

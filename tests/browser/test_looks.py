@@ -1,0 +1,131 @@
+"""Every page: in both themes, by assistive technology, on a narrow screen, on paper, and without scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+
+from tests.browser.conftest import HOME, Sit, World, expect
+
+pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
+WCAG: Any = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}}
+# In the other theme only the colours are different.
+RULES: Any = {"light": WCAG, "dark": {"runOnly": {"type": "rule", "values": ["color-contrast"]}}}
+NARROW = {"width": 390, "height": 844}
+
+
+def told(found: Any) -> list[str]:
+    return [
+        f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
+        for one in found.response["violations"]
+        for node in one["nodes"][:3]
+    ]
+
+
+async def test_nothing_keeps_assistive_technology_out_in_either_theme(studio: World, sit: Sit) -> None:
+    wrong: list[str] = []
+    # Its script is none of ours: only here the policy is put aside.
+    async with sit(studio.base, bypass_csp=True) as ann:
+        for name, path in studio.pages.items():
+            await ann.go(path)
+            for theme in RULES:
+                await ann.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+                wrong += [f"{name}, {theme}: {one}" for one in told(await Axe().run(ann.page, options=RULES[theme]))]
+    assert wrong == []
+
+
+async def test_dialogs_and_pages_that_stand_alone_keep_nobody_out(studio: World, sit: Sit) -> None:
+    wrong: list[str] = []
+    async with sit(studio.base, bypass_csp=True) as ann:
+        ann.forgive("status of 404", "status of 422")
+        for path, key in (("", "/"), ("", "?"), ("/nope", None), ("/failures?page=x&before=x", None)):
+            await ann.go(path)
+            if key:
+                await ann.page.keyboard.press(key)
+                await expect(ann.page.locator("dialog")).to_be_visible()
+            for theme in RULES:
+                await ann.page.emulate_media(color_scheme=theme)
+                wrong += [
+                    f"{path} {key}, {theme}: {one}" for one in told(await Axe().run(ann.page, options=RULES[theme]))
+                ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("data", ["studio", "hostile"])
+async def test_no_page_scrolls_sideways_on_a_narrow_screen(data: str, studio: World, hostile: World, sit: Sit) -> None:
+    world = {"studio": studio, "hostile": hostile}[data]
+    wide = {}
+    async with sit(world.base, viewport=NARROW) as ann:
+        for name, path in world.pages.items():
+            await ann.go(path)
+            await ann.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+            if over := await ann.overflow():
+                wide[name] = over
+    assert wide == {}
+
+
+async def test_the_menu_of_a_narrow_screen_opens_and_closes(studio: World, sit: Sit) -> None:
+    async with sit(studio.base, viewport=NARROW) as ann:
+        await ann.go()
+        menu = ann.page.get_by_role("navigation", name="Pages")
+        await expect(menu).to_be_hidden()
+        await ann.page.get_by_role("link", name="Menu", exact=True).click()
+        await expect(menu).to_be_visible()
+        await ann.page.get_by_role("link", name="Close the menu").click()
+        await expect(menu).to_be_hidden()
+        await ann.page.get_by_role("link", name="Menu", exact=True).click()
+        await ann.page.keyboard.press("Escape")
+        await expect(menu).to_be_hidden()
+        await ann.page.get_by_role("link", name="Menu", exact=True).click()
+        await menu.get_by_role("link", name="Failures").click()
+        await expect(ann.page.get_by_role("heading", name="Failures", exact=True)).to_be_visible()
+        await expect(menu).to_be_hidden()
+
+
+async def test_on_paper_there_is_the_content_and_nothing_to_press(studio: World, sit: Sit) -> None:
+    async with sit(studio.base) as ann:
+        for name in ("overview", "task", "operation", "failures"):
+            await ann.go(studio.pages[name])
+            await ann.page.emulate_media(media="print")
+            await expect(ann.page.locator("main h1")).to_be_visible()
+            for gone in (".side", ".bar", "form.act"):
+                assert not await ann.page.locator(gone).locator("visible=true").count(), (name, gone)
+
+
+async def test_the_theme_follows_the_system_until_it_is_switched_and_then_stays(studio: World, sit: Sit) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    async with sit(studio.base, color_scheme="dark") as ann:
+        await ann.go()
+        dark = await ann.page.evaluate(ground)
+        await ann.page.emulate_media(color_scheme="light")
+        light = await ann.page.evaluate(ground)
+        assert dark != light
+        async with ann.page.expect_response("**/theme"):
+            await ann.page.get_by_role("button", name="Switch between dark and light").click()
+        assert await ann.page.evaluate(ground) == dark
+        await ann.go("/failures")
+        assert await ann.page.evaluate(ground) == dark
+        async with ann.page.expect_response("**/theme"):
+            await ann.page.get_by_role("button", name="Switch between dark and light").click()
+        assert await ann.page.evaluate(ground) == light
+        await ann.page.reload()
+        assert await ann.page.evaluate(ground) == light
+
+
+async def test_without_scripts_every_page_reads(studio: World, sit: Sit) -> None:
+    async with sit(studio.base, java_script_enabled=False) as ann:
+        for path in studio.pages.values():
+            await ann.go(path)
+            await expect(ann.page.locator("main h1")).to_be_visible()
+        await ann.go()
+        dark = "getComputedStyle(document.documentElement).colorScheme"
+        await ann.page.get_by_role("button", name="Switch between dark and light").click()
+        assert await ann.page.evaluate(dark) == "dark"
+        await ann.page.get_by_role("button", name="Switch between dark and light").click()
+        assert await ann.page.evaluate(dark) == "light"
+        await ann.page.get_by_role("searchbox", name="Jump to").fill("VIDEO_GEN")
+        await ann.page.keyboard.press("Enter")
+        await expect(ann.page.get_by_role("heading", name="Tasks", exact=True)).to_be_visible()
+        assert ann.page.url.startswith(f"{studio.base}{HOME}/tasks?kind=VIDEO_GEN")

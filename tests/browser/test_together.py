@@ -1,0 +1,72 @@
+"""Two people at once: each sees what the other does, and dangerous things need both."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from redrive import App
+from redrive.ops.access import Role
+from tests.browser.conftest import Sit, console, expect, token, working
+from tests.console.conftest import fail_some
+
+pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+
+
+async def test_each_sees_what_the_other_does(any_app: App, sit: Sit) -> None:
+    async with console(any_app) as client, sit(client.base_url) as ann, sit(client.base_url) as bob:
+        [failed, *_] = await fail_some(any_app, 3)
+        await bob.go("/failures")
+        await bob.is_live()
+        await expect(bob.page.locator('[data-badge="failed"]')).to_have_text("3")
+        await ann.go(f"/tasks/{failed}")
+        await ann.page.get_by_role("button", name="Retry").click()
+        await expect(ann.page.get_by_text("It is queued again, with fresh attempts.")).to_be_visible()
+        await expect(bob.page.locator('[data-badge="failed"]')).to_have_text("2")
+        await expect(bob.page.locator("#news")).to_contain_text("This list has changed")
+        await fail_some(any_app, 5)
+        await expect(bob.page.locator("#news")).to_contain_text(re.compile(r"\d new"))
+        await bob.page.get_by_role("link", name="Refresh").click()
+        await expect(bob.page.locator("#tasks-title + .badge")).to_have_text("8")
+        await expect(bob.page.locator("#news")).to_be_hidden()
+
+        await bob.go()
+        await bob.is_live()
+        await ann.go("/queues")
+        row = ann.page.get_by_role("region", name="Queues").get_by_role("row").filter(has_text="default")
+        await row.locator("summary").click()
+        await row.get_by_label("Why pause default").fill("the disk is full")
+        await row.get_by_role("button", name="Pause").click()
+        await expect(bob.page.locator("#problems")).to_contain_text("the disk is full")
+
+
+async def test_what_is_dangerous_is_asked_for_by_one_and_approved_by_another(app: App, sit: Sit) -> None:
+    async with console(app) as client, sit(client.base_url) as ann, sit(client.base_url) as bob:
+        ann.forgive("status of 403", "status of 409")
+        await fail_some(app, 2)
+        await ann.sign_in(await token(app, "ann", Role.ADMIN), "/failures/preview")
+        form = ann.page.locator("form.act").filter(has=ann.page.get_by_role("button", name="Ask for approval"))
+        await form.get_by_label("Why").fill("locks are mended")
+        await form.get_by_label("What was fixed").fill("the locks")
+        await form.get_by_label("May the handlers run twice?").select_option("yes")
+        await form.get_by_role("button").click()
+        await expect(ann.page.get_by_text("A second person has to agree before this begins.")).to_be_visible()
+        asked = ann.page.url
+
+        await bob.sign_in(await token(app, "bob", Role.ADMIN))
+        await expect(bob.page.locator('[data-badge="approvals"]')).to_have_text("1")
+        await ann.go("/approvals")
+        await ann.page.get_by_role("button", name="Approve").click()
+        await expect(ann.page.locator("h1")).not_to_have_text("Approvals")  # nobody agrees with himself
+        await ann.page.goto(asked)
+
+        app.mended = True  # type: ignore[attr-defined]
+        async with working(app):
+            await bob.page.get_by_role("link", name="Approvals").click()
+            await expect(bob.page.get_by_text("the locks", exact=True)).to_be_visible()
+            await bob.page.get_by_role("button", name="Approve").click()
+            await expect(bob.page.get_by_text("Approved; it has begun.")).to_be_visible()
+            await expect(ann.page.locator("#progress .tag").first).to_have_text("completed")
+        await expect(ann.page.get_by_text("It is over; there is nothing left to do with it.")).to_be_visible()
+        await expect(ann.page.get_by_role("button", name="Stop")).to_be_hidden()

@@ -1,0 +1,92 @@
+"""Served stores to look at, and the addresses of all pages in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from redrive import App, Context, Fail
+from redrive.kernel.operation import Action
+from redrive.ops.access import Caller, Role
+from redrive.ops.failed import failures
+from tests.console.conftest import HOME, work
+
+LONG = "x" * 90 + "<b>" + "W" * 90
+WORDS = "a/b=c&d?" * 20
+TURNED = "\u202egnp.exe\u200b" * 5
+
+
+@dataclass(slots=True, frozen=True)
+class World:
+    """A store that is served at ``base``; ``pages`` are the addresses of all its pages, by name."""
+
+    base: str
+    pages: dict[str, str]
+
+
+async def world(client: httpx.AsyncClient) -> World:
+    async def first(path: str, pattern: str) -> str:
+        found = re.search(pattern, (await client.get(HOME + path)).text)
+        assert found, f"{path} has no {pattern}"
+        return found[1]
+
+    task = await first("/failures", r'href="/ops/queue(/tasks/[0-9a-f-]{36})"')
+    cause = await first("/failures", r'href="/ops/queue(/causes/[0-9a-f]{16})"')
+    operation = await first("/operations", r'href="/ops/queue(/operations/[0-9a-f-]+)"')
+    pages = {
+        "overview": "",
+        "a day": "?period=24h",
+        "failures": "/failures",
+        "filtered": "/failures?failureType=timeout",
+        "searched": "/failures?q=storage",
+        "preview": "/failures/preview",
+        "nothing": "/failures/preview?deadReason=non_retryable&failureType=network",
+        "cause": cause,
+        "dead letters": "/dead-letters",
+        "tasks": "/tasks",
+        "task": task,
+        "operations": "/operations",
+        "operation": operation,
+        "approvals": "/approvals",
+        "audit": "/audit",
+        "verify": "/audit/verify",
+        "prune": "/audit/prune?olderThanDays=0",
+        "queues": "/queues",
+        "workers": "/workers",
+        "schedules": "/schedules",
+        "settings": "/settings",
+        "find": "/find?q=episode",
+        "who": "/who",
+    }
+    return World(str(client.base_url).rstrip("/"), pages)
+
+
+async def make_hostile(file: Path) -> App:
+    """An application whose names and texts want to break the page."""
+    made = App(f"sqlite:///{file}", name="hostile")
+
+    @made.task("K" * 100, max_attempts=1)
+    async def run(ctx: Context, **payload: str) -> None:
+        raise Fail("C" * 60, f"{LONG} {WORDS} {TURNED}")
+
+    await made.enqueue(
+        "K" * 100,
+        {"a": LONG, "b": WORDS * 20, "c": TURNED},
+        scope=LONG[:200],
+        trace_id=WORDS[:200],
+        group=LONG[:200],
+    )
+    await work(made)
+    operator = await made.operator(Caller("N" * 100, Role.ADMIN))
+    await operator.operations.begin(
+        Action.RETRY, failures(kind="K" * 100), reason=WORDS * 3, fixed=LONG, idempotent=False
+    )
+    await work(made)
+    await operator.control.pause("kind", "K" * 100, LONG)
+    [group] = await operator.groups.list(limit=1, status=None)
+    await operator.groups.annotate(group.row.fingerprint, None, note=LONG, owner="O" * 90)
+    await made.enqueue("K" * 100, {"a": LONG}, scope=LONG[:200])
+    return made
