@@ -17,7 +17,7 @@ from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
 from redrive.handlers.history import DEFAULT_HISTORY, check_history
-from redrive.handlers.new_task import Given, NewTasks, as_enqueued, make_task
+from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.handlers.signature import Call
@@ -325,7 +325,7 @@ class App:
         [answer] = await self._put([new], connection)
         return as_enqueued(new) if answer.created else await self._known(new, answer, connection)
 
-    async def enqueue_many(self, tasks: Sequence[Given], *, connection: Any = None) -> list[Task]:
+    async def enqueue_many(self, tasks: Sequence[GivenTask], *, connection: Any = None) -> list[Task]:
         """Enqueue many at once: all or none. Each is ``(kind, payload)`` or a dict of ``enqueue``'s arguments; leave
         them as they are until this returns.
 

@@ -73,7 +73,7 @@ async def test_nothing_is_read_from_those_who_may_not_change(app: App) -> None:
     for method, path in CHANGES:
         outside = path.startswith("/api/worker")
         for token, status in ((None, 401), ("wrong", 401), (viewer.secret, 401 if outside else 403)):
-            api.state.doorkeeper.__init__()
+            api.state.wrong_tokens.__init__()
             found, asked, answer = await ask(api, method, path, token)
             assert (found, asked) == (status, 0), (path, answer)
     assert (await ask(api, "POST", "/api/operations", operator.secret))[1] > 0

@@ -241,7 +241,7 @@ def test_every_filter_has_one_name() -> None:
         if typed in FIELDS and command not in GIVES and not command.startswith(("audit", "erase")):
             assert (option.metavar, option.help) == (FIELDS[typed].metavar, FIELDS[typed].help), name
         assert typed not in ("--trace", "--code", "--type", "--cause", "--episode", "--episode-id", "--job-kind"), name
-    assert {one.field for one in FILTERS} == set(FailureFilter.__dataclass_fields__) - {"ids", "batch"}
+    assert {one.field for one in FILTERS} == set(FailureFilter.__dataclass_fields__) - {"ids", "bulk_id"}
     assert {one.field for one in FILTERS} <= set(Query.__dataclass_fields__)
     in_body = set(FilterIn.model_fields)
     assert in_body == {one.field for one in FILTERS} | {"job_kind", "episode_id"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.errors import InvalidInput
-from redrive.handlers.cron import FIELDS, NICKNAMES, check_cron
+from redrive.handlers.cron import CRON_FIELDS, NICKNAMES, check_cron
 
 WRONG = [
     ("61 * * * *", "the minute '61' is wrong", "minute takes 0-59"),
@@ -45,7 +45,7 @@ def test_what_a_hint_offers_is_taken(expression: str) -> None:
 def test_nicknames_are_answered_with_what_works() -> None:
     for expression in NICKNAMES.values():
         check_cron(expression, "UTC")
-    assert len(FIELDS) == 6
+    assert len(CRON_FIELDS) == 6
 
 
 def test_a_misspelt_zone_is_guessed() -> None:

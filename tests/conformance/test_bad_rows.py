@@ -20,7 +20,7 @@ from redrive.kernel.reactions import Landed
 from redrive.kernel.store import Query, Store
 from redrive.kernel.task import State
 from redrive.ops import failed as ops
-from redrive.ops.allowance import FREE
+from redrive.ops.allowance import UNRESTRICTED
 from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness, failing, operator_move
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
@@ -229,7 +229,7 @@ class TestBadRows:
             ids = [ids[0], *ids[2:]]
         good = [ids[0], *ids[2:]] if not case[1].startswith("an id") else ids
         assert await ops.list_failed(harness.store)
-        result = await ops.retry_matching(harness.store, FailureFilter(ids=tuple(ids)), actor="ann", rule=FREE)
+        result = await ops.retry_matching(harness.store, FailureFilter(ids=tuple(ids)), actor="ann", rule=UNRESTRICTED)
         assert set(good) <= set(result.retried)
         for event in (Event.CANCEL, Event.REDRIVE):
             moves = [operator_move(event, task_id, "ann", "because") for task_id in ids]

@@ -158,7 +158,7 @@ class Machine(RuleBasedStateMachine):
         count=st.integers(0, 2),
     )
     def settle_many_and_claim(self, first: Outcome, rest: list[Outcome], count: int) -> None:
-        """At most one of them returns to the queue: in which order a batch joins the tail is not promised."""
+        """At most one of them returns to the queue: in which order several join the tail is not promised."""
         latest = list({task.id: task for task in self.leases}.values())
         pairs = list(zip(latest, [first, *rest], strict=False))
         lost = {task.id for task, outcome in pairs if not self.model.move(self.harness.decide(task, outcome))}

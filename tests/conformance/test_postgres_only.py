@@ -44,8 +44,8 @@ class TestDeadRows:
         async with reader.transaction(isolation="repeatable_read"):
             await reader.fetchval("select count(*) from redrive.task")
             await harness.enqueue_many(4000)
-            while batch := await harness.claim(400):
-                await harness.settle_many([(task, Completed()) for task in batch])
+            while claimed := await harness.claim(400):
+                await harness.settle_many([(task, Completed()) for task in claimed])
             await harness.enqueue_many(20)
             await harness.claim(5)
             harness.store.positions._next_sweep = math.inf  # on a slow machine one is due just now
@@ -63,8 +63,8 @@ class TestDeadRows:
             promoted = 0
             while promoted < 2000:
                 promoted += (await harness.tick()).promoted
-            while batch := await harness.claim(400, lease=0.001):
-                await harness.settle_many([(task, Completed()) for task in batch])
+            while claimed := await harness.claim(400, lease=0.001):
+                await harness.settle_many([(task, Completed()) for task in claimed])
             await harness.tick()
             now = (await harness.store.overview()).now  # what the next minute brings
             harness.store.ticks.checked = {
@@ -92,8 +92,8 @@ class TestDeadRows:
             await reader.fetchval("select count(*) from redrive.task")
             for _ in range(20):
                 await harness.enqueue_many(100)
-            while batch := await harness.claim(400):
-                await harness.settle_many([(task, Completed()) for task in batch])
+            while claimed := await harness.claim(400):
+                await harness.settle_many([(task, Completed()) for task in claimed])
             await harness.enqueue(queue="last")
             await woken.hear(lambda wake: wake.queue == "last")
             assert await harness.claim(5, store=idle) == []  # the sweep that all of them pay once

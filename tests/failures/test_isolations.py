@@ -103,7 +103,7 @@ async def test_one_exception_of_a_bulk_call_is_judged_once(app: App, monkeypatch
     monkeypatch.setattr(made, "failure_of", lambda *args: judged.append(args) or real(*args))
 
     @app.task("BULK", bulk=50, max_attempts=1)
-    async def bulk(batch: Bulk) -> None:
+    async def bulk(items: Bulk) -> None:
         raise RuntimeError("the frobnicator refused Penelope and Ulysses")
 
     names = ["Penelope", "Ulysses", *map(str, range(20))]

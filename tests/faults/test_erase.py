@@ -9,7 +9,7 @@ import pytest
 
 from redrive.kernel.operation import Operation, Status
 from redrive.ops import actions, audit, audit_chain, audit_verify, erase
-from redrive.ops.allowance import FREE
+from redrive.ops.allowance import UNRESTRICTED
 from redrive.ops.audit_archive import Archive
 from tests.faults.harness import World, until
 from tests.ops.test_audit_chain import AT_ONCE
@@ -29,7 +29,7 @@ def test_a_killed_worker_leaves_nothing_half_erased(store: World, tmp_path: Path
             await actions.cancel(opened, ids[start : start + 100], actor="ann", reason=f"{SCOPE} left")
         await audit_chain.seal(opened, **AT_ONCE)
         await audit.prune(opened, older_than_days=0, actor="ann", piece=50, archive=archive)
-        begun, _ = await erase.begin(opened, SCOPE, None, actor="ann", archive=str(archive), rule=FREE)
+        begun, _ = await erase.begin(opened, SCOPE, None, actor="ann", archive=str(archive), rule=UNRESTRICTED)
         return begun
 
     operation = call(prepare())
@@ -40,7 +40,7 @@ def test_a_killed_worker_leaves_nothing_half_erased(store: World, tmp_path: Path
 
         return Operation.of(call(look()))
 
-    small = {"redrive.ops.erase.PIECE": 3}
+    small = {"redrive.ops.erase.TASKS_PER_PIECE": 3}
     for number, phase in enumerate(("tasks", "archive")):
         worker = store.worker(f"w{number}", constants=small)
         until(lambda phase=phase: now().done > 30 and str(now().cursor).startswith(phase), f"it is at the {phase}")  # type: ignore[misc]
@@ -65,12 +65,12 @@ def test_no_byte_of_it_is_left_while_workers_work(sqlite: World) -> None:
     sqlite.enqueue_many("ECHO", 100, scope=marker, payload={"text": marker * 300}, queue="elsewhere")
     done = sqlite.enqueue_many("QUICK", 50, scope=marker, trace_id=marker, group=marker)
     for name in ("a", "b"):
-        sqlite.worker(name, constants={"redrive.ops.erase.PIECE": 20})
+        sqlite.worker(name, constants={"redrive.ops.erase.TASKS_PER_PIECE": 20})
     sqlite.wait_completed(done)
     call = sqlite.app.sync._portal.call
 
     async def begin() -> Operation:
-        return (await erase.begin(await sqlite.app.store(), marker, None, actor="ann", rule=FREE))[0]
+        return (await erase.begin(await sqlite.app.store(), marker, None, actor="ann", rule=UNRESTRICTED))[0]
 
     async def look() -> Operation:
         found = await (await sqlite.app.store()).record("operation", operation.id)
@@ -90,6 +90,6 @@ def test_no_byte_of_it_is_left_while_workers_work(sqlite: World) -> None:
         assert len(files) == 3
         return [path.name for path in files if marker.encode() in path.read_bytes()]
 
-    if erase.IN_THE_LOG in ended.note:  # a reader was in the way, and may be so again: each pruning tries once
+    if erase.STILL_IN_THE_LOG in ended.note:  # a reader was in the way, and may be so again: each pruning tries once
         until(lambda: call(prune()) >= 0 and not left(), "pruning has emptied the log")
     assert left() == []

@@ -12,7 +12,7 @@ from tests.faults.harness import World, runs, until
 
 pytestmark = pytest.mark.faults
 LONG = {"TASK_WORKER_LEASE_MS": "600000"}
-SHORT_GRACE = {"redrive.worker.lease.STOP_GRACE": 0.3}
+SHORT_GRACE = {"redrive.worker.lease.STOP_GRACE_S": 0.3}
 
 
 def test_a_thread_does_not_block_the_loop(store: World) -> None:

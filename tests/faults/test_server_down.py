@@ -19,7 +19,10 @@ from tests.faults.harness import World, handed_back, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("breakable")]
 LONG = {"TASK_WORKER_LEASE_MS": "600000"}
-QUICK_BACK = {"redrive.worker.outage.LONGEST_DELAY": 0.5, "redrive.stores.postgres.listen.RECONNECT_MAX": 0.5}
+QUICK_BACK = {
+    "redrive.worker.outage.LONGEST_RETRY_DELAY_S": 0.5,
+    "redrive.stores.postgres.listen.LONGEST_RECONNECT_DELAY_S": 0.5,
+}
 
 
 class Producer:

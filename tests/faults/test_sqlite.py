@@ -75,7 +75,7 @@ def write_lock(world: World) -> Iterator[sqlite3.Connection]:
 def test_somebody_holds_the_write_lock(sqlite: World) -> None:
     """The worker keeps its outcome, says what is wrong, and goes on when it can."""
     task = sqlite.enqueue("GATED", max_attempts=1)
-    patience = {"redrive.stores.sqlite.connect.PATIENCE": 0.5}
+    patience = {"redrive.stores.sqlite.connect.LOCK_PATIENCE_S": 0.5}
     worker = sqlite.worker(env=LONG, constants=patience, concurrency=2)
     sqlite.wait_effect(task, "start")
     with write_lock(sqlite):

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.faults
 LONG = {"TASK_WORKER_LEASE_MS": "600000"}
 # The real ones are checked below; nobody wants to wait for them in a test.
 SHORT = {
-    "redrive.stores.postgres.pool.COMMAND_TIMEOUT": 0.8,
-    "redrive.stores.postgres.pool.CONNECT_TIMEOUT": 0.8,
-    "redrive.stores.postgres.listen.ECHO_EVERY": 0.2,
-    "redrive.stores.postgres.listen.ECHO_TIMEOUT": 0.4,
-    "redrive.worker.outage.LONGEST_DELAY": 0.5,
+    "redrive.stores.postgres.pool.COMMAND_TIMEOUT_S": 0.8,
+    "redrive.stores.postgres.pool.CONNECT_TIMEOUT_S": 0.8,
+    "redrive.stores.postgres.listen.ECHO_EVERY_S": 0.2,
+    "redrive.stores.postgres.listen.ECHO_TIMEOUT_S": 0.4,
+    "redrive.worker.outage.LONGEST_RETRY_DELAY_S": 0.5,
 }
 
 
@@ -143,7 +143,7 @@ async def test_a_transaction_on_a_dead_wire_is_given_up(
 ) -> None:
     """Neither the rollback nor the driver's attempt to cancel the statement, both without an answer, holds it up."""
     proxy, url = wire
-    monkeypatch.setattr(pool, "COMMAND_TIMEOUT", 0.5)
+    monkeypatch.setattr(pool, "COMMAND_TIMEOUT_S", 0.5)
     store = PostgresStore(url)
     note = Commit(audits=[Audit("ann", "NOTE")])
     await store.apply(note)
@@ -163,4 +163,4 @@ async def test_a_transaction_on_a_dead_wire_is_given_up(
 
 def test_the_real_listen_constants_keep_the_promise() -> None:
     """One sleep, one notify that hangs, one echo that does not come: noticed within 15 s."""
-    assert listen.ECHO_EVERY + 2 * listen.ECHO_TIMEOUT <= 15
+    assert listen.ECHO_EVERY_S + 2 * listen.ECHO_TIMEOUT_S <= 15

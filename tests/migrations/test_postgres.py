@@ -25,7 +25,7 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
 from redrive.kernel.store import Query
 from redrive.kernel.task import NewTask, State
-from redrive.stores.postgres.migrate import BOOTSTRAP, STEPS
+from redrive.stores.postgres.migrate import CREATE_STEPS_TABLE, STEPS
 from redrive.stores.postgres.store import PostgresStore
 from redrive.testing.conformance.harness import FEATURES, LEASE, TERMINAL, failing
 from tests.conformance.harness_postgres import PostgresHarness
@@ -199,9 +199,9 @@ class TestUpAndDown:
 
         async def work() -> int:
             done = 0
-            while batch := await harness.claim(5):
-                done += len(batch)
-                await harness.settle_many([(task, Completed()) for task in batch])
+            while claimed := await harness.claim(5):
+                done += len(claimed)
+                await harness.settle_many([(task, Completed()) for task in claimed])
             return done
 
         done, labels = await asyncio.gather(work(), other.migrations.up())
@@ -216,7 +216,7 @@ class TestFunctions:
         tables, *_ = STEPS
         rest = [step.up for step in STEPS if step.name in ("views", "finish")]
         connection = await asyncpg.connect(empty_postgres_url)
-        await connection.execute(BOOTSTRAP)
+        await connection.execute(CREATE_STEPS_TABLE)
         for script in (tables.up, *map(functions_step.source, functions_step.SOURCES), *rest):
             await connection.execute(script)
         await connection.close()

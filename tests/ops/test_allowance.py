@@ -76,15 +76,15 @@ async def test_after_a_while_it_is_forgotten(harness: Harness) -> None:
 async def test_a_bounded_replay_is_judged_by_its_bound(harness: Harness) -> None:
     await fail(harness, 14)
     own = ann(harness)
-    bound = await own.failures.bound(FailureFilter(), 10)
+    bound = await own.failures.replay_set(FailureFilter(), 10)
     assert (bound.number, bound.approval) == (10, None)
     assert (await own.failures.replay(bound)).retried == 10
-    rest = await own.failures.bound(FailureFilter(), 100)
+    rest = await own.failures.replay_set(FailureFilter(), 100)
     assert rest.number == 4 and rest.approval is not None and "the 10 of ann" in rest.approval
     with pytest.raises(ApprovalNeeded):
         await own.failures.replay(rest)
     assert (await ann(harness, "bob").failures.replay(rest)).retried == 4, "also where that is all there is"
-    large = await own.failures.bound(FailureFilter(), 100)
+    large = await own.failures.replay_set(FailureFilter(), 100)
     assert large.number == 0
 
 
@@ -181,11 +181,11 @@ async def test_whoever_retries_or_flushes_everything_says_what_was_mended(harnes
 async def test_a_dry_run_says_what_would_be_needed(harness: Harness) -> None:
     ids = await fail(harness, 12)
     own = ann(harness)
-    assert (await own.operations.foresee(Action.RETRY, A)).approval == "12 tasks are more than 10"
-    assert (await own.failures.bound(FailureFilter(), 12)).approval == "12 tasks are more than 10"
-    assert (await own.failures.bound(FailureFilter(), 9)).approval is None
-    assert (await own.failures.foretell(ids)).needs_approval == "12 tasks are more than 10"
-    assert (await own.failures.foretell(ids[:1])).needs_approval is None
+    assert (await own.operations.preview(Action.RETRY, A)).approval == "12 tasks are more than 10"
+    assert (await own.failures.replay_set(FailureFilter(), 12)).approval == "12 tasks are more than 10"
+    assert (await own.failures.replay_set(FailureFilter(), 9)).approval is None
+    assert (await own.failures.dry_run(ids)).needs_approval == "12 tasks are more than 10"
+    assert (await own.failures.dry_run(ids[:1])).needs_approval is None
     plan = (await own.failures.preview()).plan
     assert (await own.failures.retry_matching(plan=plan, dry_run=True)).needs_approval == "everything is retried"
 

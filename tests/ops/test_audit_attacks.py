@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_chain, "STRETCH", 4)
+    monkeypatch.setattr(audit_chain, "ROWS_PER_SEAL", 4)
 
 
 @dataclass
@@ -151,7 +151,7 @@ async def deleted_with_an_unsealed_summary(scene: Scene) -> None:
             "youngest": rows[-1].at.isoformat(),
             "older_than": rows[-1].at.isoformat(),
         },
-        actor=audit.KEEPER,
+        actor=audit.RETENTION_ACTOR,
     )
 
 
@@ -357,9 +357,9 @@ async def test_every_prune_is_named_with_actor_and_age(scene: Scene) -> None:
     [removal] = (await scene.verdict()).removals
     assert (removal.actor, removal.rows, removal.action) == ("ann", 4, PRUNE_SUMMARY)
     assert removal.youngest is not None and (removal.at - removal.youngest).total_seconds() < 3600
-    await audit.prune(scene.harness.store, older_than_days=0, actor=audit.KEEPER)
+    await audit.prune(scene.harness.store, older_than_days=0, actor=audit.RETENTION_ACTOR)
     last = max((await scene.verdict()).removals, key=lambda removal: removal.at)
-    assert last.actor == audit.KEEPER and audit_verify.younger_than(last, 30)
+    assert last.actor == audit.RETENTION_ACTOR and audit_verify.younger_than(last, 30)
 
 
 async def test_a_prune_that_lies_about_the_age_of_what_it_took(scene: Scene) -> None:
@@ -374,7 +374,7 @@ async def test_a_prune_that_lies_about_the_age_of_what_it_took(scene: Scene) -> 
         "youngest": "2001-01-01T00:00:00+00:00",
         "older_than": "2001-01-02T00:00:00+00:00",
     }
-    forged = Audit(audit.KEEPER, PRUNE_SUMMARY, None, None, "b", None, after)
+    forged = Audit(audit.RETENTION_ACTOR, PRUNE_SUMMARY, None, None, "b", None, after)
     await audit_chain.apply_sealed(scene.harness.store, Commit(pruned=[5, 6, 7, 8], conclusion=lambda _: [forged]))
     found = await scene.verdict()
     assert any("which is younger than it says" in problem for problem in found.problems), found.problems

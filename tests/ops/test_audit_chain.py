@@ -43,7 +43,7 @@ async def timed(tmp_path: Path) -> AsyncIterator[SqliteHarness]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_chain, "STRETCH", 4)
+    monkeypatch.setattr(audit_chain, "ROWS_PER_SEAL", 4)
 
 
 def table(harness: Harness, name: str) -> str:

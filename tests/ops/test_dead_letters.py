@@ -75,7 +75,7 @@ async def test_an_operation_does_what_its_plan_says(
     harness: Harness, listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not listed:
-        monkeypatch.setattr(plans, "LISTED", 2)
+        monkeypatch.setattr(plans, "MOST_TASKS_LISTED", 2)
     own = operator(harness)
     ids = await fail(harness, 5)
     await own.failures.forget(ids[3:])
@@ -105,8 +105,8 @@ async def test_every_way_to_retry_by_filter_means_the_same_tasks(harness: Harnes
     await own.tasks.cancel(await harness.enqueue_many(1, "A"))  # never failed: no letter, not meant
     meant = (await own.failures.preview(A)).ids
     told = await own.failures.retry_matching(A, dry_run=True)
-    bound = await own.failures.bound(A, 100)
-    seen = await own.operations.foresee(Action.RETRY, A, bind=bind)
+    bound = await own.failures.replay_set(A, 100)
+    seen = await own.operations.preview(Action.RETRY, A, bind=bind)
     assert meant == told.would_retry == ids
     assert (bound.number, bound.cancelled) == (seen.number, seen.bound.cancelled) == (5, 2)
     assert seen.first == (ids if bind else [])
@@ -121,7 +121,7 @@ async def test_a_replay_takes_failed_tasks_first_and_then_given_up_ones(harness:
     own = operator(harness)
     ids = await fail(harness, 4)
     await own.failures.forget(ids[:2])
-    bound = await own.failures.bound(A, 3)
+    bound = await own.failures.replay_set(A, 3)
     assert (bound.number, bound.cancelled) == (3, 1)
     done = await own.failures.replay(bound, "mended")
     assert (done.matched, done.retried, done.cancelled, done.skipped) == (3, 3, 1, 0)
@@ -134,7 +134,7 @@ async def test_giving_up_is_about_failed_tasks_whatever_the_plan(harness: Harnes
     await own.failures.forget(ids[:1])
     plan = (await own.failures.preview(A)).plan
     for named in (None, plan):
-        seen = await own.operations.foresee(Action.FORGET, A if named is None else FailureFilter(), named)
+        seen = await own.operations.preview(Action.FORGET, A if named is None else FailureFilter(), named)
         assert (seen.number, seen.bound.cancelled) == (2, 0)
     begun = await own.operations.begin(Action.FORGET, plan=plan)
     await drive(harness, begun.operation.id)

@@ -14,7 +14,7 @@ from redrive.kernel.operation import Action, Canary
 from redrive.kernel.store import Query
 from redrive.kernel.task import State
 from redrive.ops import actions, growth, inspect, operations
-from redrive.ops.allowance import FREE, Rule
+from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.doctor import examine, worst
 from redrive.ops.operation_runner import step
 from redrive.ops.why import lost_by
@@ -162,7 +162,7 @@ async def test_failures_quota_approvals_and_operations(harness: Harness) -> None
     await harness.claim_one()
     await operations.begin(harness.store, Action.RETRY, FailureFilter(), actor="ann", rule=Rule(0))
     begun, _ = await operations.begin(
-        harness.store, Action.RETRY, FailureFilter(kind="A"), actor="ann", rule=FREE, canary=Canary(1)
+        harness.store, Action.RETRY, FailureFilter(kind="A"), actor="ann", rule=UNRESTRICTED, canary=Canary(1)
     )
     assert {"failures", "quota", "approval", "operation"} <= set(await codes(harness))
     await step(harness.store, begun.id, "w1")
@@ -196,7 +196,7 @@ async def test_an_index_is_missing(tmp_path: Path, postgres_url: str) -> None:
 
 
 async def test_a_long_transaction(emptied_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnose, "LONG", timedelta(seconds=-1))
+    monkeypatch.setattr(diagnose, "LONG_TRANSACTION", timedelta(seconds=-1))
     harness = PostgresHarness(emptied_postgres_url)
     other = await harness.another()
     async with other.pool.transaction(isolation="repeatable_read") as held:  # type: ignore[attr-defined]
@@ -211,8 +211,8 @@ class TestTrends:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(growth, "MANY_DEAD", 10)
-        monkeypatch.setattr(growth, "LARGE", 1)
+        monkeypatch.setattr(growth, "MANY_DEAD_ROWS", 10)
+        monkeypatch.setattr(growth, "LARGE_STORE_BYTES", 1)
 
     async def path(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch, *values: dict[str, int]
@@ -221,7 +221,7 @@ class TestTrends:
         for nth, value in enumerate(values):
             monkeypatch.setattr(type(harness.store), "vitals", lambda _, value=value: _answer(value))
             if nth < len(values) - 1:
-                await growth.write_down(harness.store)
+                await growth.write_sample(harness.store)
                 await harness.advance(600)
         await harness.tick("w1")
         return await codes(harness)
@@ -252,7 +252,7 @@ class TestTrends:
         assert found["size"] > 10_000
         if isinstance(harness, PostgresHarness):
             assert any(name.startswith("dead:") for name in found)
-        await growth.write_down(harness.store)
+        await growth.write_sample(harness.store)
         [record] = await harness.store.records(growth.COLLECTION)
         assert record.body["values"]["size"] > 10_000
 

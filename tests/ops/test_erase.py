@@ -33,7 +33,7 @@ from redrive.ops import (
     operations,
     plans,
 )
-from redrive.ops.allowance import FREE, Rule
+from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY
 from redrive.ops.erase_subject import emptied
@@ -124,7 +124,7 @@ COLUMNS = {
     },
     "audit": {
         "erased": {"reason", "target", "scope", "trace_id", "before", "after", "salt"},
-        "kept": {"id", "at", "actor", "action", "task_id", "batch_id", "kind", "erased"},
+        "kept": {"id", "at", "actor", "action", "task_id", "bulk_id", "kind", "erased"},
     },
     "idempotency_key": {"erased": {"key", "task_id", "digest", "created_at"}, "kept": set()},
 }
@@ -224,7 +224,7 @@ async def begun(harness: Harness, archive: Archive | None = None, **what: Any) -
         given["task_id"],
         actor="cy",
         reason="she asked for it",
-        rule=FREE,
+        rule=UNRESTRICTED,
         archive=None if archive is None else str(archive),
     )
     return operation
@@ -239,9 +239,9 @@ async def test_nothing_is_left_anywhere(harness: Harness) -> None:
     made, bobs = await a_life(harness), await others(harness)
     await audit_chain.seal(harness.store, **AT_ONCE)
     assert SECRET in await dump(harness) and SCOPE in await dump(harness)
-    foreseen = await erase.foresee(harness.store, SCOPE, None)
-    assert foreseen["live"] == 4 and foreseen["finished"] == 3 and foreseen["dead_letters"] == 3
-    assert foreseen["documents"] == 2 and foreseen["attempts"] == 3 and foreseen["audit"] == 3
+    previewed = await erase.preview(harness.store, SCOPE, None)
+    assert previewed["live"] == 4 and previewed["finished"] == 3 and previewed["dead_letters"] == 3
+    assert previewed["documents"] == 2 and previewed["attempts"] == 3 and previewed["audit"] == 3
     ended = await carried_out(harness, await begun(harness))
     await harness.store.upkeep("fold")
     left = await dump(harness)
@@ -268,7 +268,9 @@ async def test_what_was_erased_cannot_be_retried(harness: Harness) -> None:
     await carried_out(harness, await begun(harness))
     result = await actions.retry(harness.store, [made["failed"], made["given up"]], actor="bob")
     assert set(result.skipped.values()) == {"it is erased: what it carried is gone"}
-    bulk = await failed.retry_matching(harness.store, FailureFilter(ids=(made["failed"],)), actor="bob", rule=FREE)
+    bulk = await failed.retry_matching(
+        harness.store, FailureFilter(ids=(made["failed"],)), actor="bob", rule=UNRESTRICTED
+    )
     assert bulk.skipped == {made["failed"]: "it is erased, not failed or cancelled"}
     assert await harness.store.cancelled(FailureFilter(kind="A"), limit=10) == []
     assert await harness.state(made["failed"]) is State.CANCELLED
@@ -312,7 +314,7 @@ async def test_what_a_cause_quotes_goes_when_nothing_else_is_left(harness: Harne
     for name in ("history", "attempt", "dead_letter"):
         await harness.sql(f"delete from {table(harness, name)}")
     scope, task_id = (SCOPE, None) if by == "scope" else (None, claimed.id)
-    assert await erase.foresee(harness.store, scope, task_id) == {"causes": 1, "audit": 1}
+    assert await erase.preview(harness.store, scope, task_id) == {"causes": 1, "audit": 1}
     ended = await carried_out(harness, await begun(harness, scope=scope, task_id=task_id))
     assert ended.note == erase.NOT_COVERED and ended.erased["causes"] == 1
     assert quoting(await dump(harness)) == []
@@ -326,7 +328,7 @@ async def test_a_pause_named_after_the_person_goes(harness: Harness) -> None:
     await actions.hold(harness.store, "queue", "mail", actor="bob", reason=f"floods {SCOPE}")
     await harness.tick()
     await audit_chain.seal(harness.store, **AT_ONCE)
-    assert (await erase.foresee(harness.store, SCOPE, None))["holds"] == 2
+    assert (await erase.preview(harness.store, SCOPE, None))["holds"] == 2
     ended = await carried_out(harness, await begun(harness))
     assert ended.note == erase.NOT_COVERED and ended.erased["holds"] == 2
     assert quoting(await dump(harness)) == []
@@ -352,7 +354,7 @@ async def test_a_pause_stays_while_it_keeps_tasks_of_others(harness: Harness) ->
 async def test_what_is_erased_is_not_erased_again(harness: Harness, scope: str) -> None:
     """Others could not be told from it, and it would never end."""
     for what in (
-        erase.foresee(harness.store, scope, None),
+        erase.preview(harness.store, scope, None),
         erase.begin(harness.store, scope, None, actor="cy", rule=Rule(1000)),
     ):
         with pytest.raises(InvalidInput, match="stands for data that is erased already"):
@@ -380,7 +382,7 @@ async def test_the_audit_log_counts_and_does_not_repeat(harness: Harness) -> Non
     assert await operation_runner.step(harness.store, operation.id, "w1") is None, "it waits"
     await approvals.approve(harness.store, approval.id, actor="dee")
     ended = await carried_out(harness, operation)
-    rows = await harness.store.audit(AuditFilter(batch_id=operation.id), limit=100)
+    rows = await harness.store.audit(AuditFilter(bulk_id=operation.id), limit=100)
     assert {row.action for row in rows} >= {"APPROVAL_REQUEST", "OPERATION_START", ERASE_SUMMARY}
     assert SCOPE not in str(rows) and SECRET not in str(rows)
     assert ended.erased["tasks"] == 7 and ended.erased["dead_letters"] == 3 and ended.erased["given_up"] == 4
@@ -424,8 +426,8 @@ async def test_what_a_prune_was_asked_for_goes(harness: Harness) -> None:
     await pruned_by(harness, trace_id=f"trace-{SECRET}", action="TASK_RETRY")
     await pruned_by(harness, scope=SCOPE, action="TASK_PAUSE")
     await pruned_by(harness, scope="user:bob")
-    foreseen = await erase.foresee(harness.store, SCOPE, None)
-    assert foreseen["audit"] == 1 + 2 and foreseen["documents"] == 3
+    previewed = await erase.preview(harness.store, SCOPE, None)
+    assert previewed["audit"] == 1 + 2 and previewed["documents"] == 3
     ended = await carried_out(harness, await begun(harness))
     left = await dump(harness)
     assert ended.note == erase.NOT_COVERED and quoting(left) == [] and "user:bob" in left
@@ -447,7 +449,7 @@ async def test_prunes_alone_know_of_it(harness: Harness) -> None:
     await actions.cancel(harness.store, [task_id], actor="bob")
     await pruned_by(harness, scope=SCOPE)
     await harness.sql(f"delete from {table(harness, 'history')}")
-    assert await erase.foresee(harness.store, SCOPE, None) == {"audit": 1}
+    assert await erase.preview(harness.store, SCOPE, None) == {"audit": 1}
     await carried_out(harness, await begun(harness))
     assert quoting(await dump(harness)) == []
 
@@ -486,7 +488,7 @@ def archived(archive: Archive) -> str:
 async def test_the_archive_is_rewritten_and_stays_proven(harness: Harness, archive: Archive) -> None:
     await archived_life(harness, archive)
     before = archive.names()
-    assert (await erase.foresee(harness.store, SCOPE, None, str(archive)))["archive"] >= 3
+    assert (await erase.preview(harness.store, SCOPE, None, str(archive)))["archive"] >= 3
     ended = await carried_out(harness, await begun(harness, archive))
     assert ended.erased["archive"] >= 3 and len(archive.names()) == len(before) and archive.names() != before
     assert SCOPE not in archived(archive) and SECRET not in archived(archive) and "of bob" in archived(archive)
@@ -538,7 +540,7 @@ async def test_what_is_done_again_after_crashes_counts_once(
 ) -> None:
     archive = Archive(str(tmp_path / "archive"))
     await archived_life(harness, archive)
-    foreseen = (await erase.foresee(harness.store, SCOPE, None, str(archive)))["archive"]
+    previewed = (await erase.preview(harness.store, SCOPE, None, str(archive)))["archive"]
     operation = await begun(harness, archive)
     for _ in range(3):
         with monkeypatch.context() as patched:
@@ -546,13 +548,13 @@ async def test_what_is_done_again_after_crashes_counts_once(
             with pytest.raises(StoreError, match="killed here"):
                 await carried_out(harness, operation)
     ended = await carried_out(harness, operation)
-    assert ended.erased["archive"] == foreseen and SCOPE not in archived(archive)
+    assert ended.erased["archive"] == previewed and SCOPE not in archived(archive)
     assert (await audit_verify.verify(harness.store, archive)).problems == []
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
 async def test_it_goes_on_where_it_was(harness: Harness, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erase, "PIECE", 2)
+    monkeypatch.setattr(erase, "TASKS_PER_PIECE", 2)
     await a_life(harness)
     operation = await begun(harness)
     for _ in range(steps):
@@ -586,7 +588,7 @@ async def test_what_a_join_would_enqueue_for_the_person_goes(harness: Harness) -
 
 async def test_what_was_said_about_the_persons_tasks_goes(harness: Harness) -> None:
     await a_life(harness)
-    said: dict[str, Any] = {"actor": "bob", "reason": f"{SECRET} called", "rule": FREE}
+    said: dict[str, Any] = {"actor": "bob", "reason": f"{SECRET} called", "rule": UNRESTRICTED}
     about, _ = await operations.begin(harness.store, Action.RETRY, FailureFilter(scope=SCOPE), **said)
     said["reason"] = "the server is back"
     other, _ = await operations.begin(harness.store, Action.RETRY, FailureFilter(kind="A"), **said)

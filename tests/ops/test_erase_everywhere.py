@@ -50,7 +50,7 @@ KEPT: dict[str, dict[str, str]] = {
     "failure_group": LABELS,
     "failure_delta": LABELS,
     "failure_hour": LABELS,
-    "audit": {"actor": WHO, "action": CODES, "kind": NAMES, "batch_id": "an id"},
+    "audit": {"actor": WHO, "action": CODES, "kind": NAMES, "bulk_id": "an id"},
     "record": {"id": "an id, or the name of who acts", "state": CODES},
     "hold": {"actor": WHO, "name": NAMES, "target": NAMES},
     "kind": LABELS,
@@ -193,11 +193,11 @@ async def test_every_column(harness: Harness) -> None:
 
 async def test_every_collection(harness: Harness) -> None:
     names = collections()
-    assert set(erase.QUOTING) | QUIET.keys() == names and not set(erase.QUOTING) & QUIET.keys()
-    for name in erase.QUOTING:
+    assert set(erase.QUOTING_COLLECTIONS) | QUIET.keys() == names and not set(erase.QUOTING_COLLECTIONS) & QUIET.keys()
+    for name in erase.QUOTING_COLLECTIONS:
         body = {"said": WORD, "filter": {"scope": SCOPE}, SCOPE: [[WORD]]}
         await harness.store.apply(Commit(puts=[Put(name, "x", body, state="completed")]))
-    assert (await erase.foresee(harness.store, SCOPE, None))["documents"] == len(erase.QUOTING)
+    assert (await erase.preview(harness.store, SCOPE, None))["documents"] == len(erase.QUOTING_COLLECTIONS)
     await carried_out(harness, await begun(harness))
     bodies = await harness.sql(f"select cast(body as text) from {table(harness, 'record')}")
     assert SCOPE not in json.dumps([row[0] for row in bodies])

@@ -64,7 +64,7 @@ async def test_the_log_is_emptied_later_when_somebody_reads(harness: Harness) ->
         reader.execute("begin")
         reader.execute("select count(*) from redrive_task").fetchone()
         ended = await carried_out(harness, await begun(harness))
-        assert ended.note == f"{erase.NOT_COVERED}; {erase.IN_THE_LOG}"
+        assert ended.note == f"{erase.NOT_COVERED}; {erase.STILL_IN_THE_LOG}"
         assert [name for name in holding(harness) if name.endswith("-wal")]
         reader.execute("rollback")
     await harness.store.upkeep("prune")

@@ -13,7 +13,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import State
 from redrive.ops import actions, failed, operations
-from redrive.ops.allowance import FREE, Rule
+from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.operation_runner import step
 from redrive.testing.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
@@ -41,15 +41,15 @@ async def test_a_plan_is_about_the_tasks_that_were_previewed(harness: Harness) -
     await run(harness, OTHER)
     rest = await failed.preview(harness.store, FailureFilter(), page=1, page_size=10, plan=page.plan)
     assert [task.id for task in rest.tasks] == ids[2:]
-    foretold = await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan, dry_run=True)
-    result = await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan)
-    assert (foretold.would_retry, foretold.retried, foretold.batch_id) == (ids[2:], [], None)
+    previewed = await failed.retry_matching(harness.store, actor="ann", rule=UNRESTRICTED, plan=page.plan, dry_run=True)
+    result = await failed.retry_matching(harness.store, actor="ann", rule=UNRESTRICTED, plan=page.plan)
+    assert (previewed.would_retry, previewed.retried, previewed.bulk_id) == (ids[2:], [], None)
     assert (result.would_retry, result.retried) == ([], ids[2:])
-    for told in (foretold, result):
+    for told in (previewed, result):
         again = "it is failed, but no longer by the failure that was meant"
         assert told.skipped == {ids[0]: again, ids[1]: again}
     assert await harness.store.count_failed(FailureFilter()) == 5
-    rows = await harness.audit(batch_id=result.batch_id)
+    rows = await harness.audit(bulk_id=result.bulk_id)
     assert sorted(row.action.removeprefix("TASK_RETRY_BATCH_") for row in rows) == [
         "ITEM",
         "ITEM",
@@ -64,9 +64,11 @@ async def test_a_plan_says_it_all(harness: Harness) -> None:
     await fail(harness)
     page = await failed.preview(harness.store, FailureFilter(), bind="ann")
     with pytest.raises(InvalidInput, match="a plan says"):
-        await failed.retry_matching(harness.store, FailureFilter(kind="A"), actor="ann", rule=FREE, plan=page.plan)
+        await failed.retry_matching(
+            harness.store, FailureFilter(kind="A"), actor="ann", rule=UNRESTRICTED, plan=page.plan
+        )
     with pytest.raises(PlanUnknown):
-        await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan="nonsense")
+        await failed.retry_matching(harness.store, actor="ann", rule=UNRESTRICTED, plan="nonsense")
     await harness.advance(86_400 + 1)
     await harness.store.upkeep("prune")
     with pytest.raises(PlanUnknown, match="no such plan"):
@@ -76,7 +78,7 @@ async def test_a_plan_says_it_all(harness: Harness) -> None:
 async def test_tasks_named_by_id(harness: Harness) -> None:
     failures, queued, nobody = await fail(harness, 3), await harness.enqueue(), UUID(int=5)
     which = FailureFilter(ids=(failures[2], queued, failures[0], nobody, failures[2]))
-    result = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE, reason="mended")
+    result = await failed.retry_matching(harness.store, which, actor="ann", rule=UNRESTRICTED, reason="mended")
     assert result.matched == 4
     assert result.retried == [failures[2], failures[0]]
     assert result.skipped == {queued: "it is queued, not failed or cancelled", nobody: "not found"}
@@ -94,8 +96,8 @@ async def test_tasks_named_by_id_that_other_filters_leave_out(harness: Harness) 
     await actions.cancel(harness.store, [given_up], actor="bob")
     named = (mine, given_up, other, elsewhere, queued)
     which = FailureFilter(kind="A", scope="e1", ids=named)
-    told = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE, dry_run=True)
-    done = await failed.retry_matching(harness.store, which, actor="ann", rule=FREE)
+    told = await failed.retry_matching(harness.store, which, actor="ann", rule=UNRESTRICTED, dry_run=True)
+    done = await failed.retry_matching(harness.store, which, actor="ann", rule=UNRESTRICTED)
     assert told.would_retry == done.retried == [mine, given_up]
     assert (
         told.skipped
@@ -114,13 +116,13 @@ async def test_tasks_named_by_id_that_other_filters_leave_out(harness: Harness) 
 
 async def test_the_first_failures_come_first_and_the_limit_holds(harness: Harness) -> None:
     ids = await fail(harness, 60)
-    assert (await failed.retry_matching(harness.store, actor="ann", rule=FREE, limit=7)).retried == ids[:7]
-    assert (await failed.retry_matching(harness.store, actor="ann", rule=FREE)).retried == ids[7:57]
+    assert (await failed.retry_matching(harness.store, actor="ann", rule=UNRESTRICTED, limit=7)).retried == ids[:7]
+    assert (await failed.retry_matching(harness.store, actor="ann", rule=UNRESTRICTED)).retried == ids[7:57]
     with pytest.raises(InvalidInput, match="from 1 to 500"):
-        await failed.retry_matching(harness.store, actor="ann", rule=FREE, limit=501)
+        await failed.retry_matching(harness.store, actor="ann", rule=UNRESTRICTED, limit=501)
     with pytest.raises(InvalidInput, match="501 tasks are more than the 500"):
         await failed.retry_matching(
-            harness.store, FailureFilter(ids=tuple(map(UUID, map(_number, range(501))))), actor="ann", rule=FREE
+            harness.store, FailureFilter(ids=tuple(map(UUID, map(_number, range(501))))), actor="ann", rule=UNRESTRICTED
         )
 
 
@@ -134,8 +136,8 @@ async def test_two_operators_at_once_retry_each_task_once(harness: Harness) -> N
     await other.open()
     which = FailureFilter(ids=tuple(ids))
     ann, bob = await asyncio.gather(
-        failed.retry_matching(harness.store, which, actor="ann", rule=FREE),
-        failed.retry_matching(other, which, actor="bob", rule=FREE),
+        failed.retry_matching(harness.store, which, actor="ann", rule=UNRESTRICTED),
+        failed.retry_matching(other, which, actor="bob", rule=UNRESTRICTED),
     )
     assert sorted([*ann.retried, *bob.retried]) == sorted(ids)
     assert set(ann.skipped) == set(bob.retried) and set(bob.skipped) == set(ann.retried)
@@ -186,7 +188,7 @@ async def test_a_plan_ends_after_a_day_also_when_nobody_prunes(harness: Harness)
     page = await failed.preview(harness.store, FailureFilter(), bind="ann")
     await harness.advance(86_400)
     with pytest.raises(PlanUnknown):
-        await failed.retry_matching(harness.store, actor="ann", rule=FREE, plan=page.plan)
+        await failed.retry_matching(harness.store, actor="ann", rule=UNRESTRICTED, plan=page.plan)
 
 
 async def test_what_was_forgotten_meanwhile_is_not_revived(harness: Harness) -> None:
@@ -202,16 +204,18 @@ async def test_a_preview_with_a_limit_is_about_what_the_retry_reaches(harness: H
     ids = await fail(harness, 6)
     await actions.forget(harness.store, ids[4:], actor="bob")
     for limit in (2, 4, 5, 6, 50):
-        foretold = await failed.retry_matching(harness.store, A, actor="ann", rule=FREE, limit=limit, dry_run=True)
+        previewed = await failed.retry_matching(
+            harness.store, A, actor="ann", rule=UNRESTRICTED, limit=limit, dry_run=True
+        )
         for bind in ("ann", None):
             page = await failed.preview(harness.store, A, limit=limit, bind=bind)
-            assert (page.ids, page.total) == (foretold.would_retry, min(limit, 6)), (limit, bind)
+            assert (page.ids, page.total) == (previewed.would_retry, min(limit, 6)), (limit, bind)
             second = await failed.preview(harness.store, A, limit=limit, page=2, page_size=2, plan=page.plan)
-            assert second.ids == foretold.would_retry[2:4], (limit, bind)
+            assert second.ids == previewed.would_retry[2:4], (limit, bind)
     named = replace(A, ids=tuple(reversed(ids)))
-    foretold = await failed.retry_matching(harness.store, named, actor="ann", rule=FREE, limit=3, dry_run=True)
+    previewed = await failed.retry_matching(harness.store, named, actor="ann", rule=UNRESTRICTED, limit=3, dry_run=True)
     page = await failed.preview(harness.store, named, limit=3)
-    assert set(page.ids) == set(foretold.would_retry) == set(ids[3:])
+    assert set(page.ids) == set(previewed.would_retry) == set(ids[3:])
     with pytest.raises(InvalidInput, match="limit"):
         await failed.preview(harness.store, A, limit=501)
 
@@ -221,7 +225,7 @@ async def test_a_plan_with_a_limit_is_judged_by_what_matches(harness: Harness) -
     page = await failed.preview(harness.store, A, limit=2, bind="ann")
     with pytest.raises(ApprovalNeeded, match="6 tasks are more than 4"):
         await failed.retry_matching(harness.store, actor="ann", rule=Rule(4), plan=page.plan)
-    begun, _ = await operations.begin(harness.store, Action.RETRY, actor="ann", rule=FREE, plan=page.plan)
+    begun, _ = await operations.begin(harness.store, Action.RETRY, actor="ann", rule=UNRESTRICTED, plan=page.plan)
     await harness.advance(25 * 3600)  # the plan is gone, and the operation knows its own bounds
     while await step(harness.store, begun.id, "w1") is not None:
         pass

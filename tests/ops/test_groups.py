@@ -97,7 +97,7 @@ class TestAuditLog:
     async def test_exports_are_whole_and_harmless(
         self, harness: Harness, form: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(audit, "PIECE", 2)
+        monkeypatch.setattr(audit, "ROWS_PER_READ", 2)
         hostile = ["=1+1", "+cmd", "-2", "@sum", 'a,b"c', "ünï", "plain"]
         await harness.store.apply(Commit(audits=[Audit("ann", "NOTE", text, after={"x": [1]}) for text in hostile]))
         text = "".join([piece async for piece in audit.export(harness.store, AuditFilter(), form)])
@@ -129,7 +129,7 @@ class TestAuditLog:
         assert done.removed == 3
         rows = await harness.audit(action="TASK_AUDIT_PRUNE_SUMMARY")
         assert [row.after["removed"] for row in rows] == [1, 2]
-        assert {row.batch_id for row in rows} == {done.batch_id}
+        assert {row.bulk_id for row in rows} == {done.bulk_id}
         assert len(await harness.audit(actor="ann")) == 3
         with pytest.raises(InvalidInput, match="olderThanDays"):
             await audit.prune(harness.store, older_than_days=-1, actor="cy")

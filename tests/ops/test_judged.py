@@ -15,7 +15,7 @@ from redrive.kernel.operation import Action
 from redrive.kernel.task import State
 from redrive.ops import allowance, erase, failed, operations
 from redrive.ops.access import Role
-from redrive.ops.allowance import Deed, Rule, judge
+from redrive.ops.allowance import PlannedAction, Rule, judge
 from redrive.ops.operator import Operator
 from redrive.testing.conformance.harness import Harness
 from tests.ops.making import fail
@@ -28,7 +28,7 @@ Try = Callable[[Operator, list[UUID]], Awaitable[Any]]
 
 
 async def _replay(own: Operator, ids: list[UUID]) -> Any:
-    return await own.failures.replay(await own.failures.bound(A, 10))
+    return await own.failures.replay(await own.failures.replay_set(A, 10))
 
 
 # These run tasks again or give them up. Nobody may do so to a single one alone where the number is 0.
@@ -93,11 +93,11 @@ LOOKS = {
     "failures.count",
     "failures.statistics",
     "failures.dead_letters",
-    "failures.foretell",
-    "failures.bound",
+    "failures.dry_run",
+    "failures.replay_set",
     "groups.list",
     "groups.show",
-    "operations.foresee",
+    "operations.preview",
     "operations.list",
     "operations.show",
     "operations.record",
@@ -111,7 +111,7 @@ LOOKS = {
     "control.check_queue",
     "control.limits",
     "audit.query",
-    "erasures.foresee",
+    "erasures.preview",
     "tokens.list",
     "health.now",
     "health.history",
@@ -165,9 +165,13 @@ async def test_nothing_moves_unjudged(harness: Harness, action: str) -> None:
 
 @pytest.mark.parametrize("above", [None, 0])
 async def test_off_is_off_and_none_is_none(harness: Harness, above: int | None) -> None:
-    for deed in (Deed(Action.RETRY, 5), Deed(Action.PURGE, 0, "always"), Deed(Action.RETRY, 0)):
-        verdict = await judge(harness.store, Rule(above), "ann", deed)
-        assert (verdict.why is None) == (above is None or (deed.number == 0 and deed.always is None))
+    for planned in (
+        PlannedAction(Action.RETRY, 5),
+        PlannedAction(Action.PURGE, 0, "always"),
+        PlannedAction(Action.RETRY, 0),
+    ):
+        verdict = await judge(harness.store, Rule(above), "ann", planned)
+        assert (verdict.why is None) == (above is None or (planned.number == 0 and planned.always is None))
 
 
 @pytest.mark.parametrize("taking", [failed.retry_matching, operations.begin, erase.begin, judge, allowance.alone])

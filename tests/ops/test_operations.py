@@ -16,8 +16,8 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, failed, operations
-from redrive.ops.allowance import FREE, Rule
-from redrive.ops.failed import EVERYTHING
+from redrive.ops.allowance import UNRESTRICTED, Rule
+from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operation_runner import drive, step
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.ops.making import OTHER, fail, run
@@ -28,11 +28,13 @@ A = FailureFilter(kind="A")
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "PIECE", 4)
+    monkeypatch.setattr(kernel, "TASKS_PER_PIECE", 4)
 
 
 async def begin(store: Store, action: Action = Action.RETRY, which: FailureFilter = A, **how: Any) -> Operation:
-    operation, approval = await operations.begin(store, action, which, actor="ann", rule=FREE, reason="mended", **how)
+    operation, approval = await operations.begin(
+        store, action, which, actor="ann", rule=UNRESTRICTED, reason="mended", **how
+    )
     assert approval is None
     return operation
 
@@ -52,7 +54,7 @@ async def test_everything_that_matches_once_and_nothing_else(harness: Harness) -
     assert (ended.status, ended.done, ended.skipped) == (Status.COMPLETED, 10, 0)
     assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
     assert {(await harness.task(task_id)).replay_count for task_id in others + late} == {0}
-    rows = await harness.audit(batch_id=operation.id)
+    rows = await harness.audit(bulk_id=operation.id)
     assert [row.action for row in rows if not row.action.endswith("ITEM")] == [
         "TASK_RETRY_BATCH_SUMMARY",
         "OPERATION_START",
@@ -89,7 +91,7 @@ async def test_what_somebody_else_retried_is_skipped_and_said(
     ended = await to_the_end(harness.store, operation)
     assert (ended.done, ended.skipped) == (3, 1)
     (row,) = await harness.audit(action="TASK_RETRY_BATCH_SKIPPED")
-    assert (row.task_id, row.batch_id) == (ids[0], operation.id)
+    assert (row.task_id, row.bulk_id) == (ids[0], operation.id)
 
 
 async def test_a_driver_that_died_is_followed_by_another(harness: Harness) -> None:
@@ -245,7 +247,7 @@ async def test_a_plan_as_an_operation_says_of_each_task_what_became_of_it(harnes
     operation = await begin(harness.store, which=FailureFilter(), plan=page.plan)
     ended = await to_the_end(harness.store, operation)
     assert (ended.status, ended.done, ended.skipped, ended.gone) == (Status.COMPLETED, 4, 2, 0)
-    rows = await harness.audit(batch_id=operation.id, action="TASK_RETRY_BATCH_SKIPPED")
+    rows = await harness.audit(bulk_id=operation.id, action="TASK_RETRY_BATCH_SKIPPED")
     assert {row.task_id: row.reason for row in rows} == {
         ids[1]: "it is failed, but no longer by the failure that was meant",
         ids[2]: "it is queued, not failed or cancelled",
@@ -326,7 +328,7 @@ class TestFoundByReview:
         assert {await harness.state(task_id) for task_id in failures} == {State.QUEUED}
 
     async def test_exactly_enough_canaries(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kernel, "PIECE", 50)
+        monkeypatch.setattr(kernel, "TASKS_PER_PIECE", 50)
         await fail(harness, 25)
         operation = await begin(harness.store, canary=Canary(20, 55.0))  # 55 / 100 * 20 is a little more than 11
         await step(harness.store, operation.id, "w1")
@@ -405,7 +407,7 @@ class TestFoundByReview:
         assert len(await harness.audit(action="OPERATION_PAUSE")) == 1
 
     async def test_a_return_behind_others(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kernel, "PIECE", 30)
+        monkeypatch.setattr(kernel, "TASKS_PER_PIECE", 30)
         await fail(harness, 40)
         operation = await begin(harness.store, stop_on_return=True, rate=1_000_000)
         await step(harness.store, operation.id, "w1")
@@ -465,7 +467,7 @@ class TestFoundByReview:
 
 
 class TestApprovals:
-    async def ask(self, harness: Harness, action: Action = Action.FORGET, which: FailureFilter = EVERYTHING) -> Any:
+    async def ask(self, harness: Harness, action: Action = Action.FORGET, which: FailureFilter = EVERY_FAILURE) -> Any:
         return await operations.begin(harness.store, action, which, actor="ann", reason="r", rule=Rule(5))
 
     @pytest.mark.parametrize(
@@ -521,7 +523,7 @@ class TestApprovals:
         await fail(harness, 6)
         for _ in range(2):
             operation, approval = await self.ask(harness)
-        monkeypatch.setattr(approvals, "PIECE", 1)
+        monkeypatch.setattr(approvals, "APPROVALS_PER_PIECE", 1)
         assert await approvals.expire(harness.store) == 0
         await harness.advance(24 * 3600 + 1)
         with pytest.raises(InvalidTransition, match="has expired"):

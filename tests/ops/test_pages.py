@@ -31,14 +31,14 @@ async def test_pieces_and_budget() -> None:
     async def fetch(number: int, documents: int, last: Row | None) -> list[Row]:
         asked.append((number, documents))
         start = 0 if last is None else last.number + 1
-        document = JsonText("x" * pages.IN_A_LIST) if documents else CUT
+        document = JsonText("x" * pages.LONGEST_IN_A_LIST) if documents else CUT
         return [Row(n, document) for n in range(start, min(start + number, 330))]
 
     found = await pages.in_pieces(1000, fetch)
     assert [row.number for row in found] == list(range(330))
-    assert max(number for number, _ in asked) == pages.PIECE
+    assert max(number for number, _ in asked) == pages.ROWS_PER_PIECE
     carried = sum(len(row.payload) for row in found if row.payload is not CUT)
-    assert pages.BUDGET <= carried < pages.BUDGET + pages.PIECE * pages.IN_A_LIST
+    assert pages.PAGE_BUDGET_CHARS <= carried < pages.PAGE_BUDGET_CHARS + pages.ROWS_PER_PIECE * pages.LONGEST_IN_A_LIST
     assert asked[-1][1] == 0, "what comes after the budget comes without documents"
 
 
@@ -70,7 +70,11 @@ async def test_lists_of_long_tasks_are_complete_and_short(tmp_path: Any) -> None
     for found in (preview, listed, letters):
         assert len({one.id for one in found}) == 400
         whole = [one for one in found if one.payload is not CUT]
-        assert 0 < sum(len(one.payload) for one in whole) < pages.BUDGET + pages.PIECE * pages.IN_A_LIST
+        assert (
+            0
+            < sum(len(one.payload) for one in whole)
+            < pages.PAGE_BUDGET_CHARS + pages.ROWS_PER_PIECE * pages.LONGEST_IN_A_LIST
+        )
         assert len(whole) < 400
     assert [task.failed_seq for task in preview] == sorted(task.failed_seq or 0 for task in preview)
     assert [task.id for task in listed] == [task.id for task in preview[::-1]]

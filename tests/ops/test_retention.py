@@ -16,7 +16,7 @@ from redrive.kernel.retention import Retention
 from redrive.kernel.task import State
 from redrive.ops import access
 from redrive.ops.duties import duties_of
-from redrive.ops.retention import FAILED_SUMMARY, FOR_GOOD, give_up_failed, retention_of
+from redrive.ops.retention import FAILED_SUMMARY, KEPT_FOR_GOOD, give_up_failed, retention_of
 from redrive.settings import Settings
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.conformance.harness_sqlite import SqliteHarness
@@ -91,7 +91,7 @@ def test_every_collection_has_a_keep_or_a_reason() -> None:
     assert {"operation", "token", "audit-seal"} <= names
     assert set(re.findall(r'Put\(\s*"([\w-]+)"', text)) <= names, "a collection is named by a constant"
     rules = retention_of(Settings()).records or {}
-    assert names - rules.keys() - FOR_GOOD.keys() == set(), "say how long they are kept, in ops/retention.py"
+    assert names - rules.keys() - KEPT_FOR_GOOD.keys() == set(), "say how long they are kept, in ops/retention.py"
 
 
 def test_settings_reach_the_stores() -> None:
@@ -139,7 +139,7 @@ async def test_failed_tasks_are_given_up_only_when_asked_for(harness: Harness) -
 
 
 async def test_failed_tasks_in_pieces(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.ops.retention.PIECE", 4)
+    monkeypatch.setattr("redrive.ops.retention.TASKS_PER_PIECE", 4)
     await fail(harness, 11)
     await harness.advance(20 * DAY)
     await fail(harness, 1)

@@ -10,7 +10,7 @@ import pytest
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.ops import actions, failed, operation_runner, operations
-from redrive.ops.allowance import FREE
+from redrive.ops.allowance import UNRESTRICTED
 from redrive.testing.conformance.harness import Harness
 
 from .making import fail
@@ -25,24 +25,26 @@ async def test_each_retried_task_is_logged_with_who_and_why(
     caplog.set_level(logging.INFO, "redrive.ops")
     ids = await fail(harness, 3, kind="BROKEN", trace_id="trace-1")
     store = harness.store
-    batch: str | None = None
+    bulk_id: str | None = None
     if way == "one":
         ids = ids[:1]
         await actions.retry(store, ids, actor="ann", reason="mended")
         await actions.retry(store, ids, actor="ann", reason="it is queued now, and nothing happens")
     elif way == "many":
-        batch = (
-            await failed.retry_matching(store, FailureFilter(kind="BROKEN"), actor="ann", rule=FREE, reason="mended")
-        ).batch_id
+        bulk_id = (
+            await failed.retry_matching(
+                store, FailureFilter(kind="BROKEN"), actor="ann", rule=UNRESTRICTED, reason="mended"
+            )
+        ).bulk_id
     else:
         operation, _ = await operations.begin(
-            store, Action.RETRY, FailureFilter(kind="BROKEN"), actor="ann", rule=FREE, reason="mended"
+            store, Action.RETRY, FailureFilter(kind="BROKEN"), actor="ann", rule=UNRESTRICTED, reason="mended"
         )
-        batch = operation.id
+        bulk_id = operation.id
         await operation_runner.drive(store, "driver", lambda: False)
     said: list[dict[str, Any]] = [vars(r) for r in caplog.records if getattr(r, "event", "") == "task.retried"]
     assert {line["task_id"] for line in said} == {str(task_id) for task_id in ids} and len(said) == len(ids)
-    names = ("kind", "queue", "attempt", "trace_id", "actor", "reason", "batch_id")
+    names = ("kind", "queue", "attempt", "trace_id", "actor", "reason", "bulk_id")
     assert {tuple(line[name] for name in names) for line in said} == {
-        ("BROKEN", "default", 0, "trace-1", "ann", "mended", batch)
+        ("BROKEN", "default", 0, "trace-1", "ann", "mended", bulk_id)
     }

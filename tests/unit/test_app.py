@@ -206,7 +206,7 @@ def test_signatures_and_places_that_cannot_work_are_refused_at_decoration() -> N
     with pytest.raises(ConfigError, match="not declared as bulk"):
 
         @app.task("X")
-        def unbulk(batch: Bulk) -> None: ...
+        def unbulk(items: Bulk) -> None: ...
 
     with pytest.raises(ConfigError, match="gets a Bulk"):
 
@@ -236,7 +236,7 @@ def test_signatures_and_places_that_cannot_work_are_refused_at_decoration() -> N
     def optional(ctx: Context | None, n: int) -> None: ...
 
     @app.task("ITEMS", bulk=5)
-    def items(batch: Sequence[Item]) -> None: ...
+    def items(given: Sequence[Item]) -> None: ...
 
 
 def test_ids_that_are_none_are_refused(tmp_path: Any) -> None:

@@ -63,12 +63,12 @@ async def test_no_piece_is_long_and_no_call_gets_much(monkeypatch: pytest.Monkey
     async for piece in encode.chunks(View(tasks=(View(id=n, payload=document) for n in range(300)))):
         longest, total = max(longest, len(piece)), total + len(piece)
     assert total > 300 * 2 * 2**20
-    assert longest <= 4 * encode.CHUNK * math.ceil(2)
+    assert longest <= 4 * encode.CHUNK_CHARS * math.ceil(2)
     assert max(given) < 1000 and len(given) == 301
 
 
 async def test_short_answers_are_not_streamed() -> None:
-    short = await encode.answer(tasks=[View(id=1)])
+    short = await encode.json_answer(tasks=[View(id=1)])
     assert short.body == b'{"tasks":[{"id":1}]}' and short.headers["content-length"] == "20"
-    long = await encode.answer(status=201, payload=JsonText(json.dumps("x" * 200_000)))
+    long = await encode.json_answer(status=201, payload=JsonText(json.dumps("x" * 200_000)))
     assert long.status_code == 201 and "content-length" not in long.headers

@@ -250,7 +250,7 @@ def test_open_handlers() -> None:
 
 
 def test_bulk_handlers_take_a_payload_or_its_fields() -> None:
-    def index(batch: Bulk) -> None: ...
+    def index(items: Bulk) -> None: ...
 
     address = Address(street="x", id=UUID(int=1))
     spec = PayloadSpec("K", index, Address, bulk=True)

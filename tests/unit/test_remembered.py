@@ -5,8 +5,8 @@ from __future__ import annotations
 from redrive.stores.postgres.scan_positions import (
     PRIORITY_MAX,
     PRIORITY_MIN,
-    SWEEP_AFTER_SHORT,
-    SWEEP_EVERY,
+    SWEEP_AFTER_SHORT_S,
+    SWEEP_EVERY_S,
     ScanPositions,
 )
 
@@ -63,13 +63,13 @@ def test_lanes_and_queues_are_apart_and_in_order() -> None:
 
 def test_a_sweep_reads_everything_now_and_then() -> None:
     remembered = known(("q", "", 0, 9))
-    assert segments(remembered, now=100.0 + SWEEP_EVERY * 0.9) != EVERYTHING
-    assert segments(remembered, now=100.0 + SWEEP_EVERY) == EVERYTHING
+    assert segments(remembered, now=100.0 + SWEEP_EVERY_S * 0.9) != EVERYTHING
+    assert segments(remembered, now=100.0 + SWEEP_EVERY_S) == EVERYTHING
 
 
 def test_a_sweep_comes_sooner_when_nothing_was_found() -> None:
     remembered = known(("q", "", 0, 9), short=True)
-    assert segments(remembered, now=100.0 + SWEEP_AFTER_SHORT * 1.01) == EVERYTHING
+    assert segments(remembered, now=100.0 + SWEEP_AFTER_SHORT_S * 1.01) == EVERYTHING
 
 
 def test_costly_sweeps_are_rare() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from redrive.stores import make_store
 from redrive.stores.sql import statements
-from redrive.stores.sqlite.claim import OPEN, PICKED
+from redrive.stores.sqlite.claim import CLAIM_OPEN_ROWS, CLAIM_PICKED_ROWS
 
 pytestmark = pytest.mark.anyio
 LARGE = r"redrive_(task|history|attempt|dead_letter|audit|idempotency_key)"
@@ -56,7 +56,7 @@ def bindings(sql: str) -> int:
 
 
 async def test_no_statement_of_the_hot_path_reads_a_table_from_end_to_end(connection: sqlite3.Connection) -> None:
-    named = {"open": OPEN, "picked": PICKED}
+    named = {"open": CLAIM_OPEN_ROWS, "picked": CLAIM_PICKED_ROWS}
     for file in ("claim.sql", "settle.sql", "tick.sql", "prune.sql", "erase.sql", "session.sql", "apply.sql"):
         found = statements("redrive.stores.sqlite", file)
         named |= {f"{file}:{name}": sql for name, sql in found.items() if name not in LEFT_OUT}

@@ -75,7 +75,7 @@ class Listener:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.heard: asyncio.Queue[Wake] = asyncio.Queue()
-        self.change_poller = store._writer._lookout
+        self.change_poller = store._writer._change_poller
         store.listen(self.heard.put_nowait, ["default"])
 
     async def falls_asleep(self, pause: float = 0.5) -> None:
@@ -103,7 +103,7 @@ async def listener(path: Path) -> AsyncIterator[Listener]:
 
 
 def hear_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_poller, "SAFETY", NEVER)
+    monkeypatch.setattr(change_poller, "POLL_WITH_HINTS_EVERY_S", NEVER)
 
 
 def watches() -> int:
@@ -210,7 +210,7 @@ class TestLookout:
             pauses.append(looks._pause)
         looks.close()
         # At once, and then never for much longer than the commit has already taken, nor more often than that needs.
-        assert pauses[0] == change_poller.AGAIN_AFTER
+        assert pauses[0] == change_poller.LOOK_AGAIN_AFTER_S
         assert all(earlier < later <= 3 * earlier for earlier, later in pairwise(pauses))
 
     def test_the_bell_is_heard_beside_the_watch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,7 @@ def watches():
     return [os.readlink(path) for path in found if os.path.islink(path)].count("anon_inode:inotify")
 
 async def asleep(store):
-    while store._writer._lookout._pause < 0.5 or not store._writer._lookout._asleep:
+    while store._writer._change_poller._pause < 0.5 or not store._writer._change_poller._asleep:
         await asyncio.sleep(0.005)
 
 async def hear(store, go):
@@ -300,7 +300,7 @@ async def begin(app):
     await asleep(store)
     assert watches() == 1
 
-change_poller.SAFETY = 1000
+change_poller.POLL_WITH_HINTS_EVERY_S = 1000
 app = App("sqlite:///" + sys.argv[1])
 app.declare("K")
 asyncio.run(begin(app))

@@ -77,8 +77,8 @@ def echo_model(ctx: Context, order: Order) -> str:
     return said(order)
 
 
-def echo_bulk(batch: Bulk) -> list[str]:
-    return [said(item.payload) for item in batch]
+def echo_bulk(items: Bulk) -> list[str]:
+    return [said(item.payload) for item in items]
 
 
 def said(value: Any) -> str:

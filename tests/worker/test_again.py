@@ -100,7 +100,7 @@ async def test_an_older_attempt_cannot_commit_as_the_newer_one(quick: App, url: 
 async def test_an_older_attempt_that_does_not_stop_gives_its_slot_back(
     quick: App, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE", 0.3)
+    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE_S", 0.3)
     release = threading.Event()
 
     @quick.task("T")
@@ -174,8 +174,8 @@ async def test_a_call_that_cannot_be_filled_up_goes_out_as_it_is(app: App) -> No
     sizes: list[int] = []
 
     @app.task("B", bulk=10)
-    async def b(batch: Bulk) -> None:
-        sizes.append(len(batch))
+    async def b(items: Bulk) -> None:
+        sizes.append(len(items))
 
     async def refuse() -> None:
         raise StoreError("no")
@@ -190,8 +190,8 @@ async def test_a_task_that_was_stopped_while_its_call_was_filled_up_is_not_run(a
     ran: list[int] = []
 
     @app.task("B", bulk=10)
-    async def b(batch: Bulk) -> None:
-        ran.append(len(batch))
+    async def b(items: Bulk) -> None:
+        ran.append(len(items))
 
     filling, go_on = asyncio.Event(), asyncio.Event()
 
@@ -215,8 +215,8 @@ async def test_filling_up_keeps_to_max_jobs_and_holds_up_nobody(app: App) -> Non
     done: list[str] = []
 
     @app.task("B", bulk=10)
-    async def b(batch: Bulk) -> None:
-        done.extend("B" for _ in batch)
+    async def b(items: Bulk) -> None:
+        done.extend("B" for _ in items)
 
     @app.task("K")
     async def k(ctx: Context) -> None:
@@ -237,10 +237,10 @@ async def test_a_task_that_snoozes_into_the_next_call_keeps_its_run(app: App) ->
     seen: dict[UUID, int] = {}
 
     @app.task("B", bulk=5)
-    async def b(batch: Bulk) -> list[Any]:
-        for item in batch:
+    async def b(items: Bulk) -> list[Any]:
+        for item in items:
             seen[item.id] = seen.get(item.id, 0) + 1
-        return [Snooze(0) if seen[item.id] < 4 else None for item in batch]
+        return [Snooze(0) if seen[item.id] < 4 else None for item in items]
 
     tasks = await app.enqueue_many([("B", None)] * 40)
     worker = await drain(app, concurrency=6)

@@ -75,7 +75,7 @@ async def test_executors_get_the_others(app: App, url: str) -> None:
 async def test_readiness_notices_a_claim_that_does_not_come_back(
     app: App, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "ANSWERED_WITHIN", 0.3)
+    monkeypatch.setattr(health, "ANSWERED_WITHIN_S", 0.3)
     with psycopg.connect(url) as owner:
         async with working(app, sleep=0.05) as worker:
             while await health.unready(app, worker):

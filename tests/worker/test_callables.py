@@ -136,10 +136,10 @@ async def test_one_function_may_handle_two_kinds(app: App) -> None:
 
 @pytest.mark.parametrize("isolation", ["loop", "thread"])
 async def test_a_bulk_handler_behind_a_plain_decorator_is_run(app: App, isolation: str) -> None:
-    async def bulk(batch: Bulk) -> list[int]:
+    async def bulk(items: Bulk) -> list[int]:
         await asyncio.sleep(0)
-        RAN.append(f"{len(batch)} items")
-        return [item.payload * 2 for item in batch]
+        RAN.append(f"{len(items)} items")
+        return [item.payload * 2 for item in items]
 
     app.task("B", bulk=5)(bulk if isolation == "loop" else plain(bulk))
     tasks = await app.enqueue_many([("B", n) for n in (1, 2)])
@@ -259,8 +259,8 @@ async def test_a_result_that_was_not_run_fails_the_task(app: App, handler: Calla
 
 async def test_lazy_answers_of_a_bulk_handler_fail_alone(app: App) -> None:
     @app.task("B", bulk=3)
-    async def bulk(batch: Bulk) -> list[Any]:
-        return [body(item.context, 1) if item.payload else "done" for item in batch]
+    async def bulk(items: Bulk) -> list[Any]:
+        return [body(item.context, 1) if item.payload else "done" for item in items]
 
     tasks = await app.enqueue_many([("B", 1), ("B", 0)])
     await drain(app)
@@ -269,21 +269,21 @@ async def test_lazy_answers_of_a_bulk_handler_fail_alone(app: App) -> None:
     assert not RAN
 
 
-def _all_of(batch: Bulk) -> Any:
-    yield from (body(item.context, 1) for item in batch)
+def _all_of(items: Bulk) -> Any:
+    yield from (body(item.context, 1) for item in items)
 
 
 @pytest.mark.parametrize(
     "lazy",
-    [_all_of, lambda batch: map(str, batch), lambda batch: {"done": _all_of(batch)}],
+    [_all_of, lambda items: map(str, items), lambda items: {"done": _all_of(items)}],
     ids=["yields", "map", "in"],
 )
 @pytest.mark.parametrize("blocking", [True, False], ids=["def", "async"])
 async def test_a_bulk_handler_that_was_not_run_fails_all(app: App, lazy: Callable[..., Any], blocking: bool) -> None:
-    async def awaits(batch: Bulk) -> Any:
-        return lazy(batch)
+    async def awaits(items: Bulk) -> Any:
+        return lazy(items)
 
-    app.task("B", bulk=3)((lambda batch: lazy(batch)) if blocking else awaits)
+    app.task("B", bulk=3)((lambda items: lazy(items)) if blocking else awaits)
     tasks = await app.enqueue_many([("B", 1), ("B", 0)])
     await drain(app)
     found = [await app.get(task.id) for task in tasks]

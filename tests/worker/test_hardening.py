@@ -118,7 +118,7 @@ async def test_any_reason_to_cancel_can_be_stored(app: App, reason: str) -> None
 
 async def test_an_abandoned_attempt_is_forgotten_when_it_ends(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds its payload."""
-    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE", 0.1)
+    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE_S", 0.1)
     release = threading.Event()
 
     @app.task("T", timeout=0.1, max_attempts=1)
@@ -135,7 +135,7 @@ async def test_an_abandoned_attempt_is_forgotten_when_it_ends(app: App, monkeypa
 
 async def test_a_bulk_answer_that_cannot_be_read_fails_its_tasks(app: App) -> None:
     @app.task("B", bulk=3, max_attempts=1)
-    async def b(batch: Bulk) -> Any:
+    async def b(items: Bulk) -> Any:
         return _OddSequence([1, 2])
 
     tasks = await app.enqueue_many([("B", None), ("B", None)])
@@ -307,7 +307,7 @@ async def test_a_handler_does_not_wait_for_a_connection_for_ever(
 ) -> None:
     if url.startswith("sqlite"):
         pytest.skip("one connection, one queue")
-    monkeypatch.setattr(postgres_pool, "LEND_TIMEOUT", 0.2)
+    monkeypatch.setattr(postgres_pool, "LEND_TIMEOUT_S", 0.2)
     store: Any = await app.store()
     store.pool._lendable, store.pool._lent = 1, asyncio.Semaphore(1)
     async with store.pool.transaction(lent=True):
@@ -336,7 +336,7 @@ async def test_enqueueing_from_a_thread_inside_its_transaction_does_not_wait_for
 async def test_a_thread_that_hangs_in_its_transaction_does_not_hold_up_the_store(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE", 0.3)
+    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE_S", 0.3)
     app = make_app()
     release, said = threading.Event(), []
     opened: list[Any] = []
@@ -377,7 +377,7 @@ async def _is(value: Any) -> Any:
 async def test_a_handler_that_hangs_behind_its_transaction_does_not_keep_its_slot(
     app: App, monkeypatch: pytest.MonkeyPatch, threaded: bool
 ) -> None:
-    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE", 0.3)
+    monkeypatch.setattr("redrive.worker.lease.STOP_GRACE_S", 0.3)
     release = threading.Event()
 
     async def hang(ctx: Context) -> None:
@@ -459,7 +459,7 @@ async def test_a_worker_that_found_nothing_left_is_marked_as_stopped(app: App) -
 
 
 async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.worker.settling.LAST_SETTLE_PATIENCE", 0.5)
+    monkeypatch.setattr("redrive.worker.settling.LAST_SETTLE_PATIENCE_S", 0.5)
     app, done = make_app(grace_ms=3000), []
 
     @app.task("T")

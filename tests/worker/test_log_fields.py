@@ -61,7 +61,7 @@ async def test_in_threads_and_bulk_calls(app: App, heard: Heard) -> None:
         logger.info("thread", extra={"kind": "own"})
 
     @app.task("B", bulk=5)
-    def b(batch: Bulk) -> None:
+    def b(items: Bulk) -> None:
         logger.info("bulk")
 
     [task, *items] = await app.enqueue_many([("T", None), ("B", None), ("B", None)])
@@ -75,7 +75,7 @@ async def test_in_threads_and_bulk_calls(app: App, heard: Heard) -> None:
 
 async def test_a_bulk_call_says_what_its_tasks_have_in_common(app: App, heard: Heard) -> None:
     @app.task("B", bulk=5)
-    async def b(batch: Bulk) -> None:
+    async def b(items: Bulk) -> None:
         logger.info("bulk")
 
     for traces in (("same", "same"), ("one", "two")):

@@ -11,12 +11,12 @@ from pydantic import BaseModel, field_validator
 
 from redrive import App, Context, State
 from redrive.errors import IdempotencyConflict, InvalidInput, PayloadInvalid
-from redrive.stores.postgres.enqueue import PART
+from redrive.stores.postgres.enqueue import TASKS_PER_PART
 from tests.proxy import Proxy
 from tests.worker.conftest import drain
 
 pytestmark = pytest.mark.anyio
-COUNT = 4 * PART + 7
+COUNT = 4 * TASKS_PER_PART + 7
 
 
 async def waiting(app: App) -> int:
@@ -42,7 +42,7 @@ async def test_a_long_list_is_enqueued_in_its_order(app: App) -> None:
     assert ran == list(range(COUNT))
 
 
-@pytest.mark.parametrize("bad", [0, PART - 1, PART, COUNT - 1])
+@pytest.mark.parametrize("bad", [0, TASKS_PER_PART - 1, TASKS_PER_PART, COUNT - 1])
 async def test_one_bad_task_anywhere_in_a_long_list_refuses_all_of_it(app: App, bad: int) -> None:
     declare(app)
     given = [("COUNTED", {"n": "x" if n == bad else n}) for n in range(COUNT)]

@@ -179,9 +179,9 @@ async def test_bulk_answers_per_task_and_raises_only_for_the_rest(app: App) -> N
     sizes: list[int] = []
 
     @app.task("BULK", bulk=4, max_attempts=1)
-    async def bulk(batch: Bulk) -> None:
-        sizes.append(len(batch))
-        for item in batch:
+    async def bulk(items: Bulk) -> None:
+        sizes.append(len(items))
+        for item in items:
             if item.payload["n"] % 2:
                 item.answer({"odd": item.payload["n"]})
             elif item.payload["n"] == 0:
@@ -204,8 +204,8 @@ async def test_bulk_answers_per_task_and_raises_only_for_the_rest(app: App) -> N
 
 async def test_bulk_may_return_a_list_of_answers(app: App) -> None:
     @app.task("SQUARES", bulk=10)
-    async def squares(batch: Bulk) -> list[object]:
-        return [item.payload**2 if item.payload else Retry("zero") for item in batch]
+    async def squares(items: Bulk) -> list[object]:
+        return [item.payload**2 if item.payload else Retry("zero") for item in items]
 
     tasks = await app.enqueue_many([{"kind": "SQUARES", "payload": n, "max_attempts": 1} for n in (3, 0, 4)])
     await drain(app)

@@ -261,10 +261,10 @@ async def test_items_without_an_answer_are_stopped_and_answered_ones_count(quick
     seen: list[int] = []
 
     @quick.task("B", bulk=3)
-    def b(batch: Bulk) -> None:
-        batch[0].answer("all of it")
-        seen.append(len(batch))
-        while not batch.cancelled:
+    def b(items: Bulk) -> None:
+        items[0].answer("all of it")
+        seen.append(len(items))
+        while not items.cancelled:
             threading.Event().wait(0.01)
 
     tasks = await stopped(quick, why, lambda: seen, kind="B", count=3)
@@ -275,12 +275,12 @@ async def test_looking_at_a_call_of_which_one_is_cancelled_tells_nobody(quick: A
     seen, release = list[int](), threading.Event()
 
     @quick.task("B", bulk=2)
-    def b(batch: Bulk) -> None:
-        seen.append(len(batch))
+    def b(items: Bulk) -> None:
+        seen.append(len(items))
         while not release.is_set():
-            assert not batch.cancelled
+            assert not items.cancelled
             threading.Event().wait(0.01)
-        assert not batch.cancelled
+        assert not items.cancelled
 
     tasks = await quick.enqueue_many([("B", None)] * 2)
     async with _worker(quick) as worker:

@@ -1,4 +1,4 @@
-"""The HTTP face: thin routes over ``ops`` and the worker's health."""
+"""Serves the HTTP API: thin routes over ``ops`` and the worker's health."""
 
 from redrive.api.app import make_api
 

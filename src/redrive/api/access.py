@@ -1,4 +1,4 @@
-"""Who calls: by token, or, as long as there are none and on this machine only, whoever says so."""
+"""Identifies callers: by token, or, as long as there are none and on this machine only, by the name they give."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from redrive.errors import InvalidInput, NotAllowed, RedriveError
 from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator import Operator
 
-FAILURES, WINDOW = 10, 60.0
-KNOWN_CALLERS = 10_000
+WRONG_TOKENS_ALLOWED, WRONG_TOKENS_WINDOW_S = 10, 60.0
+MOST_ADDRESSES_REMEMBERED = 10_000
 
 
 class Unauthorized(RedriveError):
@@ -32,7 +32,7 @@ class TooManyFailures(RedriveError):
     code = "TOO_MANY_FAILURES"
 
 
-class Doorkeeper:
+class WrongTokenCounter:
     """Counts wrong tokens by address: after a few, further wrong ones are refused as such for a while. A right one is
     always let in: nobody can lock others out by guessing."""
 
@@ -41,20 +41,23 @@ class Doorkeeper:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def failed(self, request: Request) -> None:
+        """Counts a wrong token; raises TooManyFailures after a few."""
         address = request.client.host if request.client is not None else "?"
-        seen = self._failures.setdefault(_network(address), deque(maxlen=FAILURES))
+        seen = self._failures.setdefault(_network(address), deque(maxlen=WRONG_TOKENS_ALLOWED))
         self._failures.move_to_end(_network(address))
-        if len(self._failures) > KNOWN_CALLERS:
+        if len(self._failures) > MOST_ADDRESSES_REMEMBERED:
             self._failures.popitem(last=False)
         now = self._clock()
-        blocked = len(seen) == FAILURES and seen[0] > now - WINDOW
+        blocked = len(seen) == WRONG_TOKENS_ALLOWED and seen[0] > now - WRONG_TOKENS_WINDOW_S
         seen.append(now)
         if blocked:
-            raise TooManyFailures("too many wrong tokens from your address", hint=f"wait for {WINDOW:.0f} s")
+            raise TooManyFailures(
+                "too many wrong tokens from your address", hint=f"wait for {WRONG_TOKENS_WINDOW_S:.0f} s"
+            )
 
 
 def _network(address: str) -> str:
-    """Whoever has one IPv6 address has very many."""
+    """Returns what an address is counted by: whoever has one IPv6 address has very many."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -63,6 +66,7 @@ def _network(address: str) -> str:
 
 
 def the_app(request: Request) -> App:
+    """Returns the application that is served."""
     app: App = request.app.state.redrive
     return app
 
@@ -74,13 +78,15 @@ bearer = HTTPBearer(auto_error=False, description="A token of `redrive tokens cr
 Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 
-def doorkeeper(request: Request) -> Doorkeeper:
-    found: Doorkeeper = request.app.state.doorkeeper
+def wrong_tokens(request: Request) -> WrongTokenCounter:
+    """Returns the counter of wrong tokens."""
+    found: WrongTokenCounter = request.app.state.wrong_tokens
     return found
 
 
 def refuse_unknown_filters(request: Request) -> None:
-    """A misspelt filter that is ignored would widen what is asked for."""
+    """Refuses query parameters that a route does not know: a misspelt filter that is ignored would widen what is asked
+    for."""
     route = request.scope.get("route")
     if not isinstance(route, APIRoute):
         return
@@ -97,7 +103,7 @@ def _query_names(dependant: Any) -> set[str]:
 
 
 async def identify(request: Request) -> Caller:
-    """Whose token a request carries, or, where there are none yet, whoever it says; before its body is read."""
+    """Returns whose token a request carries, or, where there are none yet, whoever it says; before its body is read."""
     app: App = request.app.state.redrive
     given = await bearer(request)
     if given is None:
@@ -109,17 +115,17 @@ async def identify(request: Request) -> Caller:
         raise Unauthorized("a token is needed", hint="Authorization: Bearer …; redrive tokens create makes one")
     caller = await app.caller(given.credentials)
     if caller is None:
-        doorkeeper(request).failed(request)
+        wrong_tokens(request).failed(request)
         raise Unauthorized("the token is not valid", hint="it may be revoked or expired: redrive tokens")
     return caller
 
 
-async def who(
+async def the_caller(
     request: Request,
     _: Bearer,
     x_actor: Annotated[str | None, Header(description="Who acts, where there are no tokens.")] = None,
 ) -> Caller:
-    """The caller whom the door has let in (``redrive.api.authentication``); the parameters describe the API."""
+    """Returns the caller that ``redrive.api.authentication`` has let in; the parameters describe the API."""
     refuse_unknown_filters(request)
     caller: Caller = request.state.caller
     return caller
@@ -132,19 +138,20 @@ def refuse_proxies(request: Request) -> None:
 
 
 def _refuse_foreign_pages(request: Request) -> None:
-    """Where nobody needs a token, a page of somebody else's in the operator's browser must not act in his name."""
+    """Refuses pages of others in the operator's browser where nobody needs a token: they must not act in his name."""
     if request.method not in ("GET", "HEAD", "OPTIONS") and not is_own_page(request):
         raise NotAllowed("a page of another site may not act here", hint="use the command line, or a token")
 
 
 def is_own_page(request: Request) -> bool:
-    """No page at all, or one that this instance serves."""
+    """Returns whether a request comes from no page at all, or from one that this instance serves."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     own = origin is None or urlsplit(origin).netloc == request.headers.get("host")
     return own and site in (None, "same-origin", "none")
 
 
-async def the_operator(app: TheApp, caller: Annotated[Caller, Depends(who)]) -> Operator:
+async def the_operator(app: TheApp, caller: Annotated[Caller, Depends(the_caller)]) -> Operator:
+    """Returns the service of ops for the caller."""
     return (await app.operator(caller)).for_pages()
 
 
@@ -154,13 +161,14 @@ TheOperator = Annotated[Operator, Depends(the_operator)]
 
 @dataclass(slots=True, frozen=True)
 class Acting:
-    """Who acts, and why: of a body that says nothing else."""
+    """A body that says only who acts, and why."""
 
     operator: Operator
     reason: str | None
 
 
 async def acting(operator: TheOperator, words: ReasonIn | None = None) -> Acting:
+    """Returns an operator that acts under the name in the body."""
     given = words or ReasonIn()
     return Acting(operator.named(given.actor), given.reason)
 

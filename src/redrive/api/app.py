@@ -1,4 +1,4 @@
-"""The HTTP application."""
+"""Builds the HTTP application."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from redrive.api import (
     worker_run,
     workers,
 )
-from redrive.api.access import Doorkeeper
-from redrive.api.authentication import Door, with_token
+from redrive.api.access import WrongTokenCounter
+from redrive.api.authentication import AuthenticationMiddleware, with_token
 from redrive.api.body_limit import BodyLimit
 from redrive.api.docs_page import add_docs
 from redrive.api.headers import SecurityHeaders
@@ -48,7 +48,7 @@ Errors are RFC 9457 problem documents: `code` is for machines, `detail` and `hin
 
 
 def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (), open_door: bool = False) -> FastAPI:
-    """The HTTP face of an application, and of the worker in the same process if there is one.
+    """Returns the HTTP application of an App, and of the worker in the same process if there is one.
 
     ``hosts`` are the host names that it serves. On a loopback address they keep web pages from reaching it by a name
     of their own that resolves to this machine. ``open_door``: as long as there are no tokens, everybody is let in;
@@ -67,11 +67,11 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.state.redrive = app
     api.state.worker = worker
     api.state.open_door = open_door
-    api.state.doorkeeper = Doorkeeper()
-    api.state.triggered = worker_run.Triggered()
+    api.state.wrong_tokens = WrongTokenCounter()
+    api.state.triggered = worker_run.TriggeredWorker()
     # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
     api.add_middleware(BodyLimit)
-    api.add_middleware(Door, guards={"/api/worker/": worker_run.with_secret, "/api": with_token})
+    api.add_middleware(AuthenticationMiddleware, guards={"/api/worker/": worker_run.with_secret, "/api": with_token})
     if hosts:
         api.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     api.add_middleware(SecurityHeaders)

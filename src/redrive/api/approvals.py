@@ -1,4 +1,4 @@
-"""What waits for a second operator: listed, approved, rejected."""
+"""Routes for approvals: list what waits for a second operator, approve, reject."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
-from redrive.api.encode import answer, respond
+from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, Limit, States
 from redrive.api.problems import PROBLEMS
 from redrive.ops import views
@@ -22,7 +22,7 @@ async def list_approvals(
     """What waits for a second operator, and what became of it, newest first."""
     found = await operator.approvals.list(states=tuple(state), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
-    return await answer(approvals=serialize.approvals(found), next_before=following)
+    return await json_answer(approvals=serialize.approvals(found), next_before=following)
 
 
 @router.post("/approvals/{approval_id}/approve", response_model=m.ApprovalOut)

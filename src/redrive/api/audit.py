@@ -1,4 +1,4 @@
-"""The audit log: query, export, prune."""
+"""Routes for the audit log: query, export, prune."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
-from redrive.api.encode import answer
+from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, make_audit, one_of
 from redrive.api.problems import PROBLEMS
 
@@ -44,7 +44,7 @@ async def query(
 ) -> Response:
     """Who did what, newest first."""
     found = await operator.audit.query(which, page=auditPage, page_size=auditPageSize, before=before)
-    return await answer(
+    return await json_answer(
         items=serialize.audits(found.rows),
         page=found.page,
         page_size=found.page_size,
@@ -74,11 +74,11 @@ async def prune(body: PruneIn, operator: TheOperator) -> m.PruneOut:
     which = make_audit(
         action=body.audit_action,
         actor=body.audit_actor,
-        batch_id=body.batch_id,
+        bulk_id=body.batch_id,
         scope=one_of(body.episode_id, body.scope, "episodeId and scope"),
         kind=one_of(body.job_kind, body.kind, "jobKind and kind"),
         trace_id=body.trace_id,
     )
     acting = operator.named(body.actor)
     done = await acting.audit.prune(which, older_than_days=body.older_than_days, dry_run=body.dry_run)
-    return m.PruneOut.model_validate(done)
+    return m.PruneOut(matched=done.matched, removed=done.removed, dry_run=done.dry_run, batch_id=done.bulk_id)

@@ -1,4 +1,4 @@
-"""The door of ``/api``: who calls is known before anything of a request's body is read.
+"""Authenticates callers of ``/api`` before anything of a request's body is read.
 
 FastAPI reads and parses a body before it looks at what a route depends on. Here a stranger, and a viewer who may change
 nothing, is turned away by the headers alone.
@@ -15,20 +15,20 @@ from redrive.api import access, problems
 from redrive.errors import NotAllowed, RedriveError
 from redrive.ops.access import Role
 
-READS = ("GET", "HEAD", "OPTIONS")
+READING_METHODS = ("GET", "HEAD", "OPTIONS")
 Guard = Callable[[Request], Awaitable[None]]
 
 
 async def with_token(request: Request) -> None:
-    """A caller with a role; whoever only looks sends no body that is worth reading."""
+    """Lets a caller with a role in; whoever only looks sends no body that is worth reading."""
     caller = await access.identify(request)
-    if request.method not in READS and caller.role < Role.OPERATOR:
+    if request.method not in READING_METHODS and caller.role < Role.OPERATOR:
         raise NotAllowed(f"{caller.name} is {caller.role.label}; this needs {Role.OPERATOR.label}")
     request.state.caller = caller
 
 
-class Door:
-    """``guards`` by the beginning of the path; the first that fits decides."""
+class AuthenticationMiddleware:
+    """Calls the guard of a path: ``guards`` are by the beginning of the path, and the first that fits decides."""
 
     def __init__(self, app: ASGIApp, guards: dict[str, Guard]) -> None:
         self._app = app

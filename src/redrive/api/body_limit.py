@@ -1,5 +1,4 @@
-"""A body larger than any task may be is refused before it is read, and one of very many values before it is parsed:
-parsing is one long call, and everybody else waits for it."""
+"""Refuses a body larger than any task before it is read, and one of very many values before it is parsed."""
 
 from __future__ import annotations
 
@@ -13,8 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from redrive.api.problems import problem
 from redrive.kernel.task import MAX_PAYLOAD_BYTES
 
-LARGEST = MAX_PAYLOAD_BYTES * 2 + 65_536  # a payload may be written with more characters than it is stored with
-SMALL = 262_144
+LARGEST_BODY_BYTES = (
+    MAX_PAYLOAD_BYTES * 2 + 65_536
+)  # a payload may be written with more characters than it is stored with
+SMALL_BODY_BYTES = 262_144
 MOST_CONTAINERS, MOST_VALUES = 20_000, 50_000
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.S)
 # Where payloads and results come in; nobody has so much to say elsewhere.
@@ -22,6 +23,8 @@ _LARGE = re.compile(r"/api/tasks/?|/api/tasks/[^/]+/report/?")
 
 
 class BodyLimit:
+    """The middleware that refuses such bodies. Parsing is one long call, and everybody else would wait for it."""
+
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -30,7 +33,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        most = LARGEST if _LARGE.fullmatch(scope["path"]) else SMALL
+        most = LARGEST_BODY_BYTES if _LARGE.fullmatch(scope["path"]) else SMALL_BODY_BYTES
         if told.isdigit() and int(told) > most:
             await self._refuse(f"the body is larger than {most} bytes", scope, receive, send)
             return
@@ -65,7 +68,7 @@ class BodyLimit:
 
 
 class _Refused(HTTPException):
-    """An HTTP error, so that nobody on the way takes it for a broken body."""
+    """Raised as an HTTP error, so that nobody on the way takes it for a broken body."""
 
     code = "BODY_TOO_LARGE"
     hint = "store large data elsewhere, and put where it is into the payload"
@@ -75,7 +78,8 @@ class _Refused(HTTPException):
 
 
 def refuse_many_values(parts: Sequence[bytes]) -> None:
-    """Count lists, objects and values, first roughly, then, where that is too many, without what stands in texts."""
+    """Counts lists, objects and values, first roughly, then, where that is too many, without what stands in texts;
+    refuses too many."""
     if _count(parts, b"[{") <= MOST_CONTAINERS and _count(parts, b",") <= MOST_VALUES:
         return
     bare = [_TEXT.sub(b"", b"".join(parts))]

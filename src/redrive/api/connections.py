@@ -1,4 +1,4 @@
-"""Connections that wait for their client: deadlines, and room for others when there are too many.
+"""Limits connections that wait for their client: deadlines, and room for others when there are too many.
 
 uvicorn waits for ever for the rest of a request, and for a reader who does not read. Here every wait for a client has
 an end, and whoever has waited longest makes room when the server is full: half-sent requests, however many, keep
@@ -31,15 +31,15 @@ KEPT_FOR_LOOPBACK = 16
 
 
 @dataclass(slots=True)
-class Gate:
-    """Who is connected, and who of them waits for its client: the one that has waited longest comes first."""
+class OpenConnections:
+    """Knows who is connected, and who of them waits for its client: the one that has waited longest comes first."""
 
     most: int
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
     connected: int = 0
 
     def admit(self, newcomer: GuardedProtocol) -> bool:
-        """Make room for one more; False when all are busy with requests."""
+        """Makes room for one more; False when all are busy with requests."""
         while self.connected > self.most:
             longest = next(iter(self.waiting), None)
             if longest is None:
@@ -51,7 +51,7 @@ class Gate:
 class GuardedProtocol(H11Protocol):
     """One connection. At any time it waits for its client (for headers, a body, or to read) or it does not."""
 
-    def __init__(self, gate: Gate, **options: Any) -> None:
+    def __init__(self, gate: OpenConnections, **options: Any) -> None:
         super().__init__(**options)
         self._gate = gate
         self._phase: str | None = None
@@ -105,7 +105,7 @@ class GuardedProtocol(H11Protocol):
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """What it waits for now."""
+        """Finds out what it waits for now."""
         if self.transport is None or self.transport.is_closing():
             return
         if self.flow.write_paused:
@@ -137,7 +137,7 @@ class GuardedProtocol(H11Protocol):
             self._timer = None
 
     def _late(self) -> None:
-        """Say so, if nothing else was said yet; then it is over."""
+        """Answers that the client was too slow, if nothing else was answered yet, and closes."""
         if self._phase == "reader" or self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.drop(f"late: {self._phase}")
         else:
@@ -149,7 +149,7 @@ class GuardedProtocol(H11Protocol):
     # -- endings ---------------------------------------------------------------------------------------------------
 
     def drop(self, why: str) -> None:
-        """End it without a word: its client does not listen, or there is no time."""
+        """Closes the connection without an answer: its client does not listen, or there is no time."""
         logger.debug("%s", why, extra={"event": "http.dropped"})
         self._leave()
         self.transport.abort()
@@ -170,7 +170,7 @@ class GuardedProtocol(H11Protocol):
         self._end_soon()
 
     def _end_soon(self) -> None:
-        """A close waits until everything is written: not for ever."""
+        """Closes the connection; what is not written by then is not waited for."""
         self._stop_waiting()
         self._timer = self.loop.call_later(LINGER_S, self.transport.abort)
 
@@ -181,8 +181,8 @@ class GuardedProtocol(H11Protocol):
             self._gate.connected -= 1
 
 
-def make_protocol(gate: Gate) -> Callable[..., GuardedProtocol]:
-    """What uvicorn calls for each connection."""
+def make_protocol(gate: OpenConnections) -> Callable[..., GuardedProtocol]:
+    """Returns what uvicorn calls for each connection."""
     return partial(GuardedProtocol, gate)
 
 

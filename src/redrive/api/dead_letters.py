@@ -1,4 +1,4 @@
-"""Dead letters and failed tasks: looked at, previewed, retried."""
+"""Routes for dead letters and failed tasks: list, preview, retry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator, is_own_page
-from redrive.api.encode import answer
+from redrive.api.encode import json_answer
 from redrive.api.filters import FilterIn, Text, WhichFailed, WhichTasks
 from redrive.api.problems import PROBLEMS
 from redrive.ops import inspect
@@ -36,7 +36,7 @@ async def dead_letters(
     after = None if before is None else inspect.parse_id(before)
     found = await operator.failures.dead_letters(which, limit=limit, before=after)
     following = found[-1].id if len(found) == limit else None
-    return await answer(dead_letters=serialize.letters(found, operator), next_before=following)
+    return await json_answer(dead_letters=serialize.letters(found, operator), next_before=following)
 
 
 @router.get("/dead-letters/preview", response_model=m.PreviewOut)
@@ -55,7 +55,7 @@ async def preview(
     found = await operator.failures.preview(
         which, page=page, page_size=pageSize, limit=limit, plan=planToken, bind=is_own_page(request)
     )
-    return await answer(
+    return await json_answer(
         total=found.total,
         page=found.page,
         page_size=found.page_size,
@@ -67,11 +67,11 @@ async def preview(
 
 
 @router.post("/dead-letters/retry")
-async def retry(body: RetryIn, operator: TheOperator) -> m.BatchOut:
+async def retry(body: RetryIn, operator: TheOperator) -> m.BulkOut:
     """Retry up to ``limit`` tasks that match (50 unless said, 500 at most), those that failed first. Only failed and
     cancelled tasks are touched; others that were named are returned, and audited, as skipped. What needs a second
     operator (everything, or more than ``REDRIVE_APPROVALS_ABOVE``) is refused with 409: begin it as an operation."""
-    return serialize.batch(
+    return serialize.bulk(
         await operator.named(body.actor).failures.retry_matching(
             body.failures(body.task_ids),
             reason=body.reason,
@@ -92,7 +92,7 @@ async def list_failed(
 ) -> Response:
     """Tasks that are failed now, the latest first. ``nextBefore`` continues: stable while more tasks fail."""
     found = await operator.failures.list(which, limit=limit, offset=offset, before=before)
-    return await answer(
+    return await json_answer(
         tasks=serialize.tasks(found.tasks, operator),
         total=found.total,
         limit=limit,

@@ -1,4 +1,4 @@
-"""``/docs``: the routes as one page, made here from the OpenAPI document.
+"""Serves ``/docs``: the routes as one page, made here from the OpenAPI document.
 
 No script runs on it, neither ours nor anybody's: the page has the origin of an API that can retry and erase, and an
 operator's machine may reach no other network. What wants to call routes interactively reads ``/openapi.json``.
@@ -20,7 +20,7 @@ _DEEPEST = 6
 
 
 def add_docs(api: FastAPI) -> None:
-    """Serve the page and its style."""
+    """Adds the page and its style to an application."""
     made: list[str] = []
 
     @api.get("/docs", include_in_schema=False)
@@ -36,7 +36,7 @@ def add_docs(api: FastAPI) -> None:
 
 
 def render(document: Document) -> str:
-    """The whole page."""
+    """Returns the whole page."""
     groups = _by_tag(document)
     listed = "".join(
         f"<h2>{escape(tag)}</h2><ul>{''.join(_link(*r[:3]) for r in routes)}</ul>" for tag, routes in groups.items()
@@ -121,7 +121,7 @@ def _example(document: Document, schema: Document) -> str:
 
 
 def _shape(document: Document, schema: Document, depth: int) -> Any:
-    """The schema as a document of its form: names, and types where values would be."""
+    """Returns the schema as a document of its form: names, and types where values would be."""
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
     for choice in schema.get("anyOf", ()):
@@ -139,7 +139,7 @@ def _shape(document: Document, schema: Document, depth: int) -> Any:
 
 
 def _text(words: str) -> str:
-    """Prose with `code` in it."""
+    """Returns prose with `code` in it as HTML."""
     return "".join(_pieces(words))
 
 

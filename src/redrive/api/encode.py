@@ -1,4 +1,4 @@
-"""Answers as JSON text, in bounded pieces: a long page is written while others are served.
+"""Encodes answers as JSON text, in bounded pieces: a long page is written while others are served.
 
 Models describe what comes out (``redrive.api.models``, for the OpenAPI document and the tests against it); they are not
 built for it. Documents of tasks go through as the text that the store keeps. So the longest single call is the encoding
@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from redrive.kernel.payload import JsonText
 from redrive.ops.views import View
 
-CHUNK = 65_536  # characters, between two turns of the loop
+CHUNK_CHARS = 65_536  # characters, between two turns of the loop
 _camel = cache(to_camel)
 
 
@@ -39,14 +39,14 @@ def _other(value: Any) -> Any:
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_other).encode
 
 
-async def answer(status: int = 200, **parts: Any) -> Response:
-    """An object with these parts; a part may be a value, a ``View``, or a list (an iterable, made as it is written) of
-    views."""
+async def json_answer(status: int = 200, **parts: Any) -> Response:
+    """Returns a response with an object of these parts; a part may be a value, a ``View``, or a list (an iterable, made
+    as it is written) of views."""
     return await respond(View(parts), status)
 
 
 async def respond(value: Any, status: int = 200) -> Response:
-    """Whole if it is short, streamed if it is not."""
+    """Returns a response: whole if it is short, streamed if it is not."""
     pieces = chunks(value)
     first = await anext(pieces, b"")
     second = await anext(pieces, None)
@@ -63,12 +63,12 @@ async def respond(value: Any, status: int = 200) -> Response:
 
 
 async def chunks(value: Any) -> AsyncIterator[bytes]:
-    """The text of a value, at most about ``CHUNK`` at a time, with a turn for others after each."""
+    """Yields the text of a value, at most about ``CHUNK_CHARS`` at a time, with a turn for others after each."""
     gathered, length = list[str](), 0
     for piece in pieces(value):
         gathered.append(piece)
         length += len(piece)
-        if length >= CHUNK:
+        if length >= CHUNK_CHARS:
             yield "".join(gathered).encode()
             gathered, length = [], 0
             await asyncio.sleep(0)
@@ -77,7 +77,8 @@ async def chunks(value: Any) -> AsyncIterator[bytes]:
 
 
 def pieces(value: Any) -> Iterator[str]:
-    """None of them longer than one thing without its documents, or a part of a document."""
+    """Yields the text of a value in pieces, none longer than one thing without its documents, or a part of a
+    document."""
     if isinstance(value, JsonText):
         yield from _slices(value)
     elif isinstance(value, View):
@@ -94,7 +95,7 @@ def pieces(value: Any) -> Iterator[str]:
 
 
 def _object(view: View) -> Iterator[str]:
-    """What is short in one go; documents and further views one by one."""
+    """Yields an object: what is short in one go, documents and further views one by one."""
     plain = {_camel(name): value for name, value in view.items() if not _has_more(value)}
     yield "{" + _encode(plain)[1:-1]
     comma = "," if plain else ""
@@ -115,5 +116,5 @@ def _has_more(value: Any) -> bool:
 
 
 def _slices(text: str) -> Iterator[str]:
-    for start in range(0, len(text), CHUNK):
-        yield text[start : start + CHUNK]
+    for start in range(0, len(text), CHUNK_CHARS):
+        yield text[start : start + CHUNK_CHARS]

@@ -1,4 +1,4 @@
-"""Erasing what is known about a scope or a task."""
+"""Route that erases what is known about a scope or a task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api.access import TheOperator
-from redrive.api.encode import answer
+from redrive.api.encode import json_answer
 from redrive.api.filters import one_of
 from redrive.api.problems import PROBLEMS
 from redrive.ops import erase, views
@@ -44,11 +44,11 @@ async def erase_data(body: EraseIn, operator: TheOperator) -> Response:
     named = operator.named(body.actor)
     scope = one_of(body.episode_id, body.scope, "episodeId and scope")
     task_id = None if body.task_id is None else parse_id(body.task_id)
-    seen = await named.erasures.foresee(scope, task_id)
+    seen = await named.erasures.preview(scope, task_id)
     begun = None if body.dry_run else await named.erasures.begin(scope, task_id, reason=body.reason)
     record = None if begun is None else await operator.operations.record(begun.operation.id)
     approval = None if begun is None else begun.approval
-    return await answer(
+    return await json_answer(
         200 if record is None else 202,
         operation=None if record is None else views.operation(record),
         approval=None if approval is None else views.approval(approval),

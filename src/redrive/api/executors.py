@@ -1,4 +1,4 @@
-"""Executors over HTTP: a program claims tasks, says that it is alive, and reports what came of them.
+"""Routes for executors: a program claims tasks, keeps their leases, and reports what came of them.
 
 The lease token that a claim returns is the fence: a report with any other one changes nothing.
 """

@@ -1,4 +1,4 @@
-"""Failures by cause: listed, shown, annotated, retried."""
+"""Routes for failure groups: list, show, annotate, retry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
-from redrive.api.encode import answer, respond
+from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Limit
 from redrive.api.operations import Begun, BulkIn, begin_operation
 from redrive.api.problems import PROBLEMS
@@ -41,7 +41,7 @@ async def list_groups(
     """Failures by cause, the latest first."""
     found = await operator.groups.list(limit=limit, status=status, before=before)
     following = found[-1].place if len(found) == limit else None
-    return await answer(groups=serialize.groups(found, operator), next_before=following)
+    return await json_answer(groups=serialize.groups(found, operator), next_before=following)
 
 
 @router.get("/failure-groups/{fingerprint}", response_model=m.GroupOut)

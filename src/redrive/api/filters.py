@@ -1,4 +1,4 @@
-"""Query parameters that several routes share, under the names of the earlier system and our own."""
+"""Reads the filters that several routes share, under the names of the earlier system and our own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.task import check_text
 from redrive.ops import failed
+from redrive.ops.audit_rows import outside
 from redrive.ops.failed import parse_ids
 from redrive.ops.filters import FILTERS, Filter
 
@@ -25,12 +26,12 @@ States = Annotated[list[str] | tuple[str, ...], Query()]
 
 
 def _parameters() -> dict[str, Filter]:
-    """Every name that a filter has in a query."""
+    """Returns every name that a filter has in a query."""
     return {name: one for one in FILTERS for name in (one.parameter, one.earlier) if name is not None}
 
 
 def filters(**given: str | None) -> FailureFilter:
-    """Which tasks; ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
+    """Returns the filter of a query; ``episodeId`` is ``scope``, ``jobKind`` is ``kind``; empty ones say nothing."""
     return make_failures(
         None,
         **{
@@ -59,12 +60,12 @@ WhichTasks = Annotated[FailureFilter, Depends(filters)]
 
 
 def failures(which: WhichTasks, taskIds: Annotated[list[str] | None, Query(max_length=500)] = None) -> FailureFilter:
-    """The same, and by their ids."""
+    """Returns the filter of a query, with ids."""
     return replace(which, ids=make_failures(taskIds).ids)
 
 
 class FilterIn(m.In):
-    """The same in the body of a request. There an empty text is a mistake: it must not mean "any"."""
+    """A filter in the body of a request. There an empty text is a mistake: it must not mean "any"."""
 
     episode_id: str | None = None
     scope: str | None = None
@@ -96,7 +97,7 @@ def make_failures(ids: Sequence[str] | None = None, **texts: str | None) -> Fail
 
 
 def one_of(first: str | None, second: str | None, names: str) -> str | None:
-    """Two names of one thing; both may be given, if they say the same."""
+    """Returns the value of a filter that has two names; both may be given, if they say the same."""
     if first is not None and second is not None and first != second:
         raise InvalidInput(f"{names} are two names of one filter, and differ", hint="give one of them")
     return second if first is None else first
@@ -113,11 +114,12 @@ def audits(
     scope: Text = None,
     kind: Text = None,
 ) -> AuditFilter:
+    """Returns the filter of audit rows of a query."""
     return make_audit(
         taskId or None,
         action=auditAction or None,
         actor=auditActor or None,
-        batch_id=batchId or None,
+        bulk_id=batchId or None,
         scope=one_of(episodeId or None, scope or None, "episodeId and scope"),
         kind=one_of(jobKind or None, kind or None, "jobKind and kind"),
         trace_id=traceId or None,
@@ -125,7 +127,8 @@ def audits(
 
 
 def make_audit(task_id: str | None = None, **texts: str | None) -> AuditFilter:
-    checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
+    """Returns a filter of audit rows, checked."""
+    checked: dict[str, Any] = {name: check_text(value, outside(name)) for name, value in texts.items()}
     return AuditFilter(**checked, task_id=None if task_id is None else parse_ids([task_id])[0])
 
 

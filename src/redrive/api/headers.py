@@ -1,4 +1,4 @@
-"""Security headers of every response: no frames, no guessed types, nothing cached, nothing of others run."""
+"""Adds security headers to every response: no frames, no guessed types, nothing cached, nothing of others run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONSOLE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'"
 )
-ALWAYS = {
+ALWAYS_SENT = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -29,7 +29,7 @@ def for_path(path: str) -> Iterable[tuple[str, str]]:
     if _in_console(path):
         # Without a referrer a browser does not name the origin of a form either: it says null, as any other site's may.
         yield "Referrer-Policy", "same-origin"
-    yield from ALWAYS.items()
+    yield from ALWAYS_SENT.items()
     yield "Content-Security-Policy", _policy(path)
     yield "Cache-Control", "no-store"
 
@@ -45,7 +45,7 @@ def _in_console(path: str) -> bool:
 
 
 class SecurityHeaders:
-    """Adds them to everything that does not say otherwise itself."""
+    """The middleware that adds them to every response that does not say otherwise itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Alive and ready."""
+"""Tells whether this process is alive and ready."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from redrive.version import __version__
 from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.api")
-STORE_TIMEOUT = 2.0
-FRESH_AT_LEAST = 15.0
-ANSWERED_WITHIN = 10.0
+STORE_TIMEOUT_S = 2.0
+TICK_FRESH_FOR_S = 15.0
+ANSWERED_WITHIN_S = 10.0
 
 
 def alive(worker: Worker | None) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def alive(worker: Worker | None) -> dict[str, Any]:
 
 
 async def unready(app: App, worker: Worker | None) -> list[str]:
-    """Why this process should get no work right now; empty when it is ready."""
+    """Returns why this process should get no work right now; empty when it is ready."""
     reasons = [await _store_problem(app)]
     if worker is not None:
         reasons += [_stopping(worker), _stale(app, worker), _unanswered(worker)]
@@ -45,12 +45,12 @@ async def unready(app: App, worker: Worker | None) -> list[str]:
 
 
 async def _store_problem(app: App) -> str | None:
-    """A real question to the store, small and with little patience."""
+    """Returns what is wrong with the store, by a small read with little patience."""
     try:
-        async with asyncio.timeout(STORE_TIMEOUT):
+        async with asyncio.timeout(STORE_TIMEOUT_S):
             status = await (await app.store()).migrations.status()
     except TimeoutError:
-        return f"the store did not answer within {STORE_TIMEOUT:g} s"
+        return f"the store did not answer within {STORE_TIMEOUT_S:g} s"
     except RedriveError as error:
         # Whoever may ask this needs no token: where the store is, is none of their business.
         logger.warning("not ready: %s", error.message, extra={"event": "store.not_ready"})
@@ -63,10 +63,11 @@ def _stopping(worker: Worker) -> str | None:
 
 
 def _unanswered(worker: Worker) -> str | None:
-    """A beat may come through while claims and settles do not: somebody may hold a lock that only they need."""
+    """Returns whether claims and settles get no answer while heartbeats do: somebody may hold a lock that only they
+    need."""
     since = worker.health.unanswered_since
     age = time.time() - since
-    if not since or age <= ANSWERED_WITHIN:
+    if not since or age <= ANSWERED_WITHIN_S:
         return None
     return f"the worker's claims and settles go without an answer, for {age:.0f} s now"
 
@@ -75,6 +76,6 @@ def _stale(app: App, worker: Worker) -> str | None:
     if not worker.health.last_contact:
         return "the worker has not reached the store yet"
     age = time.time() - worker.health.last_contact
-    if age <= max(FRESH_AT_LEAST, 5 * app.settings.interval):
+    if age <= max(TICK_FRESH_FOR_S, 5 * app.settings.interval):
         return None
     return f"the worker last reached the store {age:.0f} s ago"

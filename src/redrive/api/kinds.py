@@ -1,4 +1,4 @@
-"""Kinds: listed, limited, paused, resumed."""
+"""Routes for kinds: list, limit, pause, resume."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
-from redrive.api.pausing import turn
+from redrive.api.pausing import set_pause
 from redrive.api.problems import PROBLEMS
 
 router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
@@ -30,9 +30,9 @@ async def limits(name: str, body: m.LimitsIn, operator: TheOperator) -> m.KindOu
 
 @router.post("/kinds/{name}/pause")
 async def pause_kind(name: str, by: By) -> m.HoldChange:
-    return await turn("kind", name, True, by)
+    return await set_pause("kind", name, True, by)
 
 
 @router.post("/kinds/{name}/resume")
 async def resume_kind(name: str, by: By) -> m.HoldChange:
-    return await turn("kind", name, False, by)
+    return await set_pause("kind", name, False, by)

@@ -1,4 +1,4 @@
-"""What goes over the wire. Names are camelCase, as callers of the earlier system know them."""
+"""Defines what goes over the wire. Names are camelCase, as callers of the earlier system know them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from redrive.kernel.task import EARLIEST
 
 
 class Out(BaseModel):
-    """An answer, made from whatever has attributes of the same names."""
+    """Base of answers, made from whatever has attributes of the same names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True)
 
 
 class In(BaseModel):
-    """A request body: camelCase or snake_case, nothing that is not known, and every value of its own type: 0 is not
-    false, and "5" is no number."""
+    """Base of request bodies: camelCase or snake_case, nothing that is not known, and every value of its own type: 0 is
+    not false, and "5" is no number."""
 
     model_config = ConfigDict(
         alias_generator=AliasGenerator(
@@ -33,14 +33,14 @@ class In(BaseModel):
 
 
 def _written_out(value: object) -> object:
-    """A time is text in a body: a bare number could be seconds or milliseconds."""
+    """Refuses a time that is no text: a bare number could be seconds or milliseconds."""
     if isinstance(value, str) and not value.lstrip("+-").replace(".", "", 1).isdigit():
         return value
     raise ValueError("must be a time with a zone, like 2026-01-31T09:00:00Z")
 
 
 def _within_reach(value: datetime) -> datetime:
-    """Far enough from the ends of what a datetime can hold to be taken to any zone."""
+    """Refuses a time too near the ends of what a datetime can hold to be taken to any zone."""
     if value.tzinfo is None or not EARLIEST.year <= value.year <= LATEST_YEAR:
         raise ValueError(f"must be a time with a zone, from {EARLIEST.year} to {LATEST_YEAR}")
     return value
@@ -64,7 +64,7 @@ class Problem(BaseModel):
     errors: list[dict[str, Any]] | None = None
 
 
-CUT = "Documents that were left out because they are long; GET …/payload and …/result have them whole."
+CUT_DESCRIPTION = "Documents that were left out because they are long; GET …/payload and …/result have them whole."
 
 
 class TaskOut(Out):
@@ -103,13 +103,13 @@ class TaskOut(Out):
     last_replayed_at: datetime | None
     last_replayed_by: str | None
     last_replayed_reason: str | None
-    last_replayed_batch: str | None
+    last_replayed_bulk_id: str | None
     finished_at: datetime | None
     erased_at: datetime | None = Field(description="When what it carried was erased.")
     execution_ms: float | None
     result: Any = Field(description="For operators.")
     deduplicated: bool
-    cut: list[str] = Field([], description=CUT)
+    cut: list[str] = Field([], description=CUT_DESCRIPTION)
 
 
 class AttemptOut(Out):
@@ -147,7 +147,7 @@ class DeadLetterOut(Out):
     error_message: str | None = Field(description="For operators.")
     error_summary: dict[str, Any] | None
     error_fingerprint: str
-    cut: list[str] = Field([], description=CUT)
+    cut: list[str] = Field([], description=CUT_DESCRIPTION)
 
 
 class AuditOut(Out):
@@ -206,9 +206,9 @@ class SkippedOut(Out):
     reason: str
 
 
-class BatchOut(Out):
+class BulkOut(Out):
     """``matched`` are the tasks that are meant. Of a dry run ``wouldRetry`` says which of them could be retried now;
-    it has no batch, and retried none."""
+    it has no id, and retried none."""
 
     batch_id: str | None
     matched: int

@@ -1,4 +1,4 @@
-"""Bulk operations: begun, watched, paused, resumed, cancelled."""
+"""Routes for bulk operations: begin, list, show, pause, resume, cancel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
-from redrive.api.encode import answer, respond
+from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, FilterIn, Limit, States
 from redrive.api.problems import PROBLEMS
 from redrive.kernel.failed import FailureFilter
@@ -31,7 +31,7 @@ class CanaryIn(m.In):
 class BulkIn(m.In):
     """How a retry of many is carried out."""
 
-    rate: Annotated[float, Field(ge=operations.SLOWEST, le=1_000_000)] | None = None
+    rate: Annotated[float, Field(ge=operations.SLOWEST_RATE, le=1_000_000)] | None = None
     canary: CanaryIn | None = None
     stop_on_return: bool = False
     fixed: str | None = Field(None, description="What was mended; asked for where it is about everything.")
@@ -61,7 +61,7 @@ async def list_operations(
     """Bulk operations, newest first."""
     found = await operator.operations.list(states=tuple(status), limit=limit, before=before)
     following = found[-1].seq if len(found) == limit else None
-    return await answer(operations=serialize.operations(found), next_before=following)
+    return await json_answer(operations=serialize.operations(found), next_before=following)
 
 
 @router.post("/operations", status_code=202, response_model=Begun)
@@ -69,8 +69,8 @@ async def begin(body: OperationIn, operator: TheOperator) -> Response:
     """Retry, forget or purge any number of tasks: carried out by the workers piece by piece, whatever crashes. Large
     and dangerous ones wait for a second operator."""
     if body.dry_run:
-        seen = await operator.named(body.actor).operations.foresee(body.action, body.failures(), body.plan_token)
-        return await answer(
+        seen = await operator.named(body.actor).operations.preview(body.action, body.failures(), body.plan_token)
+        return await json_answer(
             202, operation=None, approval=None, matched=seen.number, needs_approval=seen.approval, dry_run=True
         )
     return await begin_operation(body.action, body.failures(), body, operator, body.plan_token)
@@ -117,7 +117,7 @@ async def begin_operation(
     )
     approval = begun.approval
     record = await operator.operations.record(begun.operation.id)
-    return await answer(
+    return await json_answer(
         202,
         operation=views.operation(record),
         matched=begun.operation.total,

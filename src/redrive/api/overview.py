@@ -1,4 +1,4 @@
-"""``/api/tasks/ops``: the figures of an operations page in one call."""
+"""Serves ``/api/tasks/ops``: the figures of an operations page in one call."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Response
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
-from redrive.api.encode import answer
+from redrive.api.encode import json_answer
 from redrive.api.filters import WhichAudit, WhichFailed
 from redrive.api.problems import PROBLEMS
 
 router = APIRouter(prefix="/api/tasks", tags=["operations"], responses=PROBLEMS)
-RECENT = 20
+RECENT_ROWS = 20
 
 
 class OpsOut(m.Out):
@@ -37,20 +37,20 @@ async def ops(
     which: WhichFailed,
     rows: WhichAudit,
     auditPage: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-    auditPageSize: Annotated[int, Query(ge=1, le=500)] = RECENT,
+    auditPageSize: Annotated[int, Query(ge=1, le=500)] = RECENT_ROWS,
 ) -> Response:
     """Exact totals, what failed lately, what operators did. The filters narrow the lists, not the totals."""
     stats = await operator.health.stats()
     # Dead letters are not known by type or id of their task: these filters narrow the list of failures alone.
-    letters = await operator.failures.dead_letters(replace(which, failure_type=None, ids=None), limit=RECENT)
+    letters = await operator.failures.dead_letters(replace(which, failure_type=None, ids=None), limit=RECENT_ROWS)
     log = await operator.audit.query(rows, page=auditPage, page_size=auditPageSize)
     kinds, dead = stats.by("kind"), stats.dead_letters()
-    return await answer(
+    return await json_answer(
         totals=stats.totals(),
         queues=stats.by("queue"),
         kinds={name: {**row, "deadLetter": dead.get(name, 0)} for name, row in kinds.items()},
         dead_letters=sum(dead.values()),
-        recent_failures=serialize.tasks((await operator.failures.list(which, limit=RECENT)).tasks, operator),
+        recent_failures=serialize.tasks((await operator.failures.list(which, limit=RECENT_ROWS)).tasks, operator),
         recent_dead_letters=serialize.letters(letters, operator),
         recent_audit_logs=serialize.audits(log.rows),
         audit_page=log.page,

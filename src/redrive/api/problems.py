@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents with a machine code."""
+"""Answers errors as RFC 9457 problem documents with a machine code."""
 
 from __future__ import annotations
 
@@ -83,6 +83,7 @@ def status_of(error: RedriveError) -> HTTPStatus:
 
 
 async def on_error(_: Request, error: Exception) -> JSONResponse:
+    """Answers an error of redrive's own."""
     assert isinstance(error, RedriveError)
     status = status_of(error)
     response = problem(status, error.code, error.message, error.hint)
@@ -94,7 +95,7 @@ async def on_error(_: Request, error: Exception) -> JSONResponse:
 
 
 async def on_invalid(_: Request, error: Exception) -> JSONResponse:
-    """What is wrong with each value, without repeating the values themselves."""
+    """Answers what is wrong with each value, without repeating the values themselves."""
     assert isinstance(error, RequestValidationError)
     found = [{"in": _place(e), "problem": _worded(e)} for e in error.errors()]
     said = "; ".join(f"{'.'.join(e['in'][1:]) or e['in'][0]}: {e['problem']}" for e in found[:5])
@@ -121,6 +122,7 @@ def _worded(error: dict[str, Any]) -> str:
 
 
 async def on_http(_: Request, error: Exception) -> JSONResponse:
+    """Answers an error of the framework: an unknown path, a wrong method."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     code, hint, said = getattr(error, "code", status.name), getattr(error, "hint", None), str(error.detail)
@@ -133,8 +135,8 @@ async def on_http(_: Request, error: Exception) -> JSONResponse:
 
 
 async def on_crash(request: Request, _: Exception) -> JSONResponse:
-    """A mistake of ours: the log has it, the caller learns no more than that. Outside of all middleware, so it brings
-    its headers along."""
+    """Answers a mistake of ours: the log has it, the caller learns no more than that. Outside of all middleware, so it
+    brings its headers along."""
     hint = "the server's log says more"
     answer = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "something went wrong in the server", hint)
     answer.headers.update(dict(headers.for_path(request.url.path)))
@@ -142,6 +144,7 @@ async def on_crash(request: Request, _: Exception) -> JSONResponse:
 
 
 def problem(status: HTTPStatus, code: str, detail: str, hint: str | None = None, **more: Any) -> JSONResponse:
+    """Returns a problem document as a response."""
     body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": code, "detail": detail}
     if hint:
         body["hint"] = hint

@@ -1,4 +1,4 @@
-"""Queues: listed, paused, resumed."""
+"""Routes for queues: list, pause, resume."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
-from redrive.api.pausing import turn
+from redrive.api.pausing import set_pause
 from redrive.api.problems import PROBLEMS
 
 router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
@@ -22,9 +22,9 @@ async def queues(operator: TheOperator) -> list[m.QueueOut]:
 @router.post("/queues/{name}/pause")
 async def pause_queue(name: str, by: By) -> m.HoldChange:
     """Nothing of it is claimed any more; what runs goes on."""
-    return await turn("queue", name, True, by)
+    return await set_pause("queue", name, True, by)
 
 
 @router.post("/queues/{name}/resume")
 async def resume_queue(name: str, by: By) -> m.HoldChange:
-    return await turn("queue", name, False, by)
+    return await set_pause("queue", name, False, by)

@@ -58,10 +58,10 @@ def approvals(found: Sequence[Record]) -> Iterator[View]:
     return (views.approval(record) for record in found)
 
 
-def batch(result: BulkResult) -> m.BatchOut:
+def bulk(result: BulkResult) -> m.BulkOut:
     skipped = [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in result.skipped.items()]
-    return m.BatchOut(
-        batch_id=result.batch_id,
+    return m.BulkOut(
+        batch_id=result.bulk_id,
         matched=result.matched,
         retried=result.retried,
         would_retry=result.would_retry,

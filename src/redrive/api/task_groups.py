@@ -1,4 +1,4 @@
-"""Groups of tasks, as their producers name them: paused, resumed."""
+"""Routes for groups of tasks, as their producers name them: pause, resume."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from redrive.api import models as m
 from redrive.api.access import By
-from redrive.api.pausing import turn
+from redrive.api.pausing import set_pause
 from redrive.api.problems import PROBLEMS
 
 router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
@@ -15,9 +15,9 @@ router = APIRouter(prefix="/api", tags=["control"], responses=PROBLEMS)
 @router.post("/task-groups/{name}/pause")
 async def pause_group(name: str, by: By) -> m.HoldChange:
     """Tasks of this group, of whatever kind, also those that come later."""
-    return await turn("group", name, True, by)
+    return await set_pause("group", name, True, by)
 
 
 @router.post("/task-groups/{name}/resume")
 async def resume_group(name: str, by: By) -> m.HoldChange:
-    return await turn("group", name, False, by)
+    return await set_pause("group", name, False, by)

@@ -1,4 +1,4 @@
-"""``/api/tasks``: enqueue, list, show, and what an operator does with one task."""
+"""Routes of ``/api/tasks``: enqueue, list, show, and what an operator does with one task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Response
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import By, TheOperator
-from redrive.api.encode import answer, respond
+from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Text, WhichTasks, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
@@ -73,7 +73,7 @@ async def list_tasks(
     after = None if before is None else inspect.parse_id(before)
     query = filters.query(which, states=inspect.parse_states(state), limit=limit, before=after)
     page = await operator.tasks.list(query)
-    return await answer(tasks=serialize.tasks(page.tasks, operator), next_before=page.next_before)
+    return await json_answer(tasks=serialize.tasks(page.tasks, operator), next_before=page.next_before)
 
 
 @single.get("/{task_id}", response_model=m.TimelineOut)
@@ -119,6 +119,6 @@ async def resume(task_id: UUID, by: By) -> Response:
 
 
 async def _done(task_id: UUID, result: actions.Result, verb: str, by: By) -> Response:
-    """The task as it is now; an error says why, if nothing was done."""
+    """Returns the task as it is now; raises with the reason if nothing was done."""
     actions.insist(result, verb)
     return await respond(serialize.task(await by.operator.tasks.get(task_id), by.operator))

@@ -1,5 +1,4 @@
-"""``POST /api/worker/run``: what is due now is done now, for platforms that wake a program by HTTP instead of letting
-it run. Whoever has the secret can make this process work; nothing else."""
+"""Serves ``POST /api/worker/run``: does what is due now, for platforms that wake a program by HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
 from redrive.api import models as m
-from redrive.api.access import Bearer, TheApp, Unauthorized, bearer, doorkeeper, refuse_unknown_filters
+from redrive.api.access import Bearer, TheApp, Unauthorized, bearer, refuse_unknown_filters, wrong_tokens
 from redrive.api.problems import PROBLEMS
 from redrive.app import App
 from redrive.errors import InvalidTransition, NotAllowed
@@ -24,7 +23,7 @@ from redrive.worker.worker import Worker
 router = APIRouter(prefix="/api/worker", tags=["worker"], responses=PROBLEMS)
 
 
-class Triggered:
+class TriggeredWorker:
     """The worker that a call has started. It lives in a task of its own: neither a caller who hangs up nor a server
     that stops may cut it off in the middle."""
 
@@ -34,6 +33,7 @@ class Triggered:
         self._halted = False
 
     async def run(self, worker: Worker) -> None:
+        """Runs a worker until nothing is due, or until it is enough."""
         if self._halted:
             raise InvalidTransition("this process is stopping", hint="call another one, or this one when it is back")
         if self._task is not None and not self._task.done():
@@ -42,13 +42,13 @@ class Triggered:
         await asyncio.shield(self._task)
 
     def halt(self) -> None:
-        """It claims no more, and none is started any more; what it holds is finished or handed back."""
+        """Makes it claim no more and lets no other start; what it holds is finished or handed back."""
         self._halted = True
         if self._worker is not None:
             self._worker.stop()
 
     async def stop(self) -> None:
-        """The same, and it has ended when this returns."""
+        """Does the same, and waits until it has ended."""
         self.halt()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
@@ -76,7 +76,7 @@ class RunOut(m.Out):
 
 
 async def with_secret(request: Request) -> None:
-    """Whoever has the worker secret; wrong ones are counted with wrong tokens."""
+    """Lets in whoever has the worker secret; wrong ones are counted with wrong tokens."""
     app: App = request.app.state.redrive
     secret = app.settings.internal_worker_secret
     if secret is None:
@@ -84,12 +84,12 @@ async def with_secret(request: Request) -> None:
     credentials = await bearer(request)
     given = "" if credentials is None else credentials.credentials
     if not secrets.compare_digest(given.encode(), secret.encode()):
-        doorkeeper(request).failed(request)
+        wrong_tokens(request).failed(request)
         raise Unauthorized("the worker secret is needed", hint="Authorization: Bearer, with INTERNAL_WORKER_SECRET")
 
 
 def described(request: Request, _: Bearer) -> None:
-    """The door has asked for the secret already; this is for the API's description."""
+    """Does nothing: ``with_secret`` has asked for the secret already, and this describes it in the API's document."""
     refuse_unknown_filters(request)
 
 
@@ -109,7 +109,7 @@ async def run(request: Request, app: TheApp, body: RunIn | None = None) -> RunOu
         max_time=wanted.max_seconds,
         stop_when_empty=True,
     )
-    triggered: Triggered = request.app.state.triggered
+    triggered: TriggeredWorker = request.app.state.triggered
     worker, began = app.worker(await app.store(), options), time.monotonic()
     await triggered.run(worker)
     seconds, done = time.monotonic() - began, worker.health

@@ -1,4 +1,4 @@
-"""Workers that were seen lately."""
+"""Route that lists the workers that were seen lately."""
 
 from __future__ import annotations
 

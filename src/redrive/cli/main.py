@@ -1,4 +1,4 @@
-"""The command line: what it offers, and what its exit codes mean."""
+"""Defines the command line: what it offers, and what its exit codes mean."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from redrive.cli.support.loading import app_named_in, load
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable, WrongSetting
 from redrive.settings import misspelt
 
-OK, REFUSED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_OK, EXIT_REFUSED, EXIT_USAGE, EXIT_UNAVAILABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 EPILOG = (
     "Exit codes: 0 done · 1 refused or failed (the message says why) · 2 wrong usage or value "
     "· 3 the store cannot be reached · 130 interrupted. "
@@ -198,7 +198,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command; answers its exit code."""
+    """Runs one command; returns its exit code."""
     as_json = "--json" in arguments
     output.repeat(arguments)
     if not as_json and not {"work", "up"} & set(arguments[:1]):  # those have it in their log
@@ -209,24 +209,24 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except StoreUnavailable as error:
         output.report(error, as_json)
-        return UNAVAILABLE
+        return EXIT_UNAVAILABLE
     except (InvalidInput, WrongSetting) as error:
         output.report(error, as_json)
-        return USAGE
+        return EXIT_USAGE
     except RedriveError as error:
         output.report(error, as_json)
-        return REFUSED
+        return EXIT_REFUSED
     except typer.Abort:
         sys.stderr.write("nothing was done\n")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         _forget(sys.stdout)
-        return OK
+        return EXIT_OK
     except UsageError as error:
         return _misused(error, as_json)
-    return code if isinstance(code, int) else OK
+    return code if isinstance(code, int) else EXIT_OK
 
 
 def _commands(arguments: Sequence[str]) -> Any:
@@ -261,9 +261,9 @@ def _misused(error: Any, as_json: bool) -> int:
     problem = RedriveError(message, hint=hint)
     problem.code = "USAGE"
     output.report(problem, as_json)
-    return USAGE
+    return EXIT_USAGE
 
 
 def _forget(stream: TextIO) -> None:
-    """The reader of our output is gone (``redrive list | head``): nothing more to say, also not at exit."""
+    """Drops our output when its reader is gone (``redrive list | head``): nothing more to say, also not at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from fastapi import Request, Response
 
-from redrive.api.access import Unauthorized, doorkeeper, is_own_page, refuse_proxies
+from redrive.api.access import Unauthorized, is_own_page, refuse_proxies, wrong_tokens
 from redrive.app import App
 from redrive.errors import NotAllowed
 from redrive.ops.access import Caller, Role, refuse_reserved
@@ -106,4 +106,4 @@ def remember_name(request: Request, response: Response, name: str) -> None:
 
 def failed(request: Request) -> None:
     """Counts a wrong token; raises when there were too many from this address."""
-    doorkeeper(request).failed(request)
+    wrong_tokens(request).failed(request)

@@ -1,1 +1,1 @@
-"""Handlers: what an application declares, and what a handler gets to work with."""
+"""Defines handlers: what an application declares, and what a handler gets to work with."""

@@ -1,4 +1,4 @@
-"""Kinds every application has, for checks and drills."""
+"""Defines the kinds that every application has, for checks and drills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bulk handlers: many tasks of one kind in one call, each with an outcome of its own."""
+"""Defines what bulk handlers get: many tasks of one kind in one call, each with an outcome of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.kernel.outcome import Verdict
 
 UNANSWERED = object()
-LOGGED_IDS = 20
+MOST_IDS_LOGGED = 20
 
 
 class Item:
@@ -28,16 +28,18 @@ class Item:
         return self.context.task_id
 
     def answer(self, value: Any = None) -> None:
-        """The outcome of this task: a value, or Snooze/Retry/Fail/Cancel, or an exception that failed it."""
+        """Sets the outcome of this task: a value, or Snooze/Retry/Fail/Cancel, or an exception that failed it."""
         self._answer = value
 
     @property
     def answered(self) -> bool:
+        """True when an outcome was set."""
         return self._answer is not UNANSWERED
 
 
 class Bulk(Sequence[Item]):
-    """What a bulk handler gets. Items without an answer complete when the handler returns, fail when it raises."""
+    """The tasks of one call of a bulk handler. Items without an answer complete when the handler returns, fail when it
+    raises."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self._items = list(items)
@@ -61,21 +63,21 @@ class Bulk(Sequence[Item]):
         return stopped and all(item.context.cancelled for item in self._items)
 
     def log_fields(self) -> dict[str, Any]:
-        """What log records of this call carry: what is the same for all of its tasks, how many they are, and the first
-        of their ids."""
+        """Returns what log records of this call carry: what is the same for all of its tasks, how many they are, and
+        the first of their ids."""
         if self._fields is None:
             first, *others = [item.context.log_fields() for item in self._items]
             shared = {name: value for name, value in first.items() if all(other[name] == value for other in others)}
             shared.pop("task_id", None)
             self._fields = shared | {
                 "tasks": len(self),
-                "task_ids": [str(item.id) for item in self._items[:LOGGED_IDS]],
+                "task_ids": [str(item.id) for item in self._items[:MOST_IDS_LOGGED]],
             }
         return self._fields
 
 
-def answers(bulk: Bulk, returned: Any, error: BaseException | None) -> list[Any]:
-    """One answer per item: its own, else from the handler's returned list, else the common end of the call."""
+def collect_answers(bulk: Bulk, returned: Any, error: BaseException | None) -> list[Any]:
+    """Returns one answer per item: its own, else from the handler's returned list, else the common end of the call."""
     if error is not None:
         return [item._answer if item.answered else error for item in bulk]
     if returned is None or isinstance(returned, Verdict):
@@ -87,7 +89,7 @@ def answers(bulk: Bulk, returned: Any, error: BaseException | None) -> list[Any]
 
 
 def _problem(returned: Any, count: int) -> Exception:
-    """What is wrong with something that is no list of answers."""
+    """Returns what is wrong with a returned value that is no list of answers."""
     try:
         insist_it_ran(returned)
     except HandlerNotRun as error:

@@ -1,4 +1,4 @@
-"""Cron expressions with time zones."""
+"""Parses cron expressions with time zones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cronsim import CronSim, CronSimError
 from redrive.errors import InvalidInput
 
 # What each field takes, in the order they are written; the seconds may be left out.
-FIELDS = {
+CRON_FIELDS = {
     "second": "0-59",
     "minute": "0-59",
     "hour": "0-23",
@@ -34,13 +34,13 @@ _BAD = (CronSimError, AttributeError, TypeError, ValueError)
 
 
 def check_cron(expression: str, timezone: str) -> None:
-    """Refuse nonsense when it is declared, not at three in the morning."""
+    """Refuses a wrong expression or time zone where it is declared."""
     next_after(expression, timezone, _SOME_DAY)
 
 
 def next_after(expression: str, timezone: str, moment: datetime) -> datetime:
-    """The first run strictly after a moment, in UTC. Around a change of the clocks, runs follow Debian cron:
-    a run in the skipped hour happens right after it, and one in the repeated hour happens once."""
+    """Returns the first run strictly after a moment, in UTC. Around a change of the clocks, runs follow Debian cron: a
+    run in the skipped hour happens right after it, and one in the repeated hour happens once."""
     try:
         zone = ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
@@ -62,7 +62,7 @@ def _unknown_zone(timezone: object) -> InvalidInput:
 
 
 def _refusal(expression: object) -> InvalidInput:
-    """What is wrong with an expression that cannot be used: which field, and what that one takes."""
+    """Returns what is wrong with an expression that cannot be used: which field, and what that one takes."""
     what = f"{expression!r} is not a cron expression"
     if not isinstance(expression, str):
         return InvalidInput(what, hint=_EXAMPLE)
@@ -71,18 +71,18 @@ def _refusal(expression: object) -> InvalidInput:
         return InvalidInput(what, hint=f"write {NICKNAMES[expression.lower()]!r}")
     if len(parts) not in (5, 6):
         return InvalidInput(f"{what}: it has {len(parts)} field{'s' * (len(parts) != 1)}", hint=_EXAMPLE)
-    names = list(FIELDS)[-len(parts) :]
+    names = list(CRON_FIELDS)[-len(parts) :]
     for index, (name, part) in enumerate(zip(names, parts, strict=True)):
         for term in part.split(","):
             if not _fits(term, index, len(parts)):
-                takes = f"{name} takes {FIELDS[name]}; also *, lists 1,5, steps */5 and ranges 1-5, low to high"
+                takes = f"{name} takes {CRON_FIELDS[name]}; also *, lists 1,5, steps */5 and ranges 1-5, low to high"
                 return InvalidInput(f"{what}: the {name} {term!r} is wrong", hint=takes)
     day, month = parts[-3:-1]
     return InvalidInput(f"{what}: month {month} has no day {day}", hint=_EXAMPLE)
 
 
 def _fits(term: str, index: int, count: int) -> bool:
-    """Whether one term of one field is right, whatever the others are."""
+    """Returns whether one term of one field is right, whatever the others are."""
     alone = ["*"] * count
     alone[index] = term
     try:

@@ -1,4 +1,4 @@
-"""Pydantic's view of a payload: how it is read and written by the types that a signature declares."""
+"""Reads and writes payloads with Pydantic, by the types that a signature declares."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class Fields:
 
 
 def adapter_for(kind: str, what: Any) -> TypeAdapter[Any]:
-    """Reads and writes a payload that is these fields, or a value of this type; refuses what Pydantic cannot."""
+    """Returns what reads and writes a payload that is these fields, or a value of this type; refuses what Pydantic
+    cannot."""
 
     class Payload:
         @classmethod
@@ -81,7 +82,8 @@ def adapter_for(kind: str, what: Any) -> TypeAdapter[Any]:
 
 
 def schema_types(adapter: TypeAdapter[Any], into: Collection[str] = _CLASSES) -> set[str]:
-    """Pydantic's names of all types that occur in what an adapter reads, of classes' fields only ``into`` these."""
+    """Returns Pydantic's names of all types that occur in what an adapter reads, of classes' fields only ``into``
+    these."""
     found: set[str] = set()
     ahead: list[Any] = [adapter.core_schema]
     while ahead:

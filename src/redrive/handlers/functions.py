@@ -1,4 +1,4 @@
-"""What can be a handler: functions, methods, partials and callable objects; and whether what it returned was run."""
+"""Decides what can be a handler (functions, methods, partials, objects), and whether what it returned was run."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _LAZY = (
 )
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial, type)
 # So many values of a result are looked at: a forgotten gather() shows at its beginning.
-MOST_LOOKED_AT = 1_000
+MOST_VALUES_CHECKED = 1_000
 
 
 class HandlerNotRun(RedriveError):
-    """A handler returned something that still has to be run, and that nobody will run."""
+    """Raised when a handler returned something that still has to be run, and that nobody will run."""
 
     code = "TASK_EXECUTION_FAILED"
 
     def failure(self, kind: str) -> Failure:
-        """Another attempt would not run it either: somebody has to mend the handler, and retry then."""
+        """Returns it as a final failure: another attempt would not run it either; somebody has to mend the handler."""
         message = f"{self.message}; {self.hint}"
         return failure(
             self.code,
@@ -52,7 +52,7 @@ class HandlerNotRun(RedriveError):
 
 
 def check_callable(kind: str, function: Any) -> None:
-    """Refuse what can be seen to do nothing when it is called as a handler."""
+    """Refuses what can be seen to do nothing when it is called as a handler."""
     what, hint = _useless(function)
     if what:
         raise ConfigError(f"the handler of {kind} {what}", hint=hint)
@@ -80,14 +80,15 @@ def _useless(function: Any) -> tuple[str, str]:
 
 
 def _makes_a_context(function: Any) -> bool:
-    """Whether ``contextlib`` has made it of a generator: its wrappers are known, others are not looked through."""
+    """Returns whether ``contextlib`` has made it of a generator: its wrappers are known, others are not looked
+    through."""
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename == contextlib.__file__ and hasattr(function, "__wrapped__")
 
 
 def body_of(function: Any) -> Any:
-    """The function behind partials, bound methods and callable objects. A decorator's wrapper is not looked through:
-    what it does with the function is its own business."""
+    """Returns the function behind partials, bound methods and callable objects. A decorator's wrapper is not looked
+    through: what it does with the function is its own business."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -100,30 +101,31 @@ def body_of(function: Any) -> Any:
 
 
 def _call_of(function: Any) -> Any:
-    """The method that calling an object of an application's own class runs."""
+    """Returns the method that is run when an object of an application's own class is called."""
     if isinstance(function, types.FunctionType):
         return None
     return next((vars(cls)["__call__"] for cls in type(function).__mro__ if "__call__" in vars(cls)), None)
 
 
 def runs_on_the_loop(function: Any) -> bool:
-    """Whether calling it makes a coroutine, for certain. Others run in a thread; what they return may still be one."""
+    """Returns whether calling it makes a coroutine, for certain. Others run in a thread; what they return may still be
+    one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(body_of(function))
 
 
 def origin_of(function: Callable[..., Any]) -> str:
-    """Where a handler is written: the same for a module that is imported twice."""
+    """Returns where a handler is written: the same for a module that is imported twice."""
     code = getattr(inspect.unwrap(body_of(function)), "__code__", None)
     return f"{code.co_filename}:{code.co_qualname}" if code else repr(function)
 
 
 def name_of(function: Any) -> str:
-    """How to call it in a message."""
+    """Returns how to call it in a message."""
     return str(getattr(function, "__name__", None) or getattr(body_of(function), "__name__", "handler"))
 
 
 def insist_it_ran(value: Any) -> None:
-    """Raise HandlerNotRun for a result that is, or holds, work nobody has done: the task would be completed without
+    """Raises HandlerNotRun for a result that is, or holds, work nobody has done: the task would be completed without
     it."""
     found = next((one for one in _within(value) if _waits(one)), None)
     if found is None:
@@ -141,11 +143,11 @@ def insist_it_ran(value: Any) -> None:
 
 
 def _within(value: Any) -> Iterator[Any]:
-    """A value and what it holds, as far as that is looked at: containers, and one level of containers in them."""
+    """Yields a value and what it holds: containers, and one level of containers in them."""
     yield value
-    for one in itertools.islice(_parts(value), MOST_LOOKED_AT):
+    for one in itertools.islice(_parts(value), MOST_VALUES_CHECKED):
         yield one
-        yield from itertools.islice(_parts(one), MOST_LOOKED_AT)
+        yield from itertools.islice(_parts(one), MOST_VALUES_CHECKED)
 
 
 def _parts(value: Any) -> Iterable[Any]:
@@ -166,7 +168,8 @@ def _is_old_coroutine(function: Any) -> bool:
 
 
 def _lacks_its_object(innermost: Any, function: Any) -> bool:
-    """A function written in a class, taken from the class itself: its first parameter is the object."""
+    """Returns whether it is a function written in a class and taken from the class itself: its first parameter is the
+    object."""
     if innermost is not function or not isinstance(innermost, types.FunctionType):
         return False
     names = innermost.__code__.co_varnames[: innermost.__code__.co_argcount]

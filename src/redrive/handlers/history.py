@@ -1,4 +1,4 @@
-"""``history=`` of a kind: how long its completed tasks are kept."""
+"""Checks ``history=`` of a kind: how long its completed tasks are kept."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from redrive.errors import InvalidInput
 
 DEFAULT_HISTORY = "default"
-LONGEST = 36_500 * 86_400.0
+LONGEST_HISTORY_S = 36_500 * 86_400.0
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
 
 
 def check_history(kind: str, given: object) -> float | None:
-    """Seconds; None: as long as those of all kinds, 0: not at all."""
+    """Returns seconds; None: as long as those of all kinds, 0: not at all."""
     if given == DEFAULT_HISTORY:
         return None
     if given is None:
         return 0.0
     if isinstance(given, str) and (found := _SPAN.fullmatch(given.strip())):
         given = float(found[1]) * _UNITS[found[2]]
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= LONGEST:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= LONGEST_HISTORY_S:
         raise InvalidInput(
             f"history of {kind} must be a time such as '15m', '1h' or '2d', seconds, or None, not {given!r}",
             hint="None or 0 keeps nothing of completed tasks; left out, REDRIVE_HISTORY_DAYS holds",

@@ -1,4 +1,4 @@
-"""New tasks from what a producer gives: everything is checked here, before it reaches a store."""
+"""Makes new tasks of what a producer gives: everything is checked here, before it reaches a store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from redrive.kernel.task import (
 
 # The store's clock decides about times; this much the caller's may differ from it.
 CLOCK_SKEW = timedelta(days=1)
-Given = Mapping[str, Any] | tuple[str, Any]
+GivenTask = Mapping[str, Any] | tuple[str, Any]
 
 
 def make_task(
@@ -46,7 +46,7 @@ def make_task(
     trace_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> NewTask:
-    """Nothing reaches a store before all of it is right."""
+    """Returns a new task, or refuses it: nothing reaches a store before all of it is right."""
     # A kind that is known, and what it was declared with, have been checked there.
     known = (registry.known(kind) if isinstance(kind, str) else None) or _unknown(registry, kind)
     text = _encoded(known, payload)
@@ -76,7 +76,7 @@ def _encoded(known: Handler | Declared, payload: Any) -> str | None:
 
 
 def _unknown(registry: Registry, kind: str) -> Declared:
-    """An application without any handlers or declarations is a pure producer and may enqueue everything."""
+    """Returns the refusal of an unknown kind; None for an application without any kinds, which is a pure producer."""
     registry.refuse_unknown(check_name(kind, "kind"))
     return Declared(kind)
 
@@ -85,21 +85,21 @@ class NewTasks(Sequence[NewTask]):
     """The tasks of a list, each made when it is first looked at: the first of many are on their way to the database
     before the last are made."""
 
-    def __init__(self, registry: Registry, given: Sequence[Given]) -> None:
+    def __init__(self, registry: Registry, given: Sequence[GivenTask]) -> None:
         self._registry = registry
         self._given = list(given)
         self._made: list[NewTask] = []
 
     @property
     def may_be_parted(self) -> bool:
-        """Whether it is certain, without making them, that none has a key: keys are taken all at once."""
+        """Returns whether it is certain, without making them, that none has a key: keys are taken all at once."""
         return all(
             isinstance(given, tuple) or (isinstance(given, Mapping) and given.get("idempotency_key") is None)
             for given in self._given
         )
 
     def make(self, count: int) -> None:
-        """Make at least the first so many."""
+        """Makes at least the first so many."""
         for index in range(len(self._made), min(count, len(self._given))):
             self._made.append(self._from(index, self._given[index]))
 
@@ -119,7 +119,7 @@ class NewTasks(Sequence[NewTask]):
         self.make(last)
         return self._made[index]
 
-    def _from(self, index: int, given: Given) -> NewTask:
+    def _from(self, index: int, given: GivenTask) -> NewTask:
         try:
             if isinstance(given, tuple):
                 kind, payload = given
@@ -135,7 +135,7 @@ class NewTasks(Sequence[NewTask]):
 
 
 def as_enqueued(new: NewTask) -> Task:
-    """A task as its producer knows it, without asking the store again."""
+    """Returns a task as its producer knows it, without asking the store again."""
     waits = bool(new.delay) or (new.run_at is not None and new.run_at > datetime.now(UTC))
     return Task(
         id=new.id,

@@ -1,4 +1,4 @@
-"""What can be said about a task when it is enqueued, besides its kind and payload."""
+"""Lists what can be said about a task when it is enqueued, besides its kind and payload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EnqueueOptions(TypedDict, total=False):
 
 
 def check_options(options: EnqueueOptions) -> EnqueueOptions:
-    """The same, or a refusal of names that are no options."""
+    """Returns the options, or refuses names that are none."""
     known = EnqueueOptions.__annotations__
     unknown = [name for name in options if name not in known]
     if unknown:

@@ -1,4 +1,4 @@
-"""Reading a handler's signature, and refusing what cannot work where it is declared."""
+"""Reads a handler's signature, and refuses what cannot work where it is declared."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NO_NAME = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 def read_parameters(
     kind: str, function: Callable[..., Any], names: Mapping[str, Any]
 ) -> tuple[inspect.Parameter, list[inspect.Parameter]]:
-    """The context and the others. ``names`` are those visible where the handler is defined, for annotations kept as
-    text."""
+    """Returns the context parameter and the others. ``names`` are those visible where the handler is defined, for
+    annotations kept as text."""
     try:
         signature = inspect.signature(function, locals=dict(names), eval_str=True)
     except NameError as error:
@@ -44,7 +44,7 @@ def read_parameters(
 
 
 def check_bulk(kind: str, function: Callable[..., Any], names: Mapping[str, Any]) -> None:
-    """Refuse a bulk handler that does not take a ``Bulk``."""
+    """Refuses a bulk handler that does not take a ``Bulk``."""
     try:
         signature = inspect.signature(function, locals=dict(names), eval_str=True)
     except NameError:  # a name for type checkers only; nothing else here needs it
@@ -62,7 +62,7 @@ def check_bulk(kind: str, function: Callable[..., Any], names: Mapping[str, Any]
 
 
 def type_of(parameter: inspect.Parameter) -> Any:
-    """What a parameter is annotated with; Any where nothing is said."""
+    """Returns what a parameter is annotated with; Any where nothing is said."""
     return Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
 
 
@@ -95,7 +95,8 @@ def _check_field(kind: str, parameter: inspect.Parameter) -> None:
 
 
 def _may_be(annotation: Any, wanted: type) -> bool:
-    """False only for a type that certainly does not fit; what cannot be judged (a protocol, text) is let through."""
+    """Returns False only for a type that certainly does not fit; what cannot be judged (a protocol, text) is let
+    through."""
     choices = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else ()
     if choices:
         return any(_may_be(choice, wanted) for choice in choices)

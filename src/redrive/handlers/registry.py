@@ -1,4 +1,4 @@
-"""Kinds and their handlers."""
+"""Registers kinds and their handlers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Registry:
         return self.handlers.get(kind) or self.declared.get(kind)
 
     def refuse_unknown(self, kind: str) -> None:
-        """A kind that is about to be enqueued and unknown here; fine if nothing at all is known."""
+        """Refuses a kind that is about to be enqueued and unknown here; any is fine if nothing at all is known."""
         own = [name for name in (*self.handlers, *self.declared) if not name.startswith("SYSTEM_")]
         if own:
             close = difflib.get_close_matches(kind, own, 1)
@@ -115,7 +115,7 @@ def make_handler(
     names: Mapping[str, Any] | None = None,
     public: Iterable[str] = (),
 ) -> Handler:
-    """Check everything an application said about a kind, at import time."""
+    """Returns a handler after checking everything an application said about its kind, at import time."""
     check_name(kind, "kind")
     check_name(queue, "queue")
     check_callable(kind, function)
@@ -151,7 +151,7 @@ def make_handler(
 
 
 def check_public(kind: str, names: Iterable[str]) -> tuple[str, ...]:
-    """``public=`` as a tuple; a lone text would be taken for its letters."""
+    """Returns ``public=`` as a tuple; a lone text would be taken for its letters."""
     listed = (names,) if isinstance(names, str) else tuple(names)
     for name in listed:
         if not isinstance(name, str) or not name:
@@ -175,7 +175,7 @@ def _isolation(kind: str, function: Callable[..., Any], wanted: str | None, bulk
 
 
 def _exceptions(kind: str, given: Any) -> tuple[type[BaseException], ...]:
-    """``deterministic=`` as a tuple; one exception, or a list of them, is meant as well as it can be."""
+    """Returns ``deterministic=`` as a tuple; one exception, or a list of them, may be given as well."""
     found = (given,) if isinstance(given, type) else tuple(given)
     for one in found:
         if not isinstance(one, type) or not issubclass(one, BaseException):
@@ -184,7 +184,7 @@ def _exceptions(kind: str, given: Any) -> tuple[type[BaseException], ...]:
 
 
 def _check_importable(kind: str, function: Callable[..., Any], deterministic: tuple[type[BaseException], ...]) -> None:
-    """The other process gets names, not objects."""
+    """Refuses a function for a process that cannot be imported there: the other process gets names, not objects."""
     what = _why_not_importable(function)
     if what:
         raise InvalidInput(

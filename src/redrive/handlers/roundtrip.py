@@ -1,4 +1,4 @@
-"""Comparing what was sent with what will be received."""
+"""Compares what was sent with what will be received."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STANDARD = {"builtins", "datetime", "decimal", "uuid", "pathlib", "ipaddress"}
 
 
 def difference(sent: Any, received: Any, place: str = "", *, loose: bool = False) -> str | None:
-    """What of ``sent`` is something else in ``received``, or None. ``loose``: a tuple may become a list."""
+    """Returns what of ``sent`` is something else in ``received``, or None. ``loose``: a tuple may become a list."""
     kind = type(received)
     if type(sent) is kind:
         if kind in _PLAIN:
@@ -47,7 +47,8 @@ def difference(sent: Any, received: Any, place: str = "", *, loose: bool = False
 
 
 def takes_any_sequence(annotations: Iterable[Any]) -> bool:
-    """Whether some parameter is declared as an abstract collection, which a list satisfies as well as a tuple."""
+    """Returns whether some parameter is declared as an abstract collection, which a list satisfies as well as a
+    tuple."""
     return any(
         typing.get_origin(one) in _ABSTRACT or one in _ABSTRACT or takes_any_sequence(typing.get_args(one))
         for one in annotations
@@ -56,7 +57,7 @@ def takes_any_sequence(annotations: Iterable[Any]) -> bool:
 
 
 def sort_sets(meant: Any, plain: Any) -> None:
-    """Put what will be read as a set in one order, so that equal calls have equal payloads in all processes."""
+    """Puts what will be read as a set in one order, so that equal calls have equal payloads in all processes."""
     match meant:
         case set() | frozenset() if isinstance(plain, list):
             plain.sort(key=lambda item: json.dumps(item, sort_keys=True))
@@ -101,7 +102,7 @@ def _items(sent: Any, received: Any, place: str, loose: bool) -> str | None:
 
 
 def _sent_fields(model: BaseModel) -> dict[str, Any]:
-    """Those that are written; a model that keeps some to itself says so on purpose."""
+    """Returns the fields that are written; a model that keeps some to itself says so on purpose."""
     fields = {name: getattr(model, name) for name, field in type(model).model_fields.items() if not field.exclude}
     return {**fields, **(model.model_extra or {})}
 

@@ -1,4 +1,4 @@
-"""A handler's signature as its payload: the one place where a call becomes JSON, and JSON a call.
+"""Turns a call into JSON by the handler's signature, and JSON into a call: the one place where that is done.
 
 What goes in comes out the same, or is refused where it goes in: a call is written by the types that the signature
 declares, read back by them, and compared.
@@ -53,7 +53,7 @@ class PayloadSpec:
     def _read(
         self, function: Callable[..., Any], whole: Any, names: Mapping[str, Any]
     ) -> tuple[TypeAdapter[Any], bool]:
-        """How its payload is read and written, and whether it needs one."""
+        """Returns how its payload is read and written, and whether it needs one."""
         kind = self.kind
         self._fields: Fields | None = None
         self._whole_name = ""
@@ -75,7 +75,7 @@ class PayloadSpec:
     # -- on the way in ---------------------------------------------------------------------------------------------
 
     def encode(self, payload: Any) -> str | None:
-        """A payload as JSON text: JSON values as they are, others as the declared types are written."""
+        """Returns a payload as JSON text: JSON values as they are, others as the declared types are written."""
         if payload is None:
             self.check(None)
             return None
@@ -87,7 +87,7 @@ class PayloadSpec:
         return text
 
     def encode_call(self, call: Call) -> str | None:
-        """The arguments of a call as JSON text."""
+        """Returns the arguments of a call as JSON text."""
         if self._fields is not None:
             return self._encode_typed(self._named(call))
         given = self._whole_argument(call)
@@ -143,7 +143,8 @@ class PayloadSpec:
         return {**named, **call.kwargs}
 
     def _whole_argument(self, call: Call) -> Any:
-        """The one argument, or ``_EMPTY``. Arguments by name are the fields of what a bulk handler's item gets."""
+        """Returns the one argument, or ``_EMPTY``. Arguments by name are the fields of what a bulk handler's item
+        gets."""
         if self._bulk:
             if len(call.args) + bool(call.kwargs) > 1:
                 raise PayloadInvalid(
@@ -160,7 +161,7 @@ class PayloadSpec:
     # -- on the way out --------------------------------------------------------------------------------------------
 
     def arguments(self, payload: str | None) -> dict[str, Any]:
-        """Keyword arguments for the handler, from JSON text. Raises PayloadInvalid or PayloadMissing."""
+        """Returns keyword arguments for the handler, from JSON text. Raises PayloadInvalid or PayloadMissing."""
         if payload is None or payload == "null":
             return self._without(payload)
         value = self._validated(payload)
@@ -170,7 +171,7 @@ class PayloadSpec:
         return {self._whole_name: value}
 
     def whole(self, payload: str | None) -> Any:
-        """The payload as one value, for bulk handlers."""
+        """Returns the payload as one value, for bulk handlers."""
         if payload is None and not self.required:
             return None
         if payload is None:
@@ -178,7 +179,7 @@ class PayloadSpec:
         return self._validated(payload)
 
     def check(self, payload: str | None) -> None:
-        """Validate at enqueue, so that the caller hears of a mistake and not an operator."""
+        """Validates a payload at enqueue, so that the caller hears of a mistake and not an operator."""
         if self._bulk:
             self.whole(payload)
         elif payload is None or payload == "null":
@@ -187,7 +188,7 @@ class PayloadSpec:
             self._validated(payload)
 
     def _without(self, payload: str | None) -> dict[str, Any]:
-        """Arguments for a task without a payload. An explicit null is one where the type has None."""
+        """Returns arguments for a task without a payload. An explicit null is one where the type has None."""
         if payload is not None and self._fields is None:
             try:
                 return {self._whole_name: self._validated(payload)}
@@ -212,7 +213,8 @@ class PayloadSpec:
         return value
 
     def _refused(self, error: ValidationError) -> PayloadInvalid:
-        """What does not fit, and for ``what`` the first of it without the keys and numbers of this payload."""
+        """Returns the error about what does not fit; ``what`` has the first of it without the keys and numbers of this
+        payload."""
         found = error.errors(include_url=False, include_input=False)
         problems = [f"{'.'.join(map(str, one['loc'])) or 'payload'}: {one['msg']}" for one in found[:5]]
         more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
@@ -229,7 +231,7 @@ class PayloadSpec:
 
 
 def _taking_all(kind: str, parameters: Sequence[inspect.Parameter], whole: Any) -> inspect.Parameter | None:
-    """The parameter that takes the payload whole, if there is one."""
+    """Returns the parameter that takes the payload whole, if there is one."""
     named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
     single = parameters[0] if len(parameters) == len(named) == 1 else None
     if whole is not None and single is None:

@@ -17,7 +17,7 @@ class Audit:
     action: str
     reason: str | None = None
     task_id: UUID | None = None
-    batch_id: str | None = None
+    bulk_id: str | None = None
     before: Any = None
     after: Any = None
     target: str | None = None
@@ -78,7 +78,7 @@ class AuditFilter:
 
     action: str | None = None
     actor: str | None = None
-    batch_id: str | None = None
+    bulk_id: str | None = None
     task_id: UUID | None = None
     kind: str | None = None
     scope: str | None = None

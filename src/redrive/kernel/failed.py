@@ -8,7 +8,7 @@ from uuid import UUID
 
 from redrive.kernel.task import State, Task
 
-_COLUMNS = {"fingerprint": "error_fingerprint", "batch": "last_replayed_batch"}
+_COLUMNS = {"fingerprint": "error_fingerprint", "bulk_id": "last_replayed_bulk_id"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,7 +25,7 @@ class FailureFilter:
     failure_type: str | None = None
     dead_reason: str | None = None
     fingerprint: str | None = None
-    batch: str | None = None  # the bulk operation that retried them last
+    bulk_id: str | None = None  # the bulk action that retried them last
     ids: tuple[UUID, ...] | None = None
 
     def unlike(self, task: Task) -> str | None:

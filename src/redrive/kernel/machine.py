@@ -226,7 +226,7 @@ class Transition:
     reason: str | None = None
     expired: bool = False
     action: str | None = None  # what the audit log calls it, when not by its event
-    batch_id: str | None = None
+    bulk_id: str | None = None
     sources: tuple[State, ...] | None = None  # fewer than the rule has
     seen: int | None = None  # only if it is still failed by this failure (``Task.failed_seq``)
     keep: float | None = None  # of a completion: see ``Policy.history``

@@ -23,7 +23,7 @@ from redrive.kernel.records import Put, Record
 from redrive.kernel.task import State, Task
 
 COLLECTION = "operation"
-PIECE = 500
+TASKS_PER_PIECE = 500
 PACE = 0.5  # seconds of work in a piece, when there is a rate
 MOST_CANARIES = 500
 MOST_FINGERPRINTS = 200
@@ -155,7 +155,7 @@ class Operation:
     @property
     def piece(self) -> int:
         """How many tasks to take next."""
-        most = PIECE if self.rate is None else max(1, min(PIECE, math.ceil(self.rate * PACE)))
+        most = TASKS_PER_PIECE if self.rate is None else max(1, min(TASKS_PER_PIECE, math.ceil(self.rate * PACE)))
         return min(most, self.canary.first - len(self.canary.ids)) if self.canary is not None and self.filling else most
 
     @property
@@ -181,11 +181,9 @@ class Operation:
             done = replace(after, done=self.done + len(moved), skipped=self.skipped + skipped)
             return replace(done, canary=self._with_canaries(moved)).body()
 
-        batch = BulkAction(
-            self.id, self.actor, self.action.audited, self.reason, means=self.action.means, summary=False
-        )
+        bulk = BulkAction(self.id, self.actor, self.action.audited, self.reason, means=self.action.means, summary=False)
         put = Put(COLLECTION, self.id, body, self.version, self.status.value)
-        return Commit(transitions=[self._move(task) for task in tasks], bulk=batch, puts=[put])
+        return Commit(transitions=[self._move(task) for task in tasks], bulk=bulk, puts=[put])
 
     def ended(self, status: Status, note: str | None = None) -> Commit:
         """Returns the Commit that ends it, with the row that sums it up."""
@@ -272,7 +270,7 @@ class Operation:
             actor=self.actor,
             reason=self.reason,
             action=f"{self.action.audited}_ITEM",
-            batch_id=self.id,
+            bulk_id=self.id,
             seen=None if self.action is Action.PURGE or given_up else task.failed_seq,
             sources=WAITING if self.action is Action.PURGE else (State.CANCELLED,) if given_up else None,
         )

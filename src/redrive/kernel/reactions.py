@@ -40,9 +40,6 @@ class Effects:
     rows: Sequence[Rows] = ()
 
 
-NOTHING = Effects()
-
-
 @dataclass(slots=True, frozen=True)
 class Landed:
     """A task whose move has been made: where it was, where it is now, and what is known about it."""

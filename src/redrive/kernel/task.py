@@ -88,7 +88,7 @@ class Task:
     last_replayed_at: datetime | None = None
     last_replayed_by: str | None = None
     last_replayed_reason: str | None = None
-    last_replayed_batch: str | None = None
+    last_replayed_bulk_id: str | None = None
     finished_at: datetime | None = None
     execution_ms: float | None = None
     result: Any = None
@@ -241,7 +241,7 @@ class AuditRow:
     action: str
     reason: str | None
     task_id: UUID | None
-    batch_id: str | None
+    bulk_id: str | None
     target: str | None
     before: Any
     after: Any

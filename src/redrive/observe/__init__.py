@@ -1,1 +1,1 @@
-"""What the outside sees of a worker: events, logs, health."""
+"""Shows a worker to the outside: events, logs, health."""

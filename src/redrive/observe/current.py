@@ -1,4 +1,4 @@
-"""The attempt that the running code belongs to: how an application's own loggers know their task."""
+"""Holds the attempt that the running code belongs to, so that an application's own loggers know their task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floods of log lines, cut: what strangers can cause as often as they like is said a few times, then counted.
+"""Cuts floods of log lines: what strangers can cause as often as they like is said a few times, then counted.
 
 Only loggers of the HTTP server and of asyncio are meant (broken requests, failing accepts). What an application logs
 is its own business and is never left out.
@@ -12,9 +12,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-MEANT = ("uvicorn", "asyncio", "redrive.api")
-ALLOWED, WINDOW_S = 10, 10.0
-MOST_KEYS = 1000
+LIMITED_LOGGERS = ("uvicorn", "asyncio", "redrive.api")
+LINES_ALLOWED, LINES_WINDOW_S = 10, 10.0
+MOST_SORTS_COUNTED = 1000
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class FloodFilter(logging.Filter):
     there were. A sort is a logger and the beginning of its message, before values are put in."""
 
     def __init__(
-        self, allowed: int = ALLOWED, window: float = WINDOW_S, clock: Callable[[], float] = time.monotonic
+        self, allowed: int = LINES_ALLOWED, window: float = LINES_WINDOW_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
         self._allowed, self._window, self._clock = allowed, window, clock
@@ -40,7 +40,7 @@ class FloodFilter(logging.Filter):
         now, key = self._clock(), (record.name, str(record.msg)[:60])
         seen = self._seen.setdefault(key, _Seen(now))
         self._seen.move_to_end(key)
-        if len(self._seen) > MOST_KEYS:
+        if len(self._seen) > MOST_SORTS_COUNTED:
             self._seen.popitem(last=False)
         if now - seen.since >= self._window:
             self._tell(record, seen.count - self._allowed)
@@ -56,4 +56,4 @@ class FloodFilter(logging.Filter):
 
 
 def _is_meant(name: str) -> bool:
-    return any(name == meant or name.startswith(f"{meant}.") for meant in MEANT)
+    return any(name == meant or name.startswith(f"{meant}.") for meant in LIMITED_LOGGERS)

@@ -1,4 +1,4 @@
-"""Counters and facts of one worker process, for /healthz, /readyz and tests."""
+"""Counts what one worker process does, for /healthz, /readyz and tests."""
 
 from __future__ import annotations
 

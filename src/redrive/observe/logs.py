@@ -1,6 +1,6 @@
-"""Structured logs: one JSON object a line, or readable text on a terminal.
+"""Writes structured logs: one JSON object a line, or readable text on a terminal.
 
-Task events are written by hand-made lines in batches: the standard library's logging costs more than running a
+Task events are written by hand-made lines, many at once: the standard library's logging costs more than running a
 small task does. Everything else (the application's own records, the rest of redrive) goes through ``logging``
 with the same format to the same stream.
 """
@@ -26,7 +26,7 @@ _TAKEN = _STANDARD | {"at", "level", "event", "logger", "stack"}
 _encode = json.JSONEncoder(separators=(",", ":"), default=str, allow_nan=False).encode
 
 
-DEAF_FOR = 5.0
+DROP_LINES_FOR_S = 5.0
 
 
 def timestamp(seconds: float | None = None) -> str:
@@ -35,7 +35,7 @@ def timestamp(seconds: float | None = None) -> str:
 
 
 class TaskLog:
-    """Lines about tasks: gathered while a batch is handled, written together by ``flush``."""
+    """Writes lines about tasks: gathered while a cycle is handled, written together by ``flush``."""
 
     def __init__(self, stream: TextIO | None = None, style: str = "json") -> None:
         self._stream = stream
@@ -46,16 +46,16 @@ class TaskLog:
         self._deaf_until = 0.0
 
     def name(self, worker_id: str) -> None:
-        """Whose lines these are."""
+        """Sets the worker whose lines these are."""
         self._worker = _quote(worker_id)
 
     def begin(self) -> None:
-        """Take the time once for all lines until the next call."""
+        """Takes the time once for all lines until the next call."""
         if self._style != "off":
             self._at = timestamp()
 
     def label(self, task: Claimed | ExpiredLease) -> str:
-        """How lines name a task: made once, for all of its lines."""
+        """Returns how lines name a task: made once, for all of its lines."""
         if self._style == "json":
             trace = "null" if task.trace_id is None else _quote(task.trace_id)
             return (
@@ -65,6 +65,7 @@ class TaskLog:
         return f"{task.kind} {task.id} attempt {task.attempt}/{task.max_attempts}" if self._style == "text" else ""
 
     def task(self, event: str, label: str, ms: float | None = None, level: str = "info", **extra: Any) -> None:
+        """Adds a line about a task."""
         if self._style == "json":
             tail = "".join([f',"{name}":{_value(value)}' for name, value in extra.items()]) if extra else ""
             duration = "" if ms is None else f',"duration_ms":{ms:.3f}'
@@ -73,7 +74,7 @@ class TaskLog:
             self._lines.append(self._text(event, label, ms, level, extra))
 
     def worker(self, event: str, message: str, level: str = "info", **extra: Any) -> None:
-        """A line about the worker itself, written at once."""
+        """Writes a line about the worker itself, at once."""
         self.begin()
         if self._style == "json":
             told = {"at": self._at, "level": level, "event": event, "message": message}
@@ -83,6 +84,7 @@ class TaskLog:
         self.flush()
 
     def flush(self) -> None:
+        """Writes the lines that were gathered."""
         if self._lines:
             stream = self._stream or sys.stderr
             text, self._lines = "".join(self._lines), []
@@ -94,7 +96,7 @@ class TaskLog:
             except (OSError, ValueError):
                 # A full disk or closed pipe under the log must not stop the work: these lines are lost, and so are
                 # those of the next seconds.
-                self._deaf_until = time.monotonic() + DEAF_FOR
+                self._deaf_until = time.monotonic() + DROP_LINES_FOR_S
 
     def _text(self, event: str, label: str, ms: float | None, level: str, extra: dict[str, Any]) -> str:
         duration = "" if ms is None else f" {ms:.1f} ms"
@@ -110,13 +112,13 @@ def _value(value: Any) -> str:
 
 
 def _readable(value: Any) -> str:
-    """One line without control characters: messages of failures are not trusted with the terminal."""
+    """Returns one line without control characters: messages of failures are not trusted with the terminal."""
     text = " ".join(str(value).split())
     return "".join(c if c.isprintable() else "?" for c in text)[:200]
 
 
 class JsonFormatter(logging.Formatter):
-    """Standard log records in the same shape as task events."""
+    """Formats standard log records in the same shape as task events."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -144,7 +146,7 @@ def _sayable(value: Any) -> Any:
 
 
 class TextFormatter(logging.Formatter):
-    """A line for a person. What it says may come from anywhere, so it has no power over the terminal."""
+    """Formats a line for a person. What it says may come from anywhere, so it has no power over the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         mark = "✗" if record.levelno >= logging.ERROR else "!" if record.levelno >= logging.WARNING else " "
@@ -155,12 +157,12 @@ class TextFormatter(logging.Formatter):
 
 
 def _stack(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
-    """Also of a record that was made in another process, whose stack comes as text."""
+    """Returns the stack of a record; one that was made in another process has it as text."""
     return formatter.formatException(record.exc_info) if record.exc_info else record.exc_text
 
 
 def _task_of(record: logging.LogRecord) -> str:
-    """Which task a record of the application's own was made in."""
+    """Returns which task a record of the application's own was made in."""
     told = vars(record)
     if "event" in told or "kind" not in told:
         return ""
@@ -169,21 +171,21 @@ def _task_of(record: logging.LogRecord) -> str:
 
 
 def _harmless(text: str) -> str:
-    """The same lines, without control characters."""
+    """Returns the same lines, without control characters."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
 def choose_style(wanted: str, stream: TextIO | None = None) -> str:
-    """``auto`` is text for a person at a terminal and JSON for everything else."""
+    """Returns the style: ``auto`` is text for a person at a terminal and JSON for everything else."""
     if wanted != "auto":
         return wanted
     return "text" if (stream or sys.stderr).isatty() else "json"
 
 
 def configure(style: str, stream: TextIO | None = None, level: int = logging.INFO) -> None:
-    """Send standard logging to the stream in this style. For the command line; a library leaves logging alone."""
+    """Sends standard logging to the stream in this style. For the command line; a library leaves logging alone."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         root.removeHandler(handler)

@@ -21,9 +21,9 @@ from redrive.ops.people import person
 
 COLLECTION = "token"
 ACTIVE, REVOKED = "active", "revoked"
-PREFIX = "rdt"
+SCHEME = "rdt"
 READ_AT_ONCE = 1000
-RESERVED = frozenset(
+RESERVED_NAMES = frozenset(
     {"redrive", "system", "app", "api", "cli", "http", "console", "worker", "schedule", "schedules", "cron", "nobody"}
 )
 
@@ -60,7 +60,7 @@ class NewToken:
 
 def refuse_reserved(name: str) -> str:
     """Refuses names that redrive, an application or nobody in particular has in the audit log: no person has them."""
-    if person(name) in RESERVED or person(name).startswith("redrive:"):
+    if person(name) in RESERVED_NAMES or person(name).startswith("redrive:"):
         raise InvalidInput(f"{name!r} is a name that redrive itself uses in the audit log", hint="use a person's name")
     return name
 
@@ -95,7 +95,7 @@ async def create(store: Store, name: str, role: Role, *, actor: str, days: float
         target=f"token:{token_id}",
     )
     await store.apply(Commit(puts=[Put(COLLECTION, token_id, body, state=ACTIVE)], audits=[row]))
-    return NewToken(await _token(store, token_id), f"{PREFIX}_{token_id}_{secret}")
+    return NewToken(await _token(store, token_id), f"{SCHEME}_{token_id}_{secret}")
 
 
 async def revoke(store: Store, token_id: str, *, actor: str, reason: str | None = None) -> Record:
@@ -142,7 +142,7 @@ async def any_token(store: Store) -> bool:
 async def check(store: Store, secret: str) -> Caller | None:
     """Returns whose secret this is, or None. As quick for a wrong one as for the right one."""
     parts = secret.split("_", 2)
-    known = len(parts) == 3 and parts[0] == PREFIX and re.fullmatch(r"[0-9a-f]{12}", parts[1]) is not None
+    known = len(parts) == 3 and parts[0] == SCHEME and re.fullmatch(r"[0-9a-f]{12}", parts[1]) is not None
     record = await store.record(COLLECTION, parts[1]) if known else None
     given = _hash(parts[2] if known else secret)
     right = hmac.compare_digest(given, record.body["hash"] if record is not None else _hash(""))

@@ -61,7 +61,7 @@ async def cancel(
     ``puts`` land with all of them."""
     who, why = check_actor(actor), check_text(reason, "reason")
     result, left = Result(), list(dict.fromkeys(ids))
-    # Twice: between the look and the deed a task may have been claimed, or have come back from its worker.
+    # Twice: between the look and the act a task may have been claimed, or have come back from its worker.
     for landing in (puts, ()):
         if left:
             left = await _cancel_as_found(store, left, who, why, landing, result)

@@ -1,9 +1,9 @@
 """Decides what one operator may do alone: so many tasks within a while, in one request or in many.
 
-Whatever moves tasks for an operator is a ``Deed``, and ``judge`` is the only place that decides whether a second
-operator has to agree to one. What somebody retried or gave up alone is a small document per person. It changes in the
-same transaction as the tasks, so two requests at once, by whatever way and with whatever token, cannot both count from
-the same sum: one of them is refused, reads it again, and is judged by the new one.
+Whatever moves tasks for an operator is a ``PlannedAction``, and ``judge`` is the only place that decides whether a
+second operator has to agree to one. What somebody retried or gave up alone is a small document per person. It changes
+in the same transaction as the tasks, so two requests at once, by whatever way and with whatever token, cannot both
+count from the same sum: one of them is refused, reads it again, and is judged by the new one.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Rule:
     window: timedelta = timedelta(hours=1)
 
 
-FREE = Rule(None)  # of the application's own code, which is no operator
+UNRESTRICTED = Rule(None)  # of the application's own code, which is no operator
 
 
 @dataclass(slots=True, frozen=True)
-class Deed:
+class PlannedAction:
     """Something that is about to be done to ``number`` tasks; ``action`` is what it is, or what it amounts to.
     ``always``: why it needs a second operator however few they are; None: only its number counts."""
 
@@ -60,33 +60,33 @@ class Deed:
 
 @dataclass(slots=True, frozen=True)
 class Verdict:
-    """``why`` a second operator has to agree; None when nobody has to. ``puts`` count the deed, and land with it."""
+    """``why`` a second operator has to agree; None when nobody has to. ``puts`` count the action, and land with it."""
 
     why: str | None
     puts: tuple[Put, ...] = ()
 
 
-async def judge(store: Store, rule: Rule, actor: str, deed: Deed) -> Verdict:
+async def judge(store: Store, rule: Rule, actor: str, planned: PlannedAction) -> Verdict:
     """Decides whether a second operator has to agree, given what the same person did lately."""
     if rule.above is None:
         return Verdict(None)
-    if deed.always is not None:
-        return Verdict(deed.always)
-    if not deed.number:
+    if planned.always is not None:
+        return Verdict(planned.always)
+    if not planned.number:
         return Verdict(None)
     seen = await _recent(store, rule, actor)
-    return Verdict(seen.why_not(deed.number), (seen.put(deed.number),))
+    return Verdict(seen.why_not(planned.number), (seen.put(planned.number),))
 
 
-async def alone(store: Store, rule: Rule, actor: str, deed: Deed, act: Act[T]) -> T:
+async def alone(store: Store, rule: Rule, actor: str, planned: PlannedAction, act: Act[T]) -> T:
     """Runs ``act`` for somebody who acts alone, and counts it: ``act`` writes the documents it is given together with
     its tasks. What needs a second operator is refused (ApprovalNeeded), also a single task: a thousand requests for one
     are a request for a thousand."""
     ends = time.monotonic() + PATIENCE_S
     while True:
-        verdict = await judge(store, rule, actor, deed)
+        verdict = await judge(store, rule, actor, planned)
         if verdict.why is not None:
-            way = f"{BULK[deed.action]}, or POST /api/operations"
+            way = f"{BULK[planned.action]}, or POST /api/operations"
             raise ApprovalNeeded(verdict.why, hint=f"begin it as an operation, which can be approved: {way}")
         try:
             return await act(verdict.puts)

@@ -16,21 +16,21 @@ from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor, check_states
-from redrive.ops.allowance import Deed
+from redrive.ops.allowance import PlannedAction
 from redrive.ops.people import person
 
 COLLECTION = "approval"
-PIECE = 500
-VALID = timedelta(hours=24)
+APPROVALS_PER_PIECE = 500
+APPROVAL_VALID_FOR = timedelta(hours=24)
 PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN = "pending", "approved", "rejected", "expired", "withdrawn"
 EVERYTHING_RETRIED = "everything is retried"
 ERASED_FOR_GOOD = "personal data is removed for good"
-STATES = (PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
+APPROVAL_STATES = (PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
 
 
-def deed(operation: Operation) -> Deed:
-    """Returns an operation as the deed that is judged."""
-    return Deed(operation.action, operation.total, _always(operation))
+def planned_action(operation: Operation) -> PlannedAction:
+    """Returns an operation as the action that is judged."""
+    return PlannedAction(operation.action, operation.total, _always(operation))
 
 
 def _always(operation: Operation) -> str | None:
@@ -90,7 +90,7 @@ async def list_approvals(
     store: Store, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
 ) -> list[Record]:
     check_int(limit, "limit", 1, 500)
-    check_states(states, STATES)
+    check_states(states, APPROVAL_STATES)
     return await store.records(COLLECTION, states=states, limit=limit, before=before)
 
 
@@ -114,7 +114,7 @@ async def expire(store: Store) -> int:
     """Closes requests that nobody decided in time, with their operations."""
     now, closed, before = await store.now(), 0, None
     # All of them: the latest come first, and only the first ones are late.
-    while page := await store.records(COLLECTION, states=(PENDING,), limit=PIECE, before=before):
+    while page := await store.records(COLLECTION, states=(PENDING,), limit=APPROVALS_PER_PIECE, before=before):
         before = page[-1].seq
         for record in page:
             if expired(record, now):
@@ -124,7 +124,7 @@ async def expire(store: Store) -> int:
 
 
 def expires_at(record: Record) -> datetime:
-    return record.created_at + VALID
+    return record.created_at + APPROVAL_VALID_FOR
 
 
 def expired(record: Record, now: datetime) -> bool:

@@ -18,11 +18,11 @@ from redrive.files import PRIVATE_FOLDER, new_private
 _KEPT = "nothing was removed; mend it, or correct TASK_AUDIT_ARCHIVE"
 _LOOK = "look at AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and the bucket"
 _BUCKET = re.compile(r"[A-Za-z0-9._-]+\Z")
-LARGEST = 256 << 20  # bytes of a piece; none that we write is nearly as large
+LARGEST_PIECE_BYTES = 256 << 20  # bytes of a piece; none that we write is nearly as large
 _CODE = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 
 
-class Shelf(Protocol):
+class ArchiveStorage(Protocol):
     """Stores bytes by name: what was put is there as a whole, and stays, or it is not there."""
 
     def empty(self) -> bool:
@@ -38,12 +38,12 @@ class Shelf(Protocol):
         """Removes a piece; no error if it is gone already."""
 
 
-def shelf_at(address: str) -> Shelf:
+def storage_at(address: str) -> ArchiveStorage:
     """Returns the folder or bucket at a place. A place that is neither is not quoted in the error: people write keys
     where they do not belong."""
     scheme, found, rest = address.partition("://")
     if not found and not address.startswith("s3:"):
-        return Folder(Path(address))
+        return FolderStorage(Path(address))
     bucket, _, prefix = rest.partition("/")
     if scheme != "s3":
         raise ConfigError("this is no place for an archive", hint="a folder, or s3://bucket/prefix")
@@ -52,10 +52,10 @@ def shelf_at(address: str) -> Shelf:
             "this names no bucket" if "@" not in address else "a login does not belong into the place of an archive",
             hint="s3://bucket/prefix; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are for the keys",
         )
-    return Bucket(bucket, prefix.strip("/"))
+    return BucketStorage(bucket, prefix.strip("/"))
 
 
-class Folder:
+class FolderStorage:
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -76,7 +76,7 @@ class Folder:
             handle = os.open(self._path / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
             with os.fdopen(handle, "rb") as file:
                 found = os.fstat(handle)
-                if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+                if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_PIECE_BYTES:
                     raise StoreError(f"{self._path / name} is no piece of an archive: {_what(found)}")
                 return file.read(found.st_size)
         except OSError as error:
@@ -109,7 +109,7 @@ class Folder:
                 draft.unlink(missing_ok=True)
 
 
-class Bucket:
+class BucketStorage:
     """Object storage. Keys, region and endpoint come from ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
     ``AWS_REGION``, ``AWS_ENDPOINT_URL``, or from the role of the machine."""
 
@@ -143,7 +143,7 @@ class Bucket:
     def get(self, name: str) -> bytes:
         with self._saying(f"cannot be read ({name})"):
             found = self._store.get(name)
-            if found.meta["size"] > LARGEST:
+            if found.meta["size"] > LARGEST_PIECE_BYTES:
                 raise StoreError(f"{self}/{name} is no piece of an archive: {found.meta['size']:,} bytes")
             return bytes(found.bytes())
 

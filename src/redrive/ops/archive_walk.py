@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from redrive.errors import StoreError
 from redrive.kernel.task import AuditRow
 from redrive.ops.audit_archive import Archive
-from redrive.ops.audit_claims import MALFORMED, Claim
+from redrive.ops.audit_claims import MALFORMED_CLAIM, Claim
 from redrive.ops.audit_rows import SUMMARIES, row_hash
 
 
@@ -25,7 +25,7 @@ class ArchiveWalk:
         self.heard: list[Claim] = []
         self.erased: list[int] = []
 
-    def upto(self, last: int | None) -> dict[int, set[str]]:
+    def rows_up_to(self, last: int | None) -> dict[int, set[str]]:
         """Returns hashes of the rows up to this one, from where the last call ended; of a number in more than one
         version all of them."""
         found: dict[int, set[str]] = {}
@@ -44,7 +44,7 @@ class ArchiveWalk:
         if row.erased is not None:
             self.erased.append(row.id)
         if row.action in SUMMARIES:
-            with contextlib.suppress(*MALFORMED):  # whether it is what was sealed is seen elsewhere
+            with contextlib.suppress(*MALFORMED_CLAIM):  # whether it is what was sealed is seen elsewhere
                 self.heard.append(Claim.of(row))
 
     def _advance(self) -> None:

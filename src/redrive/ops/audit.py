@@ -22,22 +22,22 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow, check_int
 from redrive.ops.actions import check_actor
 from redrive.ops.audit_chain import apply_sealed
-from redrive.ops.audit_rows import COLUMNS, PRUNE_SUMMARY, SUMMARIES, ids_of, row_hash, values_of
+from redrive.ops.audit_rows import COLUMNS, PRUNE_SUMMARY, SUMMARIES, ids_of, outside, row_hash, values_of
 from redrive.ops.inspect import plain
-from redrive.ops.pages import ALONE, in_pieces
+from redrive.ops.pages import LONGEST_ALONE, in_pieces
 
 LARGEST_PAGE = 500
-PIECE, PRUNE_PIECE = 100, 500
-CHUNK = 65_536
-FORMATS = ("json", "csv", "jsonl")
+ROWS_PER_READ, ROWS_PER_PRUNE = 100, 500
+EXPORT_CHUNK_CHARS = 65_536
+EXPORT_FORMATS = ("json", "csv", "jsonl")
 # Prunes that write to the archive, while they are at it: an erasure of the archive waits for them.
 PRUNE_COLLECTION = "audit-prune"
-PRUNE_LASTS = 600.0  # seconds between two pieces, at most
-KEEPER = "redrive:retention"
+PRUNE_LASTS_S = 600.0  # seconds between two pieces, at most
+RETENTION_ACTOR = "redrive:retention"
 # Retention waits so long for a full piece: each removal has a seal of its own, and these should be few.
-COMPANY = timedelta(hours=1)
+WAIT_FOR_FULL_PIECE = timedelta(hours=1)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-ANY = AuditFilter()
+EVERY_ROW = AuditFilter()
 
 
 @dataclass(slots=True)
@@ -57,12 +57,12 @@ class Pruned:
     matched: int
     removed: int
     dry_run: bool
-    batch_id: str | None = None
+    bulk_id: str | None = None
 
 
 async def query(
     store: Store,
-    which: AuditFilter = ANY,
+    which: AuditFilter = EVERY_ROW,
     *,
     page: int = 1,
     page_size: int = 50,
@@ -85,7 +85,7 @@ async def _paged(store: Store, which: AuditFilter, limit: int, offset: int, befo
     async def fetch(number: int, documents: int, last: AuditRow | None) -> list[AuditRow]:
         place = (offset, before) if last is None else (0, last.id)
         return await store.audit(
-            which, limit=number, offset=place[0], before=place[1], documents=ALONE if documents else 0
+            which, limit=number, offset=place[0], before=place[1], documents=LONGEST_ALONE if documents else 0
         )
 
     return await in_pieces(limit, fetch)
@@ -102,14 +102,14 @@ def _slim(row: AuditRow) -> AuditRow:
     return replace(row, after={name: value for name, value in after.items() if name != "hashes"})
 
 
-async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> AsyncIterator[str]:
+async def export(store: Store, which: AuditFilter = EVERY_ROW, form: str = "json") -> AsyncIterator[str]:
     """Yields everything that matches, oldest first, a piece at a time: memory does not grow with the log, and others
     have their turn in between. Rows that are added while it runs are part of it or not."""
     gathered, length = list[str](), 0
     async for line in _lines(store, which, form):
         gathered.append(line)
         length += len(line)
-        if length >= CHUNK:
+        if length >= EXPORT_CHUNK_CHARS:
             yield "".join(gathered)
             gathered, length = [], 0
             await asyncio.sleep(0)
@@ -117,14 +117,14 @@ async def export(store: Store, which: AuditFilter = ANY, form: str = "json") -> 
 
 
 async def _lines(store: Store, which: AuditFilter, form: str) -> AsyncIterator[str]:
-    if form not in FORMATS:
+    if form not in EXPORT_FORMATS:
         raise InvalidInput(f"{form!r} is no format of an export", hint="json, csv or jsonl")
     if form == "csv":
         yield _csv_line(COLUMNS)
     elif form == "json":
         yield "["
     first, after = True, 0
-    while rows := await store.audit(which, limit=PIECE, after=after):
+    while rows := await store.audit(which, limit=ROWS_PER_READ, after=after):
         after = rows[-1].id
         for row in rows:
             if form == "csv":
@@ -138,7 +138,7 @@ async def _lines(store: Store, which: AuditFilter, form: str) -> AsyncIterator[s
         yield "\n]\n"
 
 
-class Written(Protocol):
+class WrittenPiece(Protocol):
     """A piece of an archive, by its name and what is in it."""
 
     @property
@@ -147,21 +147,21 @@ class Written(Protocol):
     def sha256(self) -> str: ...
 
 
-class Keeper(Protocol):
+class PieceWriter(Protocol):
     """Where rows go before they are removed."""
 
-    def write(self, rows: Sequence[AuditRow]) -> Written: ...
+    def write(self, rows: Sequence[AuditRow]) -> WrittenPiece: ...
 
 
 async def prune(
     store: Store,
-    which: AuditFilter = ANY,
+    which: AuditFilter = EVERY_ROW,
     *,
     older_than_days: float,
     actor: str,
     dry_run: bool = False,
-    piece: int = PRUNE_PIECE,
-    archive: Keeper | None = None,
+    piece: int = ROWS_PER_PRUNE,
+    archive: PieceWriter | None = None,
     stopping: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Pruned:
@@ -174,44 +174,44 @@ async def prune(
     old = replace(which, older_than=await store.now() - timedelta(days=older_than_days))
     if dry_run:
         return Pruned(await store.count_audit(old), 0, True)
-    batch_id, removed, version = str(new_id()), 0, 0
-    facts = {name: plain(value) for name, value in asdict(old).items() if value is not None}
+    bulk_id, removed, version = str(new_id()), 0, 0
+    facts = {outside(name): plain(value) for name, value in asdict(old).items() if value is not None}
     after = 0
     while not stopping() and (found := await store.audit(old, limit=piece, after=after)):
         after = found[-1].id
         # What was pruned before is told by its summary: it goes in its time, with everything, and not by a filter.
-        rows = found if which == ANY else [row for row in found if row.action not in SUMMARIES]
+        rows = found if which == EVERY_ROW else [row for row in found if row.action not in SUMMARIES]
         if rows:
             if archive is not None:
-                version = await _announce(store, batch_id, version, "running")
+                version = await _announce(store, bulk_id, version, "running")
                 # Read again: what was erased before this was announced is written down as it is now.
                 rows = await _again(store, rows)
             written = None if archive is None or not rows else await asyncio.to_thread(archive.write, rows)
-            applied = await apply_sealed(store, _removal(rows, who, batch_id, facts, which == ANY, written))
+            applied = await apply_sealed(store, _removal(rows, who, bulk_id, facts, which == EVERY_ROW, written))
             removed += len(applied.pruned)
             progress(len(applied.pruned))
         if len(found) < piece:
             break
     if version:
-        await _announce(store, batch_id, version, "done")
-    return Pruned(removed, removed, False, batch_id)
+        await _announce(store, bulk_id, version, "done")
+    return Pruned(removed, removed, False, bulk_id)
 
 
-async def _announce(store: Store, batch_id: str, version: int, state: str) -> int:
-    await store.apply(Commit(puts=[Put(PRUNE_COLLECTION, batch_id, {}, version, state, PRUNE_LASTS)]))
+async def _announce(store: Store, bulk_id: str, version: int, state: str) -> int:
+    await store.apply(Commit(puts=[Put(PRUNE_COLLECTION, bulk_id, {}, version, state, PRUNE_LASTS_S)]))
     return version + 1
 
 
 async def _again(store: Store, rows: list[AuditRow]) -> list[AuditRow]:
     wanted, found, after = {row.id for row in rows}, list[AuditRow](), rows[0].id - 1
-    while after < rows[-1].id and (page := await store.audit(ANY, limit=PIECE, after=after)):
+    while after < rows[-1].id and (page := await store.audit(EVERY_ROW, limit=ROWS_PER_READ, after=after)):
         found += [row for row in page if row.id in wanted]
         after = page[-1].id
     return found
 
 
 def _removal(
-    rows: list[AuditRow], who: str, batch_id: str, facts: dict[str, Any], everything: bool, written: Written | None
+    rows: list[AuditRow], who: str, bulk_id: str, facts: dict[str, Any], everything: bool, written: WrittenPiece | None
 ) -> Commit:
     """Returns the Commit that removes these rows; its summary counts those that this one removed, since another may
     have been quicker with some."""
@@ -229,19 +229,19 @@ def _removal(
             "hashes": [row_hash(row) for row in gone],
             "piece": None if written is None else {"name": written.name, "sha256": written.sha256},
         }
-        return [Audit(who, PRUNE_SUMMARY, None, None, batch_id, {"filter": facts}, after)]
+        return [Audit(who, PRUNE_SUMMARY, None, None, bulk_id, {"filter": facts}, after)]
 
     return Commit(pruned=[row.id for row in rows], conclusion=told)
 
 
 async def retain(
-    store: Store, days: float, piece: int, stopping: Callable[[], bool], archive: Keeper | None = None
+    store: Store, days: float, piece: int, stopping: Callable[[], bool], archive: PieceWriter | None = None
 ) -> None:
     """Removes what is past its keep, a full piece at a time; fewer rows wait up to an hour for more."""
     now = await store.now()
     old = await store.audit(AuditFilter(older_than=now - timedelta(days=days)), limit=piece, after=0)
-    if old and not stopping() and (len(old) >= piece or old[0].at < now - timedelta(days=days) - COMPANY):
-        await prune(store, older_than_days=days, actor=KEEPER, piece=piece, archive=archive, stopping=stopping)
+    if old and not stopping() and (len(old) >= piece or old[0].at < now - timedelta(days=days) - WAIT_FOR_FULL_PIECE):
+        await prune(store, older_than_days=days, actor=RETENTION_ACTOR, piece=piece, archive=archive, stopping=stopping)
 
 
 def _cell(value: Any) -> str:

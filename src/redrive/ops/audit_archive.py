@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from redrive.errors import StoreError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import AuditRow
-from redrive.ops.archive_storage import shelf_at
-from redrive.ops.audit_rows import MOST, archived_values, row_of
+from redrive.ops.archive_storage import storage_at
+from redrive.ops.audit_rows import MOST_ROWS_PER_RANGE, archived_values, row_of
 
-LARGEST_LINE = 16 << 20  # one row; none that we write is nearly as long
-LARGEST_TEXT = 1 << 30  # one piece, unpacked
+LARGEST_LINE_BYTES = 16 << 20  # one row; none that we write is nearly as long
+LARGEST_UNPACKED_BYTES = 1 << 30  # one piece, unpacked
 _CHUNK = 1 << 18
 _NAME = re.compile(r"audit-(\d{1,19})-(\d{1,19})-([0-9a-f]{12})\.jsonl\.gz")
 _DAMAGES = (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError, RecursionError, zlib.error)
@@ -47,7 +47,7 @@ class Archive:
     and after its content: the same rows written twice are one piece, and two prunes never overwrite each other's."""
 
     def __init__(self, address: str) -> None:
-        self._shelf = shelf_at(address)
+        self._shelf = storage_at(address)
 
     def __str__(self) -> str:
         return str(self._shelf)
@@ -142,7 +142,7 @@ def _checked(piece: _Listed, rows: Iterator[AuditRow]) -> Iterator[AuditRow]:
     than a prune removes at once."""
     last = 0
     for count, row in enumerate(rows, 1):
-        if not max(last + 1, piece.first) <= row.id <= piece.last or count > MOST:
+        if not max(last + 1, piece.first) <= row.id <= piece.last or count > MOST_ROWS_PER_RANGE:
             raise ValueError("its rows are not those of its name")
         if count == 1 and row.id != piece.first:
             raise ValueError("its rows are not those of its name")
@@ -159,7 +159,7 @@ def _lines(data: bytes) -> Iterator[str]:
         text = unpacker.decompress(source, _CHUNK)
         source, total = unpacker.unconsumed_tail, total + len(text)
         *lines, rest = (rest + text).split(b"\n")
-        if total > LARGEST_TEXT or len(rest) > LARGEST_LINE:
+        if total > LARGEST_UNPACKED_BYTES or len(rest) > LARGEST_LINE_BYTES:
             raise ValueError("it unpacks to more than a piece can be")
         yield from (line.decode() for line in lines)
         if unpacker.eof or not (text or source):
@@ -175,7 +175,7 @@ def _push(heads: list[tuple[int, str, AuditRow, Iterator[AuditRow]]], name: str,
 
 
 def _fits(row: AuditRow, which: AuditFilter) -> bool:
-    names = ("action", "actor", "batch_id", "task_id", "kind", "scope", "trace_id")
+    names = ("action", "actor", "bulk_id", "task_id", "kind", "scope", "trace_id")
     if which.older_than is not None and row.at >= which.older_than:
         return False
     return all(getattr(which, name) in (None, getattr(row, name)) for name in names)

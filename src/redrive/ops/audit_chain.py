@@ -22,14 +22,14 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow
-from redrive.ops.audit_rows import LARGEST, canonical, digest_of, ids_of, is_digest, parse_ranges, row_hash
+from redrive.ops.audit_rows import LARGEST_ROW_ID, canonical, digest_of, ids_of, is_digest, parse_ranges, row_hash
 
 COLLECTION = "audit-seal"
-STRETCH = 500
-PAGE = 200
-TRIES = 50
-LAG, PATIENCE = timedelta(seconds=60), timedelta(minutes=4)
-BEGINNING = "0" * 64
+ROWS_PER_SEAL = 500
+SEALS_PER_PAGE = 200
+SEAL_TRIES = 50
+SEAL_LAG, WAIT_FOR_FULL_SEAL = timedelta(seconds=60), timedelta(minutes=4)
+CHAIN_START = "0" * 64
 _FIELDS = ("last", "ids", "digest", "prev", "since", "until", "ahead")
 
 
@@ -57,7 +57,7 @@ class Seal:
         if not isinstance(body, dict) or any(name not in body for name in (*_FIELDS, "hash")):
             raise ValueError("no seal")
         last, digests = body["last"], [body["digest"], body["prev"], body["hash"]]
-        if type(last) is not int or not 0 <= last <= LARGEST or not all(map(is_digest, digests)):
+        if type(last) is not int or not 0 <= last <= LARGEST_ROW_ID or not all(map(is_digest, digests)):
             raise ValueError("no seal")
         if not isinstance(body["ahead"], bool):
             raise ValueError("no seal")
@@ -80,7 +80,10 @@ class Seal:
 
 
 async def seal(
-    store: Store, stopping: Callable[[], bool] = lambda: False, lag: timedelta = LAG, patience: timedelta = PATIENCE
+    store: Store,
+    stopping: Callable[[], bool] = lambda: False,
+    lag: timedelta = SEAL_LAG,
+    patience: timedelta = WAIT_FOR_FULL_SEAL,
 ) -> int:
     """Seals what is old enough; returns how many rows. Fewer than a stretch wait for a while for more. Two who do so at
     once cannot both succeed with the same seal."""
@@ -88,25 +91,25 @@ async def seal(
     while not stopping():
         previous = await last_seal(store)
         cutoff = await store.now() - lag
-        rows = await store.audit(AuditFilter(), limit=STRETCH, after=0 if previous is None else previous.last)
+        rows = await store.audit(AuditFilter(), limit=ROWS_PER_SEAL, after=0 if previous is None else previous.last)
         # A row with a smaller number may still be on its way: stop at the first that is too young.
         young = next((nth for nth, row in enumerate(rows) if row.at >= cutoff), len(rows))
         rows = rows[:young]
-        if not rows or (len(rows) < STRETCH and rows[0].at > cutoff - patience):
+        if not rows or (len(rows) < ROWS_PER_SEAL and rows[0].at > cutoff - patience):
             break
         try:
             await store.apply(Commit(puts=[_put(previous, body_of(rows, previous))]))
         except ChangedMeanwhile:
             break
         sealed += len(rows)
-        if len(rows) < STRETCH:
+        if len(rows) < ROWS_PER_SEAL:
             break
     return sealed
 
 
 async def apply_sealed(store: Store, commit: Commit) -> Applied:
     """Applies a Commit, and seals the rows of its conclusion in the same transaction."""
-    for _ in range(TRIES):
+    for _ in range(SEAL_TRIES):
         previous = await last_seal(store)
 
         def body(applied: Applied, previous: Seal | None = previous) -> Mapping[str, Any] | None:
@@ -126,7 +129,7 @@ async def last_seal(store: Store) -> Seal | None:
     if not newest:
         return None
     last = newest[0]
-    while page := await store.records(COLLECTION, ids=_names(_number(last) + 1), limit=PAGE):
+    while page := await store.records(COLLECTION, ids=_names(_number(last) + 1), limit=SEALS_PER_PAGE):
         last = max(page, key=_number)
     try:
         return Seal.of(last)
@@ -140,12 +143,14 @@ async def last_seal(store: Store) -> Seal | None:
 async def seals(store: Store, after: int = 0) -> AsyncIterator[Record]:
     """Yields seals in order, until one is missing."""
     while True:
-        page = {record.id: record for record in await store.records(COLLECTION, ids=_names(after + 1), limit=PAGE)}
+        page = {
+            record.id: record for record in await store.records(COLLECTION, ids=_names(after + 1), limit=SEALS_PER_PAGE)
+        }
         for name in _names(after + 1):
             if name not in page:
                 return
             yield page[name]
-        after += PAGE
+        after += SEALS_PER_PAGE
 
 
 async def beyond(store: Store, number: int) -> int | None:
@@ -161,7 +166,7 @@ def body_of(rows: Sequence[AuditRow], previous: Seal | None, *, ahead: bool = Fa
         "last": before if ahead else rows[-1].id,
         "ids": ids_of(rows),
         "digest": digest_of(map(row_hash, rows)),
-        "prev": BEGINNING if previous is None else previous.hash,
+        "prev": CHAIN_START if previous is None else previous.hash,
         "since": min(times).isoformat(),
         "until": max(times).isoformat(),
         "ahead": ahead,
@@ -174,7 +179,7 @@ def _put(previous: Seal | None, body: Any) -> Put:
 
 
 def _names(first: int) -> list[str]:
-    return [f"{number:012d}" for number in range(first, first + PAGE)]
+    return [f"{number:012d}" for number in range(first, first + SEALS_PER_PAGE)]
 
 
 def _number(record: Record) -> int:

@@ -15,7 +15,7 @@ from redrive.kernel.task import AuditRow
 from redrive.ops.audit_chain import Seal
 from redrive.ops.audit_rows import (
     ERASE_SUMMARY,
-    LARGEST,
+    LARGEST_ROW_ID,
     SUMMARIES,
     digest_of,
     is_digest,
@@ -24,8 +24,8 @@ from redrive.ops.audit_rows import (
     row_hash,
 )
 
-REMEMBERED = 16  # parsed claims; the others are read again when they are asked for
-MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+CLAIMS_REMEMBERED = 16  # parsed claims; the others are read again when they are asked for
+MALFORMED_CLAIM = (KeyError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Claim:
     action: str
     actor: str
     at: datetime
-    batch_id: str | None
+    bulk_id: str | None
     ids: list[int]
     hashes: dict[int, str] = field(default_factory=dict)
     youngest: datetime | None = None
@@ -53,7 +53,7 @@ class Claim:
         if not isinstance(told, dict):
             raise ValueError("it says nothing")
         ids = parse_ranges(told["ids"]) if told.get("ids") else []
-        made = cls(row.id, row.action, row.actor, row.at, row.batch_id, ids)
+        made = cls(row.id, row.action, row.actor, row.at, row.bulk_id, ids)
         if row.action == ERASE_SUMMARY:
             made.replaced = {
                 str(old): None if new is None else str(new) for old, new in dict(told.get("replaced") or {}).items()
@@ -80,7 +80,7 @@ class Removal:
     action: str
     actor: str
     at: datetime
-    batch_id: str | None
+    bulk_id: str | None
     rows: int = 0
     youngest: datetime | None = None
 
@@ -95,7 +95,7 @@ class Claims:
         self._order: list[tuple[int, int, int]] | None = None  # the spans by where they begin, with their rows
         self._reach: list[int] = []  # how far those up to here reach
         self._parsed: OrderedDict[int, Claim] = OrderedDict()
-        self.removals: dict[tuple[str, str, str | None], Removal] = {}  # by action, actor and batch id
+        self.removals: dict[tuple[str, str, str | None], Removal] = {}  # by action, actor and bulk id
         self.through = 0  # retention took everything up to here
         self.replaced: dict[str, str | None] = {}
         self.pieces: list[tuple[int, str, str]] = []
@@ -110,14 +110,14 @@ class Claims:
             return
         try:
             claim = Claim.of(row)
-        except MALFORMED as error:
+        except MALFORMED_CLAIM as error:
             self.malformed[row.id] = str(error) if isinstance(error, ValueError) else "in words that no removal writes"
             return
         self._order = None
         self._spans[row.id] = (claim.ids[0], claim.ids[-1], seal.digest) if claim.ids else (0, 0, seal.digest)
         self._remember(claim)
-        key = (claim.action, claim.actor, claim.batch_id)
-        removal = self.removals.setdefault(key, Removal(*key[:2], claim.at, claim.batch_id))
+        key = (claim.action, claim.actor, claim.bulk_id)
+        removal = self.removals.setdefault(key, Removal(*key[:2], claim.at, claim.bulk_id))
         removal.rows, removal.at = removal.rows + len(claim.ids), max(removal.at, claim.at)
         if claim.youngest is not None:
             removal.youngest = max(claim.youngest, removal.youngest or claim.youngest)
@@ -138,7 +138,7 @@ class Claims:
             self._order = sorted((low, high, row) for row, (low, high, _) in self._spans.items())
             self._reach = list(accumulate((high for _, high, _ in self._order), max))
         found: list[int] = []
-        place = bisect_right(self._order, (last, LARGEST, LARGEST)) - 1
+        place = bisect_right(self._order, (last, LARGEST_ROW_ID, LARGEST_ROW_ID)) - 1
         while place >= 0 and self._reach[place] >= first:
             _, high, row = self._order[place]
             if high >= first:
@@ -148,7 +148,7 @@ class Claims:
 
     def raise_youngest(self, claim: Claim, at: datetime) -> None:
         """Notes that the seals prove a removal to have taken a row of this age."""
-        removal = self.removals[claim.action, claim.actor, claim.batch_id]
+        removal = self.removals[claim.action, claim.actor, claim.bulk_id]
         removal.youngest = max(at, removal.youngest or at)
 
     async def _claim(self, row: int) -> Claim | None:
@@ -162,7 +162,7 @@ class Claims:
 
     def _remember(self, claim: Claim) -> Claim:
         self._parsed[claim.row] = claim
-        while len(self._parsed) > REMEMBERED:
+        while len(self._parsed) > CLAIMS_REMEMBERED:
             self._parsed.popitem(last=False)
         return claim
 

@@ -19,14 +19,22 @@ from uuid import UUID
 from redrive.kernel.task import AuditRow
 from redrive.ops.inspect import plain
 
-COLUMNS = (
+_OUTSIDE = {"bulk_id": "batch_id"}
+
+
+def outside(name: str) -> str:
+    """Returns the name that a field of an audit row has in exports, filters and answers."""
+    return _OUTSIDE.get(name, name)
+
+
+FIELDS = (
     "id",
     "at",
     "actor",
     "action",
     "reason",
     "task_id",
-    "batch_id",
+    "bulk_id",
     "target",
     "kind",
     "scope",
@@ -34,37 +42,38 @@ COLUMNS = (
     "before",
     "after",
 )
+COLUMNS = tuple(outside(name) for name in FIELDS)
 ERASABLE = ("reason", "target", "scope", "trace_id", "before", "after")
 PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
 ERASE_SUMMARY = "TASK_ERASE_SUMMARY"
 # What tells of removals: it goes in its time, with everything, and never by a filter.
 SUMMARIES = (PRUNE_SUMMARY, ERASE_SUMMARY)
-ARCHIVED = (*COLUMNS, "salt", "erased")
-MOST = 10_000  # rows that one seal, one prune or one piece of an archive may tell of
-LARGEST = 2**63 - 1
+ARCHIVED = (*FIELDS, "salt", "erased")
+MOST_ROWS_PER_RANGE = 10_000  # rows that one seal, one prune or one piece of an archive may tell of
+LARGEST_ROW_ID = 2**63 - 1
 _RANGES = re.compile(r"\d{1,19}(-\d{1,19})?(,\d{1,19}(-\d{1,19})?)*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def values_of(row: AuditRow) -> dict[str, Any]:
     """Returns a row as it is exported."""
-    return {name: plain(getattr(row, name)) for name in COLUMNS}
+    return {outside(name): plain(getattr(row, name)) for name in FIELDS}
 
 
 def archived_values(row: AuditRow) -> dict[str, Any]:
     """Returns a row as it is archived: with what its hash needs."""
-    return {name: plain(getattr(row, name)) for name in ARCHIVED}
+    return {outside(name): plain(getattr(row, name)) for name in ARCHIVED}
 
 
 def row_of(values: Mapping[str, Any]) -> AuditRow:
     """Makes a row again of archived values; ValueError or KeyError when they are none."""
-    kept = {name: values[name] for name in ARCHIVED}
-    for name in ("reason", "batch_id", "target", "kind", "scope", "trace_id", "salt", "erased"):
+    kept = {name: values[outside(name)] for name in ARCHIVED}
+    for name in ("reason", "bulk_id", "target", "kind", "scope", "trace_id", "salt", "erased"):
         if not isinstance(kept[name], str | None):
             raise ValueError(f"{name} is no text")
     if not isinstance(kept["actor"], str) or not isinstance(kept["action"], str):
         raise ValueError("a row without actor or action")
-    if type(kept["id"]) is not int or not 0 < kept["id"] <= LARGEST:
+    if type(kept["id"]) is not int or not 0 < kept["id"] <= LARGEST_ROW_ID:
         raise ValueError("a row without a number")
     at, task_id = datetime.fromisoformat(str(kept["at"])), kept["task_id"]
     if at.tzinfo is None:
@@ -89,7 +98,7 @@ def content_digest(row: AuditRow) -> str:
 def row_hash(row: AuditRow) -> str:
     """Returns the hash of a row for the seals: of everything in it, in one order."""
     names = erasable(row)
-    kept = {name: plain(getattr(row, name)) for name in COLUMNS if name not in names}
+    kept = {name: plain(getattr(row, name)) for name in FIELDS if name not in names}
     return _sha256(canonical([kept, content_digest(row)]))
 
 
@@ -116,7 +125,7 @@ def ranges(ids: Iterable[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
-def parse_ranges(text: object, most: int = MOST) -> list[int]:
+def parse_ranges(text: object, most: int = MOST_ROWS_PER_RANGE) -> list[int]:
     """Returns the numbers again, ascending; ValueError for what ``ranges`` would not write, or for more than
     ``most``."""
     if not isinstance(text, str) or len(text) > 42 * most or _RANGES.fullmatch(text) is None:
@@ -125,7 +134,7 @@ def parse_ranges(text: object, most: int = MOST) -> list[int]:
     for part in text.split(","):
         low, _, high = part.partition("-")
         first, last = int(low), int(high or low)
-        if not (numbers[-1] if numbers else 0) < first <= last <= LARGEST or last - first + len(numbers) >= most:
+        if not (numbers[-1] if numbers else 0) < first <= last <= LARGEST_ROW_ID or last - first + len(numbers) >= most:
             raise ValueError("ranges that overlap, or are too long")
         numbers += range(first, last + 1)
     return numbers

@@ -1,5 +1,4 @@
-"""Keeps what only later rows of the audit log explain: emptied rows, archived rows that were pruned unsealed, lost
-pieces."""
+"""Keeps what only later rows of the audit log explain: emptied rows, rows pruned unsealed, lost pieces."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from redrive.ops.audit_archive import Archive
 from redrive.ops.audit_claims import Claim, Claims, told
 from redrive.ops.audit_rows import ERASE_SUMMARY
 
-MOST = 1_000_000
-FORGED = "row {} in the archive is not the one that was removed: it was forged or mixed up"
+MOST_UNEXPLAINED_ROWS = 1_000_000
+FORGED_ROW = "row {} in the archive is not the one that was removed: it was forged or mixed up"
 
 
 class Unexplained:
@@ -26,15 +25,15 @@ class Unexplained:
 
     def emptied(self, number: int) -> None:
         self.erased += number not in self._erased
-        if len(self._erased) < MOST:
+        if len(self._erased) < MOST_UNEXPLAINED_ROWS:
             self._erased.add(number)
 
     def unknown(self, number: int, versions: set[str], claims: Iterable[Claim] = ()) -> None:
         said = {claim.hashes[number] for claim in claims if number in claim.hashes}
-        if not said and len(self._extras) < MOST:
+        if not said and len(self._extras) < MOST_UNEXPLAINED_ROWS:
             self._extras[number] = versions
         elif versions - said:
-            self._problem(FORGED.format(number))
+            self._problem(FORGED_ROW.format(number))
 
     def hear(self, walk: ArchiveWalk, claims: Claims) -> None:
         """Takes in removals that archived rows tell of; they explain earlier rows. If such a row was forged, that is a

@@ -17,12 +17,12 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow
 from redrive.ops import audit_chain
 from redrive.ops.archive_walk import ArchiveWalk
-from redrive.ops.audit import ANY, KEEPER
+from redrive.ops.audit import EVERY_ROW, RETENTION_ACTOR
 from redrive.ops.audit_archive import Archive
-from redrive.ops.audit_chain import BEGINNING, Seal
+from redrive.ops.audit_chain import CHAIN_START, Seal
 from redrive.ops.audit_claims import Claim, Claims, Removal, told, unproven
 from redrive.ops.audit_rows import PRUNE_SUMMARY, digest_of, row_hash
-from redrive.ops.audit_unexplained import FORGED, Unexplained, check_pieces
+from redrive.ops.audit_unexplained import FORGED_ROW, Unexplained, check_pieces
 
 MOST_PROBLEMS = 200
 _UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, KeyError)
@@ -40,7 +40,7 @@ class Verdict:
     archived: int = 0  # of those that were pruned
     erased: int = 0
     unsealed: int = 0
-    head: str = BEGINNING
+    head: str = CHAIN_START
     problems: list[str] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
 
@@ -82,18 +82,18 @@ class _Verifier:
         self.progress = progress
         self.verdict = Verdict()
         self.claims = Claims(store)
-        self.shelf = ArchiveWalk(archive, self.verdict.problem)
+        self.archive_walk = ArchiveWalk(archive, self.verdict.problem)
         self.head_seen = False
         self.head: str | None = None
         self.chain_end = 0
         self.chain_last = 0
-        self.previous = BEGINNING
+        self.previous = CHAIN_START
         self.broken = False
         self.ahead: dict[int, Seal] = {}  # sealed by themselves; the stretch that covers them comes later
         self.unexplained = Unexplained(self.verdict.problem)
 
     async def walk(self, head: str | None) -> None:
-        self.head, self.head_seen = head, head in (None, BEGINNING)
+        self.head, self.head_seen = head, head in (None, CHAIN_START)
         await self.learn()
         before, number = 0, 0
         async for record in audit_chain.seals(self.store):
@@ -119,7 +119,7 @@ class _Verifier:
 
     async def learn(self) -> None:
         """Check the links from where the last look ended, and hear of the removals that they seal."""
-        oldest = await self.store.audit(ANY, limit=1, after=0)
+        oldest = await self.store.audit(EVERY_ROW, limit=1, after=0)
         async for record in audit_chain.seals(self.store, self.chain_end):
             if self.broken or not await self._link(record, oldest[0].id if oldest else 0):
                 return
@@ -151,7 +151,7 @@ class _Verifier:
         self.chain_end, self.chain_last, self.previous = number, max(seal.last, self.chain_last), seal.hash
         self.head_seen = self.head_seen or seal.hash == self.head
         if seal.ahead and high >= oldest:
-            for row in await self.store.audit(ANY, limit=len(seal.wanted), after=low - 1):
+            for row in await self.store.audit(EVERY_ROW, limit=len(seal.wanted), after=low - 1):
                 if row.id in seal.wanted:
                     self.claims.learn(row, seal)
         return True
@@ -164,7 +164,7 @@ class _Verifier:
         present, extra = await self._present(wanted, before, seal.last)
         if extra:
             self.verdict.problem(f"rows {told(extra)} were slipped in: they are not part of seal {seal.number}")
-        kept = self.shelf.upto(seal.last)
+        kept = self.archive_walk.rows_up_to(seal.last)
         claims = await self._claims(seal, present, kept)
         for number in [number for number in kept if number not in wanted]:
             self.unexplained.unknown(number, kept.pop(number), claims)
@@ -176,14 +176,14 @@ class _Verifier:
         self._judge(seal, present, kept, hashes, claims)
         self._check_ages(seal, claims, set(present))
         self._check_ahead(seal.last, hashes)
-        self.unexplained.hear(self.shelf, self.claims)
+        self.unexplained.hear(self.archive_walk, self.claims)
 
     async def _present(self, wanted: set[int], before: int, last: int) -> tuple[dict[int, str], list[int]]:
         """Hashes of the rows that are there, and the numbers of those that should not be."""
         present: dict[int, str] = {}
         extra: list[int] = []
         after = before
-        while after < last and (page := await self.store.audit(ANY, limit=500, after=after)):
+        while after < last and (page := await self.store.audit(EVERY_ROW, limit=500, after=after)):
             for row in page:
                 if row.id > last:
                     return present, extra
@@ -208,7 +208,7 @@ class _Verifier:
         said = next((claim.hashes[number] for claim in claims if number in claim.hashes), None)
         sure = present.get(number) or said
         if sure is not None and kept - {sure}:
-            self.verdict.problem(FORGED.format(number))
+            self.verdict.problem(FORGED_ROW.format(number))
         if sure is None and len(kept) > 1:
             self.verdict.problem(f"row {number} is in the archive in {len(kept)} versions, and none is proven")
         return sure or next(iter(kept), None)
@@ -263,22 +263,22 @@ class _Verifier:
 
     async def _rest(self, last: int) -> None:
         after, hashes = last, dict[int, str]()
-        while page := await self.store.audit(ANY, limit=500, after=after):
+        while page := await self.store.audit(EVERY_ROW, limit=500, after=after):
             self.verdict.unsealed += len(page)
             after = page[-1].id
             for row in page:
                 self._note(row)
                 if row.id in self.ahead:
                     hashes[row.id] = row_hash(row)
-            kept = self.shelf.upto(after)
+            kept = self.archive_walk.rows_up_to(after)
             present = {row.id: row_hash(row) for row in page if row.id in kept}
             for number, found in kept.items():
                 self._compare(number, found, present)
-            self.unexplained.hear(self.shelf, self.claims)
-        while kept := self.shelf.upto(None):
+            self.unexplained.hear(self.archive_walk, self.claims)
+        while kept := self.archive_walk.rows_up_to(None):
             for number, found in kept.items():
                 self._compare(number, found, {})
-            self.unexplained.hear(self.shelf, self.claims)
+            self.unexplained.hear(self.archive_walk, self.claims)
         await self._missing_ahead(hashes)
         await self._resolve()
 
@@ -324,7 +324,7 @@ class _Verifier:
 def younger_than(removal: Removal, days: float) -> bool:
     """Returns whether retention took rows before their time, by the days that are set now."""
     return (
-        removal.actor == KEEPER
+        removal.actor == RETENTION_ACTOR
         and removal.youngest is not None
         and removal.at - removal.youngest < timedelta(days=days)
     )

@@ -21,14 +21,14 @@ def duties_of(settings: Settings) -> list[Duty]:
     found = [
         Duty(
             "operations",
-            operations.EVERY,
+            operations.DRIVE_EVERY_S,
             operations.drive,
             operations.has_work,
             while_record=(COLLECTION, Status.RUNNING.value),
         ),
         Duty("approvals", 60.0, _expire_approvals),
         Duty("seal", 10.0, _seal_audit),
-        Duty("vitals", growth.EVERY, _measure),
+        Duty("vitals", growth.SAMPLE_EVERY_S, _measure),
     ]
     if settings.failed_days > 0:
         found.append(_give_up(settings))
@@ -46,14 +46,14 @@ async def _seal_audit(store: Store, worker: str, stopping: Stopping) -> None:
 
 
 async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
-    await growth.write_down(store)
+    await growth.write_sample(store)
 
 
 def _give_up(settings: Settings) -> Duty:
     async def run(store: Store, worker: str, stopping: Stopping) -> None:
         await failed.give_up_failed(store, settings.failed_days, stopping)
 
-    return Duty("failed", failed.EVERY, run)
+    return Duty("failed", failed.GIVE_UP_EVERY_S, run)
 
 
 def _prune_audit(settings: Settings) -> Duty:

@@ -32,7 +32,7 @@ from redrive.kernel.task import LIVE, AuditRow, State, check_text
 from redrive.ops import approvals, drill, groups, operations, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Rule
-from redrive.ops.audit import ANY, PRUNE_COLLECTION, PRUNE_LASTS
+from redrive.ops.audit import EVERY_ROW, PRUNE_COLLECTION, PRUNE_LASTS_S
 from redrive.ops.audit_archive import Archive, archive_at
 from redrive.ops.audit_chain import apply_sealed
 from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY, SUMMARIES, content_digest, ids_of
@@ -40,14 +40,14 @@ from redrive.ops.erase_holds import count_holds, holds_of, keeps_others
 from redrive.ops.erase_subject import Subject, emptied
 from redrive.ops.erase_traces import quoted_traces, traces_of
 
-PIECE = 200
-PAGES = 20  # of the audit log, looked through in one step
-QUOTING = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, groups.COLLECTION, drill.COLLECTION)
-IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
+TASKS_PER_PIECE = 200
+PAGES_PER_STEP = 20  # of the audit log, looked through in one step
+QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, groups.COLLECTION, drill.COLLECTION)
+STILL_IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
 NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
 
 
-async def foresee(store: Store, scope: str | None, task_id: UUID | None, archive: str | None = None) -> dict[str, int]:
+async def preview(store: Store, scope: str | None, task_id: UUID | None, archive: str | None = None) -> dict[str, int]:
     """Returns how much would be erased, by place. ``running`` tasks are in the way."""
     subject = _subject(scope, task_id)
     found = Counter(await store.personal(scope, [] if task_id is None else [task_id]))
@@ -142,8 +142,8 @@ async def _find_traces(store: Store, operation: Operation, subject: Subject, aft
         return
     quoted = set[str]() if after else quoted_traces([record.body async for record in _documents(store)])
     rows: list[AuditRow] = []
-    for _ in range(PAGES):
-        rows = await store.audit(ANY, limit=500, after=after)
+    for _ in range(PAGES_PER_STEP):
+        rows = await store.audit(EVERY_ROW, limit=500, after=after)
         quoted |= quoted_traces([[row.before, row.after] for row in rows])
         after = rows[-1].id if rows else after
         if len(rows) < 500:
@@ -157,7 +157,7 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
     """Erases tasks; those that wait or are failed are given up with it, since without what they carry they cannot
     run."""
     if subject.scope is not None:
-        ids = await store.erasable(subject.scope, PIECE)
+        ids = await store.erasable(subject.scope, TASKS_PER_PIECE)
     else:
         ids = [] if subject.task_id is None or operation.last_piece else [subject.task_id]
     if not ids:
@@ -185,9 +185,9 @@ async def _erase_rest(store: Store, operation: Operation, subject: Subject) -> N
 
 
 async def _erase_audit(store: Store, operation: Operation, subject: Subject, after: int) -> None:
-    which = ANY if subject.task_id is None else AuditFilter(task_id=subject.task_id)
+    which = EVERY_ROW if subject.task_id is None else AuditFilter(task_id=subject.task_id)
     found: list[AuditRow] = []
-    for _ in range(PAGES):
+    for _ in range(PAGES_PER_STEP):
         rows = await store.audit(which, limit=500, after=after)
         found = [row for row in rows if subject.meant_by(row)]
         after = rows[-1].id if rows else after
@@ -209,10 +209,10 @@ async def _clean_documents(store: Store, operation: Operation, subject: Subject)
     puts: list[Put] = []
     if subject.scope is not None:
         async for record in _documents(store):
-            if record.id != operation.id and subject.quoted_in(record.body) and len(puts) < PIECE:
+            if record.id != operation.id and subject.quoted_in(record.body) and len(puts) < TASKS_PER_PIECE:
                 body = subject.cleaned_document(record.body)
                 puts.append(Put(record.collection, record.id, body, record.version, record.state))
-    following = replace(operation, cursor="documents" if len(puts) >= PIECE else "archive")
+    following = replace(operation, cursor="documents" if len(puts) >= TASKS_PER_PIECE else "archive")
     if not puts:
         await store.apply(Commit(puts=[following.put()]))
         return
@@ -230,7 +230,7 @@ async def _erase_archive(store: Store, operation: Operation, subject: Subject, d
     if await _prune_under_way(store):
         return 1.0  # it may be writing rows down that it read before they were erased
     names = [name for name in await asyncio.to_thread(archive.names) if name > done]
-    for name in names[:PAGES]:
+    for name in names[:PAGES_PER_STEP]:
         rows = await asyncio.to_thread(_matching, archive, name, subject)
         if rows is None:
             counts = _plus(operation, {"unreadable": 1})
@@ -286,7 +286,7 @@ async def _sum_up(store: Store, operation: Operation, subject: Subject) -> None:
 
 async def _end(store: Store, operation: Operation) -> None:
     """Ends the operation, when the files are clean, too."""
-    note = operation.note if await store.scrub() else f"{operation.note}; {IN_THE_LOG}"
+    note = operation.note if await store.scrub() else f"{operation.note}; {STILL_IN_THE_LOG}"
     await store.apply(operation.ended(Status.COMPLETED, note))
 
 
@@ -333,7 +333,7 @@ def _subject(scope: str | None, task_id: UUID | None) -> Subject:
 
 
 async def _documents(store: Store) -> AsyncIterator[Record]:
-    for collection in QUOTING:
+    for collection in QUOTING_COLLECTIONS:
         before = None
         while page := await store.records(collection, limit=200, before=before):
             for record in page:
@@ -352,4 +352,4 @@ async def _rows(store: Store, which: AuditFilter) -> AsyncIterator[AuditRow]:
 async def _prune_under_way(store: Store) -> bool:
     now = await store.now()
     found = await store.records(PRUNE_COLLECTION, states=("running",), limit=100)
-    return any(now - record.updated_at < timedelta(seconds=PRUNE_LASTS) for record in found)
+    return any(now - record.updated_at < timedelta(seconds=PRUNE_LASTS_S) for record in found)

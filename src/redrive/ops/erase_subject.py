@@ -15,7 +15,7 @@ from redrive.ops.audit_rows import SUMMARIES, content_digest, erasable
 
 # A shorter scope is looked for as a whole value only: inside of sentences it would be found everywhere.
 SHORTEST_QUOTED = 6
-DEEPEST = 100
+DEEPEST_CLEANED = 100
 _SAID = ("reason", "fixed", "note")  # of a document: what people wrote into it
 
 
@@ -52,7 +52,7 @@ class Subject:
     def cleaned(self, value: Any, depth: int = 0) -> Any:
         """Returns a document without it: without values that are the scope, and texts that quote it as a word of its
         own."""
-        if self.scope is None or depth > DEEPEST:
+        if self.scope is None or depth > DEEPEST_CLEANED:
             return value
         if isinstance(value, str):
             return self._cleaned_text(value)
@@ -72,7 +72,7 @@ class Subject:
 
     def _about(self, value: Any, depth: int = 0) -> bool:
         """Returns whether a document has the scope as its filter."""
-        if not isinstance(value, dict) or depth > DEEPEST:
+        if not isinstance(value, dict) or depth > DEEPEST_CLEANED:
             return False
         return value.get("scope") == self.scope or any(self._about(item, depth + 1) for item in value.values())
 

@@ -22,18 +22,18 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_int, check_text
 from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor
-from redrive.ops.allowance import Deed, Rule, alone, judge
+from redrive.ops.allowance import PlannedAction, Rule, alone, judge
 from redrive.ops.matches import Matches, matching
 from redrive.ops.pages import by_ids, in_pieces
 from redrive.ops.retry_log import log_retried
 
-MOST_AT_ONCE = 500
-USUAL_LIMIT = 50
+MOST_RETRIED_AT_ONCE = 500
+DEFAULT_RETRY_LIMIT = 50
 LARGEST_PAGE = 500
 MOST_CAUSES = 100
 MOST_LISTED = 1000
-EVERYTHING = FailureFilter()
-RETRIED = (State.FAILED, State.CANCELLED)
+EVERY_FAILURE = FailureFilter()
+RETRYABLE_STATES = (State.FAILED, State.CANCELLED)
 _COUNTED_BY = {
     "kind": "kind",
     "group": "group",
@@ -67,9 +67,9 @@ class Page:
 
 @dataclass(slots=True)
 class BulkResult:
-    """What a retry of many did, or with ``dry_run`` would do; a dry run has no batch id and retried none."""
+    """What a retry of many did, or with ``dry_run`` would do; a dry run has no id and retried none."""
 
-    batch_id: str | None
+    bulk_id: str | None
     matched: int
     retried: list[UUID] = field(default_factory=list)
     would_retry: list[UUID] = field(default_factory=list)
@@ -107,9 +107,9 @@ class FailureStats:
 
 async def list_failed(
     store: Store,
-    which: FailureFilter = EVERYTHING,
+    which: FailureFilter = EVERY_FAILURE,
     *,
-    limit: int = USUAL_LIMIT,
+    limit: int = DEFAULT_RETRY_LIMIT,
     offset: int = 0,
     before: int | None = None,
     paged: bool = False,
@@ -151,7 +151,7 @@ async def preview(
     which: FailureFilter,
     *,
     page: int = 1,
-    page_size: int = USUAL_LIMIT,
+    page_size: int = DEFAULT_RETRY_LIMIT,
     limit: int | None = None,
     plan: str | None = None,
     bind: str | None = None,
@@ -162,7 +162,7 @@ async def preview(
     check_int(page, "page", 1, 1_000_000)
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     if limit is not None:
-        check_int(limit, "limit", 1, MOST_AT_ONCE)
+        check_int(limit, "limit", 1, MOST_RETRIED_AT_ONCE)
         if which.ids is not None:  # of those that are named the first ones, in whatever state they are
             which, limit = replace(which, ids=tuple(dict.fromkeys(which.ids))[:limit]), None
     offset = (page - 1) * page_size
@@ -218,7 +218,7 @@ async def _tasks(
 
 async def retry_matching(
     store: Store,
-    which: FailureFilter = EVERYTHING,
+    which: FailureFilter = EVERY_FAILURE,
     *,
     actor: str,
     rule: Rule,
@@ -233,17 +233,17 @@ async def retry_matching(
     who, why = check_actor(actor), check_text(reason, "reason")
     chosen = await _chosen(store, which, limit) if plan is None else await _planned(store, plan, which, limit)
     everything = approvals.EVERYTHING_RETRIED if chosen.everything and chosen.meant else None
-    deed = Deed(Action.RETRY, chosen.matched, everything)
+    planned = PlannedAction(Action.RETRY, chosen.matched, everything)
     if dry_run:
-        told = await foretell(store, chosen)
-        told.needs_approval = (await judge(store, rule, who, deed)).why
+        told = await dry_run_by_id(store, chosen)
+        told.needs_approval = (await judge(store, rule, who, planned)).why
         return told
     told_of = facts(which) if plan is None else {"plan": plan}
     return await alone(
         store,
         rule,
         who,
-        deed,
+        planned,
         lambda puts: retry_tasks(store, chosen, actor=who, reason=why, facts=told_of, puts=puts),
     )
 
@@ -252,8 +252,8 @@ async def retry_tasks(
     store: Store, chosen: Selection, *, actor: str, reason: str | None, facts: Any = None, puts: Sequence[Put] = ()
 ) -> BulkResult:
     """Retries these tasks, each only if it is still failed by the failure that is meant. ``puts`` land with them."""
-    batch_id, name = str(new_id()), Action.RETRY.audited
-    result = BulkResult(batch_id, len(chosen.meant), skipped=dict(chosen.excluded))
+    bulk_id, name = str(new_id()), Action.RETRY.audited
+    result = BulkResult(bulk_id, len(chosen.meant), skipped=dict(chosen.excluded))
     if not chosen.meant and not chosen.excluded:
         return result
     moves = [
@@ -264,17 +264,17 @@ async def retry_tasks(
             actor=actor,
             reason=reason,
             action=f"{name}_ITEM",
-            batch_id=batch_id,
+            bulk_id=bulk_id,
             seen=seen,
             sources=(State.CANCELLED,) if task_id in chosen.cancelled else None,
         )
         for task_id, seen in chosen.meant.items()
     ]
-    batch = BulkAction(batch_id, actor, name, reason, facts, excluded=chosen.excluded)
-    applied = await store.apply(Commit(transitions=moves, bulk=batch, puts=puts))
+    bulk = BulkAction(bulk_id, actor, name, reason, facts, excluded=chosen.excluded)
+    applied = await store.apply(Commit(transitions=moves, bulk=bulk, puts=puts))
     result.retried = [task_id for task_id in chosen.meant if task_id not in applied.skipped]
     result.skipped |= {task_id: skip_reason(state) for task_id, state in applied.skipped.items()}
-    await log_retried(store, result.retried, actor=actor, reason=reason, batch_id=batch_id)
+    await log_retried(store, result.retried, actor=actor, reason=reason, bulk_id=bulk_id)
     return result
 
 
@@ -288,7 +288,7 @@ class Replayed:
     skipped: int = 0
     dry_run: bool = False
     needs_approval: str | None = None
-    batches: list[str] = field(default_factory=list)
+    bulk_ids: list[str] = field(default_factory=list)
 
 
 async def replay(
@@ -304,7 +304,7 @@ async def replay(
     """Retries here and now, piece by piece, the ones that failed first. ``puts`` land with the first piece."""
     sums, after = Replayed(), 0
     while sums.matched < limit:
-        piece = min(MOST_AT_ONCE, limit - sums.matched)
+        piece = min(MOST_RETRIED_AT_ONCE, limit - sums.matched)
         found = await matches.next(store, piece, after)
         if not found:
             break
@@ -316,15 +316,15 @@ async def replay(
         sums.cancelled += len(meant.cancelled)
         sums.retried += len(result.retried)
         sums.skipped += len(result.skipped)
-        sums.batches.append(str(result.batch_id))
+        sums.bulk_ids.append(str(result.bulk_id))
         progress(result.matched)
     return sums
 
 
-async def statistics(store: Store, which: FailureFilter = EVERYTHING) -> FailureStats:
+async def statistics(store: Store, which: FailureFilter = EVERY_FAILURE) -> FailureStats:
     """Returns totals by what failures have in common. They are kept, so nothing is counted; not by scope, trace or
     id."""
-    if which == EVERYTHING:
+    if which == EVERY_FAILURE:
         sums = await store.failed_sums(MOST_LISTED)
     else:
         sums = _sums(await _counted(store, which))
@@ -392,38 +392,38 @@ async def _named(store: Store, which: FailureFilter, ids: list[UUID]) -> Selecti
 
 
 def _unfit(task: Task | None, which: FailureFilter) -> str | None:
-    if task is None or task.state not in RETRIED:
+    if task is None or task.state not in RETRYABLE_STATES:
         return skip_reason(None if task is None else task.state.value)
     return which.unlike(task)
 
 
 async def _planned(store: Store, token: str, which: FailureFilter, limit: int | None) -> Selection:
-    if which != EVERYTHING or limit is not None:
+    if which != EVERY_FAILURE or limit is not None:
         raise InvalidInput("a plan says what is retried", hint="leave the filters and the limit out")
     plan = await plans.load(store, token)
-    if plan.listed is None or len(plan.listed) > MOST_AT_ONCE:
+    if plan.listed is None or len(plan.listed) > MOST_RETRIED_AT_ONCE:
         raise InvalidInput(
-            f"the plan's {plan.count} tasks are more than the {MOST_AT_ONCE} of one call",
+            f"the plan's {plan.count} tasks are more than the {MOST_RETRIED_AT_ONCE} of one call",
             hint="retry them as a bulk operation with the same plan",
         )
     cancelled = frozenset(task_id for task_id, place in plan.listed.items() if plan.given_up(place))
     meant = {task_id: None if task_id in cancelled else place for task_id, place in plan.listed.items()}
-    return Selection(meant, cancelled, matched=plan.matched, everything=plan.which == EVERYTHING)
+    return Selection(meant, cancelled, matched=plan.matched, everything=plan.which == EVERY_FAILURE)
 
 
 def _limited(which: FailureFilter, limit: int | None) -> int:
     if limit is not None:
-        return check_int(limit, "limit", 1, MOST_AT_ONCE)
-    wanted = USUAL_LIMIT if which.ids is None else len(set(which.ids))
-    if wanted > MOST_AT_ONCE:
+        return check_int(limit, "limit", 1, MOST_RETRIED_AT_ONCE)
+    wanted = DEFAULT_RETRY_LIMIT if which.ids is None else len(set(which.ids))
+    if wanted > MOST_RETRIED_AT_ONCE:
         raise InvalidInput(
-            f"{wanted} tasks are more than the {MOST_AT_ONCE} of one call",
+            f"{wanted} tasks are more than the {MOST_RETRIED_AT_ONCE} of one call",
             hint="retry them in several calls, or as a bulk operation",
         )
     return wanted
 
 
-async def foretell(store: Store, chosen: Selection, possible: tuple[State, ...] = RETRIED) -> BulkResult:
+async def dry_run_by_id(store: Store, chosen: Selection, possible: tuple[State, ...] = RETRYABLE_STATES) -> BulkResult:
     """Returns what would become of each task, as of now."""
     result = BulkResult(None, len(chosen.meant), skipped=dict(chosen.excluded), dry_run=True)
     found = await store.statuses(chosen.meant)

@@ -9,7 +9,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.store import Store
 from redrive.kernel.task import Task
 from redrive.ops import actions, failed
-from redrive.ops.allowance import FREE
+from redrive.ops.allowance import UNRESTRICTED
 from redrive.ops.failed import BulkResult, FailureStats
 from redrive.ops.inspect import parse_id
 
@@ -39,7 +39,7 @@ class FailedTasks:
         """Retries up to 500 tasks; returns which were retried, and of each of the others why not."""
         ids = tuple(parse_id(str(task_id)) for task_id in task_ids)
         return await failed.retry_matching(
-            await self._store(), FailureFilter(ids=ids), actor=actor, rule=FREE, reason=reason
+            await self._store(), FailureFilter(ids=ids), actor=actor, rule=UNRESTRICTED, reason=reason
         )
 
     async def statistics(self) -> FailureStats:

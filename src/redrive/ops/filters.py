@@ -1,5 +1,4 @@
-"""The filters by which tasks are chosen. Each has one name on every face: ``error_code`` is ``--error-code`` and
-``errorCode``, whatever is asked for or done with what matches."""
+"""Defines the filters by which tasks are chosen. Each has one name on every face."""
 
 from __future__ import annotations
 

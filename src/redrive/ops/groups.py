@@ -16,10 +16,10 @@ from redrive.kernel.task import check_int, check_moment, check_text
 from redrive.ops.actions import check_actor, check_states
 
 COLLECTION = "group"
-STATES = ("open", "reopened", "muted", "quiet", "resolved")
-SHORTEST = 4  # characters by which a fingerprint may be named
-LOOKED_AT = 500
-TREND = 24  # hours
+GROUP_STATES = ("open", "reopened", "muted", "quiet", "resolved")
+SHORTEST_PREFIX = 4  # characters by which a fingerprint may be named
+MOST_GROUPS_SEARCHED = 500
+TREND_HOURS = 24  # hours
 _SAID = ("muted", "resolved", "reopened")
 SPOKEN_OF, NOTED = "spoken-of", "noted"  # states of records: whether they bear on the status
 
@@ -63,27 +63,27 @@ async def list_groups(
     check_int(limit, "limit", 1, 500)
     at = None if before is None else _parse_place(before)
     if status is None:
-        return await _dressed(store, await store.groups(limit, before=at))
-    check_states([status], STATES)
+        return await _with_notes(store, await store.groups(limit, before=at))
+    check_states([status], GROUP_STATES)
     if status in _SAID:
-        return await _said_so(store, status, limit, at)
+        return await _annotated(store, status, limit, at)
     found: list[Group] = []
     # The store knows which are failing; what people said about a few of them decides about the rest.
     failing = status == "open"
-    while len(found) < limit and (rows := await store.groups(LOOKED_AT, before=at, failing=failing)):
+    while len(found) < limit and (rows := await store.groups(MOST_GROUPS_SEARCHED, before=at, failing=failing)):
         at = (rows[-1].last_seen, rows[-1].fingerprint)
-        found += [group for group in await _dressed(store, rows) if group.status == status]
+        found += [group for group in await _with_notes(store, rows) if group.status == status]
     return found[:limit]
 
 
-async def _said_so(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Group]:
+async def _annotated(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Group]:
     """Returns groups that are muted, resolved or regressed: those that somebody has annotated, which are few."""
     found: list[Group] = []
     after: int | None = None
-    while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=LOOKED_AT, before=after):
+    while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=MOST_GROUPS_SEARCHED, before=after):
         after = records[-1].seq
         rows = await store.groups_of([record.id for record in records])
-        found += [group for group in await _dressed(store, rows) if group.status == status]
+        found += [group for group in await _with_notes(store, rows) if group.status == status]
     found.sort(key=lambda group: (group.row.last_seen, group.row.fingerprint), reverse=True)
     return [group for group in found if before is None or (group.row.last_seen, group.row.fingerprint) < before][:limit]
 
@@ -92,19 +92,19 @@ async def show(store: Store, fingerprint: str) -> Group:
     """Returns one group, also by the beginning of its fingerprint, among those that were seen lately, if only one
     begins so."""
     rows = await store.groups_of([fingerprint])
-    if not rows and len(fingerprint) < SHORTEST:
+    if not rows and len(fingerprint) < SHORTEST_PREFIX:
         raise InvalidInput(
             f"{fingerprint!r} is too short for a fingerprint",
-            hint=f"at least {SHORTEST} characters of what redrive groups lists",
+            hint=f"at least {SHORTEST_PREFIX} characters of what redrive groups lists",
         )
     if not rows:
-        rows = [row for row in await store.groups(LOOKED_AT) if row.fingerprint.startswith(fingerprint)]
+        rows = [row for row in await store.groups(MOST_GROUPS_SEARCHED) if row.fingerprint.startswith(fingerprint)]
     if len(rows) > 1:
         several = ", ".join(row.fingerprint for row in rows[:5])
         raise InvalidInput(f"{len(rows)} fingerprints begin with {fingerprint!r}", hint=f"say more of it: {several}")
     if not rows:
         raise GroupUnknown(f"no failure has the fingerprint {fingerprint!r}", hint="redrive groups lists them")
-    return (await _dressed(store, rows))[0]
+    return (await _with_notes(store, rows))[0]
 
 
 async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | None = None, **said: Any) -> Group:
@@ -160,7 +160,7 @@ def _action(said: dict[str, Any]) -> str:
     return "GROUP_NOTE"
 
 
-async def _dressed(store: Store, rows: list[GroupRow]) -> list[Group]:
+async def _with_notes(store: Store, rows: list[GroupRow]) -> list[Group]:
     """Adds what is failed now, the trend, and what people noted."""
     if not rows:
         return []
@@ -170,7 +170,7 @@ async def _dressed(store: Store, rows: list[GroupRow]) -> list[Group]:
     for count in await store.failed_counts(names):
         kinds[count.fingerprint][count.kind] += count.n
     said = {record.id: record for record in await store.records(COLLECTION, ids=names, limit=len(names))}
-    since = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=TREND - 1)
+    since = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=TREND_HOURS - 1)
     trends = await store.trends(names, since)
     return [
         _group(row, kinds[row.fingerprint], said.get(row.fingerprint), trends[row.fingerprint], since, now)
@@ -186,10 +186,10 @@ def _group(
     since: datetime,
     now: datetime,
 ) -> Group:
-    trend = [0] * TREND
+    trend = [0] * TREND_HOURS
     for hour, n in hours:
         place = int((hour - since).total_seconds() // 3600)
-        if 0 <= place < TREND:
+        if 0 <= place < TREND_HOURS:
             trend[place] += n
     body = {} if record is None else record.body
     return Group(

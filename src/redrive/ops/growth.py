@@ -13,13 +13,13 @@ from redrive.kernel.records import Put, Record
 from redrive.kernel.store import Store
 
 COLLECTION = "vitals"
-EVERY = 300.0
-WINDOW, LEAST = timedelta(hours=3), timedelta(minutes=20)
-MANY_DEAD = 20_000
-LARGE = 1 << 30
+SAMPLE_EVERY_S = 300.0
+TREND_WINDOW, SHORTEST_TREND = timedelta(hours=3), timedelta(minutes=20)
+MANY_DEAD_ROWS = 20_000
+LARGE_STORE_BYTES = 1 << 30
 
 
-async def write_down(store: Store) -> None:
+async def write_sample(store: Store) -> None:
     body = {"values": await store.vitals()}
     await store.apply(Commit(puts=[Put(COLLECTION, str(new_id()), body)]))
 
@@ -28,8 +28,10 @@ async def trends(store: Store) -> list[Finding]:
     """Returns findings about what grows and should not. Needs workers that have run for a while: they write the
     samples."""
     now, values = await store.now(), await store.vitals()
-    samples = [record for record in await store.records(COLLECTION, limit=100) if now - record.created_at <= WINDOW]
-    if not samples or now - samples[-1].created_at < LEAST:
+    samples = [
+        record for record in await store.records(COLLECTION, limit=100) if now - record.created_at <= TREND_WINDOW
+    ]
+    if not samples or now - samples[-1].created_at < SHORTEST_TREND:
         return []
     hours = (now - samples[-1].created_at).total_seconds() / 3600
     return [*_dead(values, samples, hours), *_size(values, samples, hours)]
@@ -42,7 +44,7 @@ def _dead(values: Mapping[str, int], samples: list[Record], hours: float) -> lis
         # Newest first, as records come: never less than before means that nobody has removed any.
         path = [dead, *(record.body["values"].get(name, 0) for record in samples)]
         rising = all(later >= earlier for later, earlier in pairwise(path))
-        if table != name and dead > MANY_DEAD and dead > 2 * path[-1] and rising:
+        if table != name and dead > MANY_DEAD_ROWS and dead > 2 * path[-1] and rising:
             found.append(
                 Finding(
                     Level.WARNING,
@@ -57,7 +59,7 @@ def _dead(values: Mapping[str, int], samples: list[Record], hours: float) -> lis
 
 def _size(values: Mapping[str, int], samples: list[Record], hours: float) -> list[Finding]:
     now, then = values.get("size", 0), samples[-1].body["values"].get("size", 0)
-    if now < LARGE or now < 1.5 * then:
+    if now < LARGE_STORE_BYTES or now < 1.5 * then:
         return []
-    text = f"the store grew from {then / LARGE:.1f} to {now / LARGE:.1f} GiB in {hours:.1f} h"
+    text = f"the store grew from {then / LARGE_STORE_BYTES:.1f} to {now / LARGE_STORE_BYTES:.1f} GiB in {hours:.1f} h"
     return [Finding(Level.NOTE, "size", text, "watch its disk; REDRIVE_HISTORY_DAYS says how long history is kept")]

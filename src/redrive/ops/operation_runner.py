@@ -19,16 +19,16 @@ from redrive.ops.operations import matches_of
 from redrive.ops.retry_log import log_retried
 
 logger = logging.getLogger("redrive.operations")
-AT_ONCE = 1000
-EVERY = 1.0  # seconds between two calls of the duty
-STRETCH = 60.0  # seconds that one call of the duty may take
-GONE_AFTER = 3.0  # another driver that has not moved for so long is gone, or waits for its rate
-LOOK_AT_CANARIES_EVERY = 1.0
+MOST_TASKS_PER_PIECE = 1000
+DRIVE_EVERY_S = 1.0  # seconds between two calls of the duty
+DRIVE_AT_A_TIME_S = 60.0  # seconds that one call of the duty may take
+DRIVER_GONE_AFTER_S = 3.0  # another driver that has not moved for so long is gone, or waits for its rate
+LOOK_AT_CANARIES_EVERY_S = 1.0
 
 
 async def drive(store: Store, driver: str, stopping: Callable[[], bool]) -> None:
     """Carries out each running operation for a while, at its rate."""
-    running = await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE)
+    running = await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=MOST_TASKS_PER_PIECE)
     await asyncio.gather(*(_carefully(store, driver, stopping, record.id) for record in running))
 
 
@@ -36,7 +36,7 @@ async def has_work(store: Store, driver: str) -> tuple[tuple[str, int], ...]:
     """Returns operations that can move this moment, by id and version: who has tried, and finds the same again, has
     moved none. One whose canaries are out, that waits for its rate, or that somebody else drives, cannot."""
     now, found = await store.now(), []
-    for record in await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=AT_ONCE):
+    for record in await store.records(COLLECTION, states=(Status.RUNNING.value,), limit=MOST_TASKS_PER_PIECE):
         since = (now - record.updated_at).total_seconds()
         try:
             operation = Operation.of(record)
@@ -55,7 +55,7 @@ async def has_work(store: Store, driver: str) -> tuple[tuple[str, int], ...]:
 def _waits(operation: Operation, since: float, driver: str) -> bool:
     """Returns whether it has to wait, for its rate or because somebody else drives it. ``since``: seconds from its last
     step. The rate is kept by the store's clock, whoever drives."""
-    others = operation.driver not in (None, driver) and since < GONE_AFTER
+    others = operation.driver not in (None, driver) and since < DRIVER_GONE_AFTER_S
     return others or bool(operation.last_piece and since < operation.pause_after_piece)
 
 
@@ -72,13 +72,13 @@ async def _carefully(store: Store, driver: str, stopping: Callable[[], bool], op
 
 
 async def _drive(store: Store, driver: str, stopping: Callable[[], bool], operation_id: str) -> None:
-    ends = time.monotonic() + STRETCH
+    ends = time.monotonic() + DRIVE_AT_A_TIME_S
     while not stopping() and time.monotonic() < ends:
         try:
             wait = await step(store, operation_id, driver)
         except ChangedMeanwhile:
             return  # somebody else drives it, or an operator has just paused it
-        if wait is None or wait >= EVERY or time.monotonic() + wait > ends:
+        if wait is None or wait >= DRIVE_EVERY_S or time.monotonic() + wait > ends:
             return  # what is worth a longer wait is looked at again when the duty comes round
         if wait and not await _passes(store, wait):
             return
@@ -102,7 +102,7 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     since = (await store.now() - record.updated_at).total_seconds()
     if _waits(operation, since, driver):
         theirs = operation.driver not in (None, driver)
-        return None if theirs and since < GONE_AFTER else operation.pause_after_piece - since
+        return None if theirs and since < DRIVER_GONE_AFTER_S else operation.pause_after_piece - since
     if operation.action is Action.ERASE:
         return await erase.step(store, operation, driver)
     if operation.stop_on_return and (why := await _came_back(store, operation)) is not None:
@@ -118,7 +118,7 @@ async def step(store: Store, operation_id: str, driver: str) -> float | None:
     applied = await store.apply(operation.carry_out(tasks, driver))
     if operation.action is Action.RETRY:
         retried = [task.id for task in tasks if task.id not in applied.skipped]
-        await log_retried(store, retried, actor=operation.actor, reason=operation.reason, batch_id=operation.id)
+        await log_retried(store, retried, actor=operation.actor, reason=operation.reason, bulk_id=operation.id)
     return len(tasks) / operation.rate if operation.rate else 0.0
 
 
@@ -193,7 +193,7 @@ async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
     assert operation.canary is not None
     verdict = operation.judged((await store.statuses(operation.canary.ids)).values())
     if verdict is None:
-        return LOOK_AT_CANARIES_EVERY
+        return LOOK_AT_CANARIES_EVERY_S
     if isinstance(verdict, str):
         await _end(store, operation, Status.STOPPED, verdict)
         return None
@@ -204,7 +204,7 @@ async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
 async def _came_back(store: Store, operation: Operation) -> str | None:
     """Returns tasks of this operation that are failed again, by a cause that it has redriven."""
     for fingerprint in operation.fingerprints:
-        which = FailureFilter(batch=operation.id, fingerprint=fingerprint)
+        which = FailureFilter(bulk_id=operation.id, fingerprint=fingerprint)
         if back := await store.failed(which, limit=1, after=operation.upto):
             return operation.returned(back)
     return None

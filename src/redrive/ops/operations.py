@@ -28,18 +28,18 @@ from redrive.kernel.task import check_int, check_text
 from redrive.ops import approvals, plans
 from redrive.ops.actions import check_actor, check_states
 from redrive.ops.allowance import Rule, alone
-from redrive.ops.failed import EVERYTHING
+from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.matches import Matches, matching
 
-TRIES = 50
-SLOWEST = 0.001
+WRITE_TRIES = 50
+SLOWEST_RATE = 0.001
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 async def begin(
     store: Store,
     action: Action,
-    which: FailureFilter = EVERYTHING,
+    which: FailureFilter = EVERY_FAILURE,
     *,
     actor: str,
     rule: Rule,
@@ -53,7 +53,7 @@ async def begin(
     idempotent: bool | None = None,
 ) -> tuple[Operation, Record | None]:
     """Begins an operation, or asks for it: dangerous and large ones wait for a second operator, and their approval is
-    returned too. ``bound``: what ``foresee`` returned, to do exactly that."""
+    returned too. ``bound``: what ``preview`` returned, to do exactly that."""
     who, why = check_actor(actor), check_text(reason, "reason")
     _check(action, canary, rate, stop_on_return)
     operation = Operation(
@@ -94,14 +94,14 @@ async def start(store: Store, operation: Operation, rule: Rule) -> tuple[Operati
         await store.apply(Commit(puts=[operation.put(), *puts], audits=[row]))
 
     try:
-        await alone(store, rule, operation.actor, approvals.deed(operation), write)
+        await alone(store, rule, operation.actor, approvals.planned_action(operation), write)
     except ApprovalNeeded as needed:
         return await approvals.ask(store, operation, needed.why)
     return replace(operation, version=1), None
 
 
-async def foresee(
-    store: Store, action: Action, which: FailureFilter = EVERYTHING, plan: str | None = None
+async def preview(
+    store: Store, action: Action, which: FailureFilter = EVERY_FAILURE, plan: str | None = None
 ) -> Operation:
     """Returns which tasks an operation would be about from now on, and how many."""
     return await _bounded(store, Operation("", action, which, "", None, 0, plan=plan))
@@ -152,7 +152,7 @@ async def _turn(
     reason: str | None,
 ) -> Operation:
     who, why = check_actor(actor), check_text(reason, "reason")
-    for _ in range(TRIES):
+    for _ in range(WRITE_TRIES):
         try:
             await _turned(store, await show(store, operation_id), sources, to, action, who, why)
             break
@@ -190,8 +190,8 @@ def _note(
 
 
 def _check(action: Action, canary: Canary | None, rate: float | None, stop_on_return: bool) -> None:
-    if rate is not None and not (math.isfinite(rate) and SLOWEST <= rate <= 1_000_000):
-        raise InvalidInput(f"rate must be from {SLOWEST} to 1,000,000 tasks a second, not {rate:g}")
+    if rate is not None and not (math.isfinite(rate) and SLOWEST_RATE <= rate <= 1_000_000):
+        raise InvalidInput(f"rate must be from {SLOWEST_RATE} to 1,000,000 tasks a second, not {rate:g}")
     if action is not Action.RETRY and (canary is not None or stop_on_return):
         raise InvalidInput(f"a canary makes sense for a retry, not to {action.value} tasks")
     if stop_on_return and rate is None and canary is None:
@@ -212,7 +212,7 @@ async def _bounded(store: Store, operation: Operation) -> Operation:
     if operation.action is Action.PURGE:
         return await _purged(store, operation)
     if operation.plan is not None:
-        if operation.which != EVERYTHING:
+        if operation.which != EVERY_FAILURE:
             raise InvalidInput("a plan says which tasks are meant", hint="leave the filters out")
         plan = await plans.load(store, operation.plan)
         bound = replace(operation, which=plan.which, upto=plan.upto, total=plan.count - plan.cancelled)
@@ -233,7 +233,7 @@ async def _purged(store: Store, operation: Operation) -> Operation:
     which = operation.which
     if operation.plan is not None or which != FailureFilter(kind=which.kind, queue=which.queue):
         raise InvalidInput("waiting tasks are purged by queue and kind", hint="leave other filters out")
-    if which == EVERYTHING:
+    if which == EVERY_FAILURE:
         raise InvalidInput("a purge of everything that waits is refused", hint="say which queue or kind")
     counts = await store.counts()
     total = sum(

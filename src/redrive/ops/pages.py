@@ -13,9 +13,9 @@ from uuid import UUID
 from redrive.kernel.payload import CUT
 
 T = TypeVar("T")
-PIECE = 50
-BUDGET = 4 * 1024 * 1024
-IN_A_LIST, ALONE = 16_384, 65_536  # bytes of a document that comes along, in a list and of one thing
+ROWS_PER_PIECE = 50
+PAGE_BUDGET_CHARS = 4 * 1024 * 1024
+LONGEST_IN_A_LIST, LONGEST_ALONE = 16_384, 65_536  # bytes of a document that comes along, in a list and of one thing
 _DOCUMENTS = ("payload", "result", "progress", "error_message", "error_stack", "before", "after")
 
 # How many rows, how long their documents may be, and after which row (None: from the beginning).
@@ -29,10 +29,10 @@ class GetMany(Protocol[T]):
 async def in_pieces(limit: int, fetch: Fetch[T]) -> list[T]:
     """Returns up to ``limit`` rows, fetched piece by piece."""
     found: list[T] = []
-    left = BUDGET
+    left = PAGE_BUDGET_CHARS
     while len(found) < limit:
-        wanted = min(PIECE, limit - len(found))
-        piece = await fetch(wanted, IN_A_LIST if left > 0 else 0, found[-1] if found else None)
+        wanted = min(ROWS_PER_PIECE, limit - len(found))
+        piece = await fetch(wanted, LONGEST_IN_A_LIST if left > 0 else 0, found[-1] if found else None)
         found += piece
         left -= sum(map(weight, piece))
         if len(piece) < wanted:
@@ -45,9 +45,9 @@ async def by_ids(get_many: GetMany[T], ids: Sequence[UUID], paged: bool) -> list
     if not paged:
         return list((await get_many(ids)).values()) if ids else []
     found: list[T] = []
-    left = BUDGET
-    for begin in range(0, len(ids), PIECE):
-        piece = await get_many(ids[begin : begin + PIECE], documents=IN_A_LIST if left > 0 else 0)
+    left = PAGE_BUDGET_CHARS
+    for begin in range(0, len(ids), ROWS_PER_PIECE):
+        piece = await get_many(ids[begin : begin + ROWS_PER_PIECE], documents=LONGEST_IN_A_LIST if left > 0 else 0)
         found += piece.values()
         left -= sum(map(weight, piece.values()))
     return found

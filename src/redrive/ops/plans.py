@@ -18,8 +18,8 @@ from redrive.kernel.store import Store
 from redrive.ops.matches import matching
 
 COLLECTION = "plan"
-KEPT = 24 * 3600.0
-LISTED = 10_000  # so many tasks are listed in the plan itself; of larger ones only the boundary
+PLAN_KEPT_S = 24 * 3600.0
+MOST_TASKS_LISTED = 10_000  # so many tasks are listed in the plan itself; of larger ones only the boundary
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,8 +55,8 @@ async def make(
     if await store.record(COLLECTION, token) is not None:
         return await load(store, token)
     listed = None
-    if count <= LISTED or limit is not None:
-        most = min(LISTED, limit or LISTED)
+    if count <= MOST_TASKS_LISTED or limit is not None:
+        most = min(MOST_TASKS_LISTED, limit or MOST_TASKS_LISTED)
         listed = {one.id: one.failed_seq or 0 for one in await found.first(store, most)}
         if limit is not None and matched > limit:  # its boundaries are those of what is listed
             behind = [place for place in listed.values() if found.given_up(place)]
@@ -75,7 +75,7 @@ async def make(
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
     }
     try:
-        await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=KEPT)]))
+        await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=PLAN_KEPT_S)]))
     except ChangedMeanwhile:
         return await load(store, token)  # the same question, asked twice at once
     return Plan(token, which, upto, count, listed, letters, given_up, found.until, matched)
@@ -91,7 +91,7 @@ def _token(
 
 async def load(store: Store, token: str) -> Plan:
     record = await store.record(COLLECTION, token)
-    if record is None or record.created_at + timedelta(seconds=KEPT) <= await store.now():
+    if record is None or record.created_at + timedelta(seconds=PLAN_KEPT_S) <= await store.now():
         raise PlanUnknown("there is no such plan", hint="a plan is kept for a day; make a new preview")
     body = record.body
     listed = body["listed"]

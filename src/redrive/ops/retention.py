@@ -17,14 +17,14 @@ from redrive.kernel.retention import RecordRule, Retention
 from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.ops import access, allowance, approvals, audit_chain, drill, groups, growth, plans, sign_in
-from redrive.ops.audit import KEEPER, PRUNE_COLLECTION
+from redrive.ops.audit import PRUNE_COLLECTION, RETENTION_ACTOR
 from redrive.settings import Settings
 
 FAILED_SUMMARY = "TASK_FAILED_PRUNE_SUMMARY"
-PIECE = 500
-EVERY = 600.0
+TASKS_PER_PIECE = 500
+GIVE_UP_EVERY_S = 600.0
 # What is kept for good, and why.
-FOR_GOOD = {
+KEPT_FOR_GOOD = {
     audit_chain.COLLECTION: "the proof of the audit log: small, and a few hundred a day at most",
     groups.COLLECTION: "goes with its failure group",
     PRUNE_COLLECTION: "each says itself until when: ten minutes",
@@ -36,7 +36,7 @@ FOR_GOOD = {
 def retention_of(settings: Settings) -> Retention:
     """Returns how long things are kept by the settings."""
     finished = tuple(status.value for status in FINAL)
-    decided = tuple(state for state in approvals.STATES if state != approvals.PENDING)
+    decided = tuple(state for state in approvals.APPROVAL_STATES if state != approvals.PENDING)
     return Retention(
         history_days=settings.history_days,
         key_days=settings.key_days,
@@ -79,12 +79,12 @@ async def _give_up_kind(store: Store, kind: str, days: float, cutoff: datetime, 
     """
     total = after = 0
     while not stopping():
-        piece = await store.failed_ids(FailureFilter(kind=kind), limit=PIECE, after=after)
+        piece = await store.failed_ids(FailureFilter(kind=kind), limit=TASKS_PER_PIECE, after=after)
         old = [one for one in piece if one.failed_at is not None and one.failed_at < cutoff]
         if old:
             applied = await store.apply(_given_up(old, kind, days, cutoff))
             total += len(old) - len(applied.lost)
-        if len(piece) < PIECE or any(one.failed_at is not None and one.failed_at >= cutoff for one in piece):
+        if len(piece) < TASKS_PER_PIECE or any(one.failed_at is not None and one.failed_at >= cutoff for one in piece):
             break
         after = piece[-1].failed_seq or 0
     return total
@@ -92,15 +92,19 @@ async def _give_up_kind(store: Store, kind: str, days: float, cutoff: datetime, 
 
 def _given_up(tasks: Sequence[FailedRef], kind: str, days: float, cutoff: datetime) -> Commit:
     reason = f"failed for more than {days:g} days"
-    batch_id = str(new_id())
+    bulk_id = str(new_id())
     moves = [
-        Transition(task.id, Event.CANCEL, State.CANCELLED, reason=reason, batch_id=batch_id, seen=task.failed_seq)
+        Transition(task.id, Event.CANCEL, State.CANCELLED, reason=reason, bulk_id=bulk_id, seen=task.failed_seq)
         for task in tasks
     ]
 
     def told(applied: Applied) -> list[Audit]:
         number = len(tasks) - len(applied.lost)
         after = {"given_up": number, "kind": kind, "failed_before": cutoff.isoformat()}
-        return [Audit(KEEPER, FAILED_SUMMARY, reason, None, batch_id, None, after, f"kind:{kind}")] if number else []
+        return (
+            [Audit(RETENTION_ACTOR, FAILED_SUMMARY, reason, None, bulk_id, None, after, f"kind:{kind}")]
+            if number
+            else []
+        )
 
     return Commit(transitions=moves, conclusion=told)

@@ -12,7 +12,7 @@ logger = logging.getLogger("redrive.ops")
 
 
 async def log_retried(
-    store: Store, task_ids: Collection[UUID], *, actor: str, reason: str | None, batch_id: str | None = None
+    store: Store, task_ids: Collection[UUID], *, actor: str, reason: str | None, bulk_id: str | None = None
 ) -> None:
     """Writes one ``task.retried`` line for each of these, with who retried it and why."""
     if not task_ids or not logger.isEnabledFor(logging.INFO):
@@ -31,6 +31,6 @@ async def log_retried(
                 "trace_id": task.trace_id,
                 "actor": actor,
                 "reason": reason,
-                "batch_id": batch_id,
+                "bulk_id": bulk_id,
             },
         )

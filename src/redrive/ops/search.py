@@ -14,7 +14,7 @@ from redrive.kernel.store import Store
 from redrive.kernel.task import Task
 from redrive.ops import groups
 from redrive.ops.groups import Group
-from redrive.ops.pages import IN_A_LIST
+from redrive.ops.pages import LONGEST_IN_A_LIST
 from redrive.ops.views import Sight
 
 LONGEST_WORDS = 200
@@ -57,7 +57,7 @@ async def search(
     ends = clock() + LONGEST_SECONDS
     upto = None if before is None else before - 1
     while len(found.tasks) < TASKS_FOUND and found.looked < MOST_TASKS:
-        piece = await store.failed(which, limit=TASKS_PER_PIECE, upto=upto, newest=True, documents=IN_A_LIST)
+        piece = await store.failed(which, limit=TASKS_PER_PIECE, upto=upto, newest=True, documents=LONGEST_IN_A_LIST)
         for task in piece:
             found.looked, found.to, found.before = found.looked + 1, task.failed_at, task.failed_seq
             if _stands_in(wanted, _task_text(task, sight)):

@@ -18,6 +18,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task
 from redrive.ops import approvals
 from redrive.ops.access import Role
+from redrive.ops.audit_rows import outside
 from redrive.ops.groups import Group
 from redrive.ops.why import Reason
 
@@ -54,7 +55,7 @@ TASK_OPEN = (
     "last_replayed_at",
     "last_replayed_by",
     "last_replayed_reason",
-    "last_replayed_batch",
+    "last_replayed_bulk_id",
     "finished_at",
     "execution_ms",
     "erased_at",
@@ -102,7 +103,7 @@ AUDIT_OPEN = (
     "action",
     "reason",
     "task_id",
-    "batch_id",
+    "bulk_id",
     "target",
     "kind",
     "scope",
@@ -181,7 +182,8 @@ def reason(found: Reason, sight: Sight) -> View:
 
 def audit_row(found: AuditRow) -> View:
     """Returns an audit row, the same for everybody: labels, states, numbers, and operators' own words."""
-    return _view(found, AUDIT_OPEN, (), Sight(Role.VIEWER))
+    view = _view(found, AUDIT_OPEN, (), Sight(Role.VIEWER))
+    return View({outside(name): value for name, value in view.items()})
 
 
 def group(found: Group, sight: Sight) -> View:

@@ -1,4 +1,4 @@
-"""Stores, by URL."""
+"""Makes stores from URLs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POSTGRES = ("postgresql", "postgres")
 
 
 def make_store(url: str, features: Sequence[Feature] = ()) -> Store:
-    """The store a URL names, with the features that this process knows; nothing is opened yet."""
+    """Returns the store a URL names, with the features that this process knows; nothing is opened yet."""
     if is_sqlite(url):
         from redrive.stores.sqlite.store import SqliteStore
 
@@ -37,17 +37,17 @@ def make_store(url: str, features: Sequence[Feature] = ()) -> Store:
 
 @lru_cache(maxsize=16)
 def capabilities_of(url: str) -> Capabilities:
-    """What the store of a URL can do."""
+    """Returns what the store of a URL can do."""
     return make_store(url).capabilities
 
 
 def is_sqlite(url: str) -> bool:
-    """Whether a URL names a SQLite database, whatever driver it adds."""
+    """Returns whether a URL names a SQLite database, whatever driver it adds."""
     return scheme_of(url)[0] == "sqlite"
 
 
 def shown_url(url: str) -> str:
-    """A store's URL without anything secret; of one that cannot be understood, only the scheme."""
+    """Returns a store's URL without anything secret; of one that cannot be understood, only the scheme."""
     try:
         if is_sqlite(url):
             return sqlite_url.parse(url).shown

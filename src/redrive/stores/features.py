@@ -1,4 +1,4 @@
-"""The features of a process, as a store needs them: who reacts, and with which statements."""
+"""Holds the features of a process as a store needs them: who reacts, and with which statements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redrive.stores.sql import statements
 
 
 class Features:
-    """``dialect`` names the ``.sql`` file of each feature: "sqlite" or "postgres"."""
+    """The features that a store knows. ``dialect`` names the ``.sql`` file of each: "sqlite" or "postgres"."""
 
     def __init__(self, features: Sequence[Feature], dialect: str) -> None:
         self.all = tuple(features)
@@ -20,7 +20,7 @@ class Features:
         self._dialect = dialect
 
     def statement(self, feature: str, name: str) -> str:
-        """A feature's statement by its name."""
+        """Returns a feature's statement by its name."""
         if feature not in self._packages:
             raise InvalidInput(
                 f"the feature {feature!r} is not known here", hint="name the application that brings it (--app)"

@@ -1,4 +1,4 @@
-"""Filters as SQL: only what is asked for is in the text, so that each can use its index."""
+"""Turns filters into SQL conditions: only what is asked for is in the text, so that each can use its index."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _COLUMNS = _COUNTED | {
     "fingerprint": "error_fingerprint",
     "scope": "scope",
     "trace_id": "trace_id",
-    "batch": "last_replayed_batch",
+    "bulk_id": "last_replayed_bulk_id",
 }
 Condition = tuple[str, Any]
 
 
 def conditions(which: FailureFilter) -> list[Condition]:
-    """Columns of tasks and the values they must have; ids are left to the store."""
+    """Returns columns of tasks and the values they must have; ids are left to the store."""
     return [(column, value) for name, column in _COLUMNS.items() if (value := getattr(which, name)) is not None]
 
 
 def by_totals(which: FailureFilter) -> list[Condition] | None:
-    """Columns of the totals and their values, or None when rows have to be looked at."""
-    if which.ids is not None or any(getattr(which, name) is not None for name in ("scope", "trace_id", "batch")):
+    """Returns columns of the totals and their values; None when rows have to be looked at."""
+    if which.ids is not None or any(getattr(which, name) is not None for name in ("scope", "trace_id", "bulk_id")):
         return None
     return [(column, value) for name, column in _COUNTED.items() if (value := getattr(which, name)) is not None]
 
@@ -53,9 +53,9 @@ _LETTERS = {
 
 
 def of_cancelled(which: FailureFilter, labels: str) -> list[Condition] | None:
-    """Columns of cancelled tasks (h) and of their last dead letters (d); None when nothing can match: the bulk
-    operation that retried a task last is not kept with it. Both have labels; ``labels`` says whose are looked at."""
-    if which.batch is not None:
+    """Returns columns of cancelled tasks (h) and of their last dead letters (d); None when nothing can match: the bulk
+    action that retried a task last is not kept with it. Both have labels; ``labels`` says whose are looked at."""
+    if which.bulk_id is not None:
         return None
     columns = {name: f"{labels}.{column}" for name, column in _LABELS.items()} | _LETTERS
     return [(column, value) for name, column in columns.items() if (value := getattr(which, name)) is not None]
@@ -77,7 +77,7 @@ DIMENSIONS = ("total", *_SUMMED.values())
 
 
 def by_one(wanted: list[Condition]) -> list[Condition] | None:
-    """Dimension and value of a sum that answers these conditions; None when more than one of them is asked for."""
+    """Returns dimension and value of the sum that these conditions ask for; None when they ask for more than one."""
     if not wanted:
         return [("dimension", "total"), ("value", "")]
     if len(wanted) > 1 or wanted[0][0] not in _SUMMED:
@@ -86,7 +86,7 @@ def by_one(wanted: list[Condition]) -> list[Condition] | None:
 
 
 def largest(rows: Iterable[Any], limit: int) -> dict[str, dict[str, int]]:
-    """Sums by dimension and value, the largest first."""
+    """Returns sums by dimension and value, the largest first."""
     found: dict[str, dict[str, int]] = {}
     for row in sorted(rows, key=lambda row: (-row["n"], row["value"])):
         of = found.setdefault(row["dimension"], {})
@@ -106,8 +106,8 @@ _ERRORS = {
 
 
 def of_query(query: Query, *, errors: bool, letters: bool = False) -> list[Condition] | None:
-    """Columns of tasks, of history (no ``errors``) or of dead letters; None when nothing there can match: finished
-    tasks carry no error."""
+    """Returns columns of tasks, of history (no ``errors``) or of dead letters; None when nothing there can match:
+    finished tasks carry no error."""
     if not errors and any(getattr(query, name) is not None for name in _ERRORS):
         return None
     columns = _SHARED | (_ERRORS if errors else {}) | ({"dead_reason": "reason"} if letters else {})
@@ -115,23 +115,23 @@ def of_query(query: Query, *, errors: bool, letters: bool = False) -> list[Condi
 
 
 def chosen(states: Sequence[State], among: Iterable[State]) -> str | None:
-    """The wanted states as SQL; None when none of these are among them. Literals, not parameters: a partial index is
-    used only when the state can be seen in the statement."""
+    """Returns the wanted states as SQL; None when none of these are among them. Literals, not parameters: a partial
+    index is used only when the state can be seen in the statement."""
     if not states:
         return ""
     found = ", ".join(f"'{state.value}'" for state in states if state in among)
     return f" and state in ({found})" if found else None
 
 
-_AUDIT = ("action", "actor", "batch_id", "task_id", "kind", "scope", "trace_id")
+_AUDIT = ("action", "actor", "bulk_id", "task_id", "kind", "scope", "trace_id")
 
 
 def of_audit(which: AuditFilter) -> list[Condition]:
-    """Columns of the audit log and the values they must have; its age is left to the store."""
+    """Returns columns of the audit log and the values they must have; its age is left to the store."""
     return [(name, value) for name in _AUDIT if (value := getattr(which, name)) is not None]
 
 
 def where(wanted: list[Condition], mark: Callable[[int], str], first: int = 1) -> tuple[str, list[Any]]:
-    """``and column = ?`` for each; ``mark`` is how the driver writes its nth parameter."""
+    """Returns ``and column = ?`` for each; ``mark`` is how the driver writes its nth parameter."""
     texts = [f" and {column} = {mark(first + nth)}" for nth, (column, _) in enumerate(wanted)]
     return "".join(texts), [value for _, value in wanted]

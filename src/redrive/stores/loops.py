@@ -1,4 +1,4 @@
-"""One store for each event loop, and none for a loop that is gone.
+"""Keeps one store for each event loop, and none for a loop that is gone.
 
 Connections belong to the event loop they were made on. A loop ends in one of three ways:
 
@@ -40,7 +40,7 @@ class LoopStores:
         _everywhere.add(self)
 
     def get(self, make: Callable[[], Store]) -> Store:
-        """The store of the running loop, made if it has none."""
+        """Returns the store of the running loop, made if it has none."""
         loop = asyncio.get_running_loop()
         entry = _owned(loop).get(self)
         if entry is None:
@@ -54,14 +54,14 @@ class LoopStores:
         return entry.store
 
     async def close(self) -> None:
-        """Close the store of the running loop, if it has one, and those of loops that are gone."""
+        """Closes the store of the running loop, if it has one, and those of loops that are gone."""
         self.sweep()
         entry = _owned(asyncio.get_running_loop()).get(self)
         if entry is not None:
             await entry.keeper.aclose()
 
     def sweep(self) -> None:
-        """Cut the connections of loops that were closed without closing them."""
+        """Cuts the connections of loops that were closed without closing them."""
         with self._lock:
             closed = [loop for loop in self._loops if loop.is_closed()]
             for loop in closed:
@@ -72,7 +72,7 @@ class LoopStores:
                 entry.store.abandon()
 
     def disinherit(self) -> None:
-        """In a forked process: forget the parent's stores, and let nothing be done with them any more."""
+        """Forgets the parent's stores in a forked process, and lets nothing be done with them any more."""
         self._lock = threading.Lock()
         for loop in list(self._loops):
             entry = _owned(loop).pop(self, None)
@@ -82,7 +82,8 @@ class LoopStores:
         self._loops = weakref.WeakSet()
 
     def _forgetter(self, loop: asyncio.AbstractEventLoop, store: Store) -> Callable[[], None]:
-        """Called when the store is about to be closed. Holds neither the loop nor this: they may go before it."""
+        """Returns what is called when the store is about to be closed. It holds neither the loop nor this: they may go
+        before it."""
         mine, its_loop = weakref.ref(self), weakref.ref(loop)
 
         def forget() -> None:
@@ -104,7 +105,8 @@ async def _keep(store: Store, forget: Callable[[], None]) -> AsyncGenerator[None
 
 
 def _owned(loop: asyncio.AbstractEventLoop) -> weakref.WeakKeyDictionary[LoopStores, _Entry]:
-    """What a loop holds for us, on the loop itself: a table of ours would keep the loops of its stores alive."""
+    """Returns what a loop holds for us, on the loop itself: a table of ours would keep the loops of its stores
+    alive."""
     found: weakref.WeakKeyDictionary[LoopStores, _Entry] | None = getattr(loop, _OWNED, None)
     if found is None:
         found = weakref.WeakKeyDictionary()

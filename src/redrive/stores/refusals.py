@@ -1,4 +1,4 @@
-"""What every store says when it refuses the same thing."""
+"""Words what stores refuse, once for all of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def not_now(where: str, said: str, hint: str) -> StoreUnavailable:
 
 
 def refused_url(url: str, why: str, hint: str) -> ConfigError:
-    """Shows no more of the URL than its scheme."""
+    """Returns the error about a URL, which shows no more of it than its scheme."""
     return ConfigError(f"the store's URL ({shown_scheme(url)}) {why}", hint=hint)
 
 
@@ -58,7 +58,7 @@ def missing_index(name: str) -> Finding:
 
 
 def log_set_aside(task_id: UUID, why: str) -> None:
-    """A row that nothing can work with was failed by itself."""
+    """Logs that a row that nothing can work with was failed by itself."""
     logger.error(
         "task %s was set aside: its row cannot be worked with: %s",
         task_id,
@@ -78,7 +78,7 @@ def log_postponed(task_id: UUID, why: str) -> None:
 
 
 def ended_inside() -> StoreError:
-    """A statement of the handler ended the transaction that the task should be completed in."""
+    """Returns the error about a statement of the handler that ended the transaction the task should be completed in."""
     return StoreError(
         "the transaction was ended by a statement inside it; the task was not settled with it",
         hint="leave COMMIT and ROLLBACK to the end of the 'with' block; use savepoints inside it",

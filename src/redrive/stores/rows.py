@@ -1,4 +1,4 @@
-"""Rows as values of the kernel: what the SQL stores share. Columns arrive in their own types (ids, times, JSON)."""
+"""Converts rows to values of the kernel, for all SQL stores. Columns arrive in their own types (ids, times, JSON)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ACTIONS = {Event.REDRIVE: "TASK_RETRY"}
 
 
 def action(event: Event) -> str:
-    """What the audit log calls an operator's transition."""
+    """Returns what the audit log calls an operator's transition."""
     return _ACTIONS.get(event, f"TASK_{event.value.upper()}")
 
 
 def document(row: Row, name: str, as_text: bool) -> Any:
-    """A JSON column: its value, or for pages its text, or that it was left out."""
+    """Returns a JSON column: its value, or for pages its text, or that it was left out."""
     found = row.get(name)
     if not as_text:
         return readable(found)
@@ -33,13 +33,14 @@ def document(row: Row, name: str, as_text: bool) -> Any:
 
 
 def _text(row: Row, name: str) -> Any:
-    """A text column that a page may have left out."""
+    """Returns a text column that a page may have left out."""
     found = row.get(name)
     return CUT if found is None and row.get(f"has_{name}") else found
 
 
 def task(row: Row, as_text: bool = False) -> Task:
-    """A row of the live table or of history: columns that one of them lacks stay None. ``as_text``: a row of a page."""
+    """Returns a task from a row of the live table or of history: columns that one of them lacks stay None. ``as_text``:
+    a row of a page."""
     get = row.get
     return Task(
         id=row["id"],
@@ -82,7 +83,7 @@ def task(row: Row, as_text: bool = False) -> Task:
         last_replayed_at=get("last_replayed_at"),
         last_replayed_by=get("last_replayed_by"),
         last_replayed_reason=get("last_replayed_reason"),
-        last_replayed_batch=get("last_replayed_batch"),
+        last_replayed_bulk_id=get("last_replayed_bulk_id"),
         finished_at=get("finished_at"),
         execution_ms=get("execution_ms"),
         result=document(row, "result", as_text),
@@ -140,7 +141,7 @@ def audit(row: Row, as_text: bool = False) -> AuditRow:
         row["action"],
         row["reason"],
         row["task_id"],
-        row["batch_id"],
+        row["bulk_id"],
         row["target"],
         document(row, "before", as_text),
         document(row, "after", as_text),

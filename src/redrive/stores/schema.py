@@ -1,4 +1,4 @@
-"""Numbered migrations: SQL files beside each store, applied in order, under a lock that the store provides."""
+"""Loads numbered migrations: SQL files beside each store, applied in order, under a lock that the store provides."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Migration:
 
     @property
     def digest(self) -> str:
-        """What was run, to be told apart from what is to be run: a released step never changes."""
+        """Returns a hash of the step, to tell what was run from what is to be run: a released step never changes."""
         return hashlib.sha256(self.up.encode()).hexdigest()[:16]
 
     @property
@@ -62,14 +62,14 @@ def applied_steps(
 
 
 def lines_of(core: tuple[Migration, ...], features: Iterable[Feature], dialect: str) -> tuple[Line, ...]:
-    """redrive's own line first: features may refer to its tables."""
+    """Returns redrive's own line first: features may refer to its tables."""
     own = [Line(f.name, load(f.package, f"migrations/{dialect}")) for f in features]
     return (Line("", core), *(line for line in own if line.steps))
 
 
 @cache
 def load(package: str, folder: str = "migrations") -> tuple[Migration, ...]:
-    """All migrations in a folder of a package, oldest first; gaps or a missing half are a packaging mistake."""
+    """Returns all migrations in a folder of a package, oldest first; gaps or a missing half are a packaging mistake."""
     found: dict[int, dict[str, str]] = {}
     place = files(package).joinpath(*folder.split("/"))
     for entry in place.iterdir() if place.is_dir() else ():
@@ -85,7 +85,7 @@ def load(package: str, folder: str = "migrations") -> tuple[Migration, ...]:
 
 @cache
 def index_names(package: str) -> frozenset[str]:
-    """Indexes that the migrations make, for whoever looks whether one is missing."""
+    """Returns the indexes that the migrations make, for whoever looks whether one is missing."""
     return frozenset(name for step in load(package) for name in _INDEX.findall(step.up))
 
 
@@ -102,7 +102,8 @@ def steps_down(steps: tuple[Migration, ...], version: int, to: int) -> list[Migr
 def scripts(
     lines: Sequence[Line], *, down: bool = False, to: int | None = None, record: Callable[[Line, Migration], str]
 ) -> str:
-    """What ``migrate`` would run on an empty (or, for ``down``, a current) database, for review or to be run by hand.
+    """Returns what ``migrate`` would run on an empty (or, for ``down``, a current) database, for review or to be run by
+    hand.
 
     ``record`` gives the statement that notes a step as done, or as undone.
     """
@@ -117,7 +118,8 @@ def scripts(
 
 
 def _steps_of(line: Line, *, down: bool, to: int | None) -> list[Migration]:
-    """Steps of a feature come and go with the whole of redrive's own, not with a part of it."""
+    """Returns the steps of a line: those of a feature come and go with the whole of redrive's own, not with a part of
+    it."""
     if line.feature and to is not None and not (down and to == 0):
         return []
     if down:
@@ -126,7 +128,7 @@ def _steps_of(line: Line, *, down: bool, to: int | None) -> list[Migration]:
 
 
 def check_version(line: Line, version: int, needs: int, where: str) -> None:
-    """Refuse a schema this code cannot work with. ``needs`` is the oldest code version the database accepts."""
+    """Refuses a schema this code cannot work with. ``needs`` is the oldest code version the database accepts."""
     latest = len(line.steps)
     if line.feature and version < latest:
         raise SchemaError(
@@ -147,7 +149,7 @@ def check_version(line: Line, version: int, needs: int, where: str) -> None:
 
 
 def check_digests(line: Line, applied: Mapping[int, str | None], where: str) -> None:
-    """Refuse a database whose steps were others than ours of the same number: made by a version in development."""
+    """Refuses a database whose steps were others than ours of the same number: made by a version in development."""
     for step in line.steps:
         if step.version in applied and applied[step.version] != step.digest:
             raise SchemaError(
@@ -157,7 +159,7 @@ def check_digests(line: Line, applied: Mapping[int, str | None], where: str) -> 
 
 
 def needs_of(steps: tuple[Migration, ...], version: int) -> int:
-    """The oldest code (by the schema version it knows) that may use a database at ``version``."""
+    """Returns the oldest code (by the schema version it knows) that may use a database at ``version``."""
     return max((step.version for step in steps if step.breaking and step.version <= version), default=1)
 
 

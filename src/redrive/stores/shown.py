@@ -1,4 +1,4 @@
-"""What of a URL may be read by anyone: only what was recognised as harmless.
+"""Removes secrets from URLs: only what was recognised as harmless is shown.
 
 Nothing here looks for a secret and removes it. A part is shown because it has the form of a host, a name or a path, in
 a URL that was understood as a whole; of any other, the scheme is shown, if it is one that is known.
@@ -58,23 +58,23 @@ _PATH = re.compile(r"(?:[A-Za-z]:)?[\w./\\ +~,()-]*\Z")
 
 
 def scheme_of(url: str) -> tuple[str, str]:
-    """The scheme and driver of a URL in lower case, each empty when there is none that is known."""
+    """Returns the scheme and driver of a URL in lower case, each empty when there is none that is known."""
     found = _SCHEME.match(url)
     scheme, driver = (found[1].lower(), (found[2] or "").lower()) if found else ("", "")
     return scheme if scheme in SCHEMES else "", driver if driver in DRIVERS else ""
 
 
 def shown_scheme(url: str) -> str:
-    """All that is shown of a URL that cannot be understood."""
+    """Returns all that is shown of a URL that cannot be understood."""
     scheme, _ = scheme_of(url)
     return f"{scheme}:{HIDDEN}" if scheme else HIDDEN
 
 
 def shown_name(name: str) -> str:
-    """A user, database or the like."""
+    """Returns a user, database or the like as it may be shown."""
     return name if _NAME.match(name) else HIDDEN
 
 
 def shown_path(path: str) -> str:
-    """A path whose characters are those of paths; an @ or = may be part of something else."""
+    """Returns a path as it may be shown; an @ or = may be part of something else."""
     return path if _PATH.match(path) else HIDDEN

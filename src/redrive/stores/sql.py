@@ -1,4 +1,4 @@
-"""Named SQL statements from ``.sql`` files: ``-- name: what it is for`` starts each."""
+"""Loads named SQL statements from ``.sql`` files: ``-- name: what it is for`` starts each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ _NAME = re.compile(r"^-- (\w+): .*$", re.MULTILINE)
 
 @cache
 def statements(package: str, filename: str) -> dict[str, str]:
+    """Returns the statements of a file by their names."""
     text = files(package).joinpath(filename).read_text(encoding="utf-8")
     parts = _NAME.split(text)
     return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}

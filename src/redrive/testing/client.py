@@ -1,4 +1,4 @@
-"""The HTTP API without a network: requests go straight into the application, responses come straight back."""
+"""Calls the HTTP API without a network: requests go straight into the application, responses come straight back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redrive.sync import Portal
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """``json()`` of an answer that is none, or of an error where none was expected, says what came instead."""
+    """A response. ``json()`` of one that is none, or of an error where none was expected, says what came instead."""
 
     status: int
     headers: dict[str, str]
@@ -30,7 +30,7 @@ class Answer:
         return standard.loads(self.content)
 
     def ok(self) -> Any:
-        """The answer's JSON, after making sure that it is no error."""
+        """Returns the response's JSON, after making sure that it is no error."""
         if self.status >= 400:
             raise AssertionError(f"the API answered {self.status}: {self.text[:500]}")
         return self.json() if self.content else None
@@ -46,7 +46,7 @@ class ApiClient:
         self.headers: dict[str, str] = {}
 
     def close(self) -> None:
-        """For a client of one's own, with what it has opened; that of a kit is closed with the kit."""
+        """Closes a client of one's own, with what it has opened; that of a kit is closed with the kit."""
         self._portal.call(self._app.close())
         self._portal.close()
 

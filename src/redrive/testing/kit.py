@@ -1,4 +1,4 @@
-"""The kit: an App rebound to memory for the length of a test, its worker on demand, and questions about its tasks.
+"""Rebinds an App to memory for the length of a test, with its worker on demand and questions about its tasks.
 
 Questions are plain calls, not coroutines, also in async tests: an assertion that somebody forgot to await would
 pass without looking.
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from redrive.testing.client import ApiClient
 
 MEMORY = "sqlite:///:memory:"
-PAGE = 1000
-SHOWN = 20
+TASKS_PER_PAGE = 1000
+MOST_TASKS_SHOWN = 20
 
 
 @dataclass(slots=True)
@@ -63,11 +63,11 @@ class TestKit:
     # -- running ---------------------------------------------------------------------------------------------------
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Move the clock forward; whatever becomes due runs in the next ``drain``."""
+        """Moves the clock forward; whatever becomes due runs in the next ``drain``."""
         self.clock.advance(seconds)
 
     async def drain(self, *, limit: int = 10_000) -> Drained:
-        """Run everything that can run now, and what that enqueues. Retries and delays wait for ``advance``."""
+        """Runs everything that can run now, and what that enqueues. Retries and delays wait for ``advance``."""
         total = Drained()
         while True:
             worker = await self._worker(limit - total.claimed)
@@ -81,7 +81,7 @@ class TestKit:
                 raise AssertionError(f"{total.claimed} tasks ran and there are still more; does one enqueue itself?")
 
     def drain_sync(self, *, limit: int = 10_000) -> Drained:
-        """``drain`` for tests that are ordinary functions."""
+        """Runs ``drain`` for tests that are ordinary functions."""
         return self._portal.call(self.drain(limit=limit))
 
     async def _worker(self, jobs: int) -> Worker:
@@ -90,7 +90,7 @@ class TestKit:
         return self.app.worker(self.store, options, log=TaskLog(style="off"))
 
     async def _make_due(self, worker: Worker) -> None:
-        """What the fleet's beat does over time, at once: schedules, expired leases, delays that are over."""
+        """Does at once what the fleet's heartbeats do over time: schedules, expired leases, delays that are over."""
         await worker.prepare()
         for name in ("cron", "recover"):
             await worker.duties[name].run(self.store, worker.id, lambda: False)
@@ -108,15 +108,15 @@ class TestKit:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def enqueued(self, kind: str | None = None) -> list[Task]:
-        """All tasks so far, in any state, oldest first."""
-        return self._find(Query(kind=kind, limit=PAGE))
+        """Returns all tasks so far, in any state, oldest first."""
+        return self._find(Query(kind=kind, limit=TASKS_PER_PAGE))
 
     def failures(self, kind: str | None = None) -> list[Task]:
-        """Tasks that ended as failed, oldest first."""
-        return self._find(Query(states=(State.FAILED,), kind=kind, limit=PAGE))
+        """Returns tasks that ended as failed, oldest first."""
+        return self._find(Query(states=(State.FAILED,), kind=kind, limit=TASKS_PER_PAGE))
 
     def get(self, task: Task | UUID | str) -> Task:
-        """A task as it is now."""
+        """Returns a task as it is now."""
         task_id = task.id if isinstance(task, Task) else UUID(str(task))
         found = self._portal.call(self.store.get(task_id))
         if found is None:
@@ -136,7 +136,7 @@ class TestKit:
             raise AssertionError(f"{len(matching)} × {_named(kind, payload)} was enqueued:\n{_listed(matching)}")
 
     def assert_no_failures(self, kind: str | None = None) -> None:
-        """No task ended as failed, and none waits for another attempt after a failed one."""
+        """Asserts that no task ended as failed, and none waits for another attempt after a failed one."""
         failed = [task for task in self.enqueued(kind) if task.state is State.FAILED or _failing(task)]
         if failed:
             raise AssertionError(f"{len(failed)} × a task failed:\n{_listed(failed, _cause)}")
@@ -149,7 +149,7 @@ class TestKit:
         return found
 
     def _remember_payloads(self) -> None:
-        """History keeps no payload of a completed task, but a test may ask for it after ``drain``."""
+        """Keeps payloads: history has none of a completed task, but a test may ask for it after ``drain``."""
         apply = self.store.apply
 
         async def remembering(commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
@@ -172,7 +172,7 @@ class TestKit:
 
 @asynccontextmanager
 async def using(app: App | None = None) -> AsyncIterator[TestKit]:
-    """Rebind an App (or make one) to an empty database in memory; afterwards it is what it was."""
+    """Rebinds an App (or makes one) to an empty database in memory; afterwards it is what it was."""
     chosen = app or App(MEMORY)
     with _rebound(chosen):
         kit = await _open(chosen)
@@ -256,6 +256,8 @@ def _cause(task: Task) -> str:
 def _listed(tasks: list[Task], more: Callable[[Task], str] = lambda _: "") -> str:
     lines = [
         f"  {task.kind} {json.dumps(task.payload, ensure_ascii=False)} ({task.state}){more(task)}"
-        for task in tasks[:SHOWN]
+        for task in tasks[:MOST_TASKS_SHOWN]
     ]
-    return "\n".join([*lines, f"  … and {len(tasks) - SHOWN} more"] if len(tasks) > SHOWN else lines)
+    return "\n".join(
+        [*lines, f"  … and {len(tasks) - MOST_TASKS_SHOWN} more"] if len(tasks) > MOST_TASKS_SHOWN else lines
+    )

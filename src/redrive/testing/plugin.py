@@ -1,4 +1,4 @@
-"""The pytest plugin: ``redrive_app``, in any test, async or not, whatever runs the loop."""
+"""Provides the pytest fixture ``redrive_app``, in any test, async or not, whatever runs the loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redrive.testing.kit import TestKit, using_sync
 
 @pytest.fixture
 def redrive_app() -> Iterator[Callable[..., TestKit]]:
-    """A factory: ``kit = redrive_app(app)`` rebinds your App to memory until the test ends.
+    """Returns a factory: ``kit = redrive_app(app)`` rebinds your App to memory until the test ends.
 
     Without an argument it makes a fresh App, as ``kit.app``. Drain with ``await kit.drain()`` or
     ``kit.drain_sync()``.

@@ -1,1 +1,1 @@
-"""The worker: claim many, run many, settle many."""
+"""Runs tasks: claims many, runs many, settles many."""

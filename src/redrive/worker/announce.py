@@ -1,4 +1,4 @@
-"""What a worker says about itself: that it began, what still runs when it is asked to stop, what came of it."""
+"""Logs what a worker says about itself: that it started, what still runs when it is asked to stop, how it ended."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from redrive.observe.logs import TaskLog
 from redrive.settings import Options
 from redrive.worker.runs import Runs
 
-KINDS = 10
+MOST_KINDS_LISTED = 10
 
 
 class Announcer:
-    """Lines in the worker's own log: a process that takes half a minute to end says why, whoever embeds the worker."""
+    """Writes the worker's own log lines, so that a process that takes half a minute to end says why."""
 
     def __init__(
         self, worker_id: str, log: TaskLog, runs: Runs, health: Health, options: Options, *, grace_ms: int, where: str
@@ -27,11 +27,13 @@ class Announcer:
         self._where = where
 
     def started(self) -> None:
+        """Logs ``worker.started``."""
         options = self._options
         text = f"{self._worker_id} takes {','.join(options.queues)} from {self._where}, {options.concurrency} at once"
         self._say("worker.started", text, queues=list(options.queues), concurrency=options.concurrency)
 
     def stopping(self, why: str, hint: str) -> None:
+        """Logs ``worker.stopping``, with what still runs."""
         running = self._running()
         rest = "nothing runs"
         if running:
@@ -41,6 +43,7 @@ class Announcer:
         self._stop("worker.stopping", f"{why}: claiming no more; {rest}", "info", running)
 
     def grace_over(self) -> None:
+        """Logs that the grace period is over and what still runs is handed back."""
         running = self._running()
         if running:
             rest = "what is not completed is handed back and uses no attempt"
@@ -48,12 +51,14 @@ class Announcer:
             self._stop("worker.grace_over", text, "warning", running)
 
     def stopped(self) -> None:
+        """Logs ``worker.stopped``, with what the worker did."""
         counts = {name: getattr(self._health, name) for name in ("completed", "requeued", "failed", "cancelled")}
         told = ", ".join(f"{n} {name}" for name, n in counts.items())
         self._say("worker.stopped", f"{self._worker_id} stopped: {told}", **counts)
 
     def _running(self) -> Counter[str]:
-        """By kind. A handler that goes on after its own transaction has completed the task is waited for, too."""
+        """Returns how many handlers run, by kind; one that goes on after its own transaction completed the task counts,
+        too."""
         unsettled = (run for run in self._runs.values() if not run.settled)
         return Counter(run.task.kind for run in (*unsettled, *self._runs.trailing.values()))
 
@@ -64,8 +69,8 @@ class Announcer:
 
 
 def _counted(running: Counter[str]) -> str:
-    """``3 tasks (2 RENDER, 1 MAIL)``."""
-    named = ", ".join(f"{n} {kind}" for kind, n in running.most_common(KINDS))
-    more = ", …" if len(running) > KINDS else ""
+    """Returns such numbers as text: ``3 tasks (2 RENDER, 1 MAIL)``."""
+    named = ", ".join(f"{n} {kind}" for kind, n in running.most_common(MOST_KINDS_LISTED))
+    more = ", …" if len(running) > MOST_KINDS_LISTED else ""
     total = running.total()
     return f"{total} task{'s' * (total != 1)} ({named}{more})"

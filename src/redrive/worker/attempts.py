@@ -1,4 +1,4 @@
-"""From claimed tasks to outcomes: how each attempt begins, runs and ends.
+"""Runs claimed tasks and hands in their outcomes: how each attempt begins, runs and ends.
 
 Nothing here decides about states: an outcome goes through ``machine.settle`` and on to ``settling``.
 """
@@ -25,7 +25,7 @@ from redrive.worker.carriers import Carriers
 from redrive.worker.life import Life
 from redrive.worker.processes import ProcessPool
 from redrive.worker.report import Report
-from redrive.worker.run import Run, Runner, RunState, outcome_of, stopped, unforeseen
+from redrive.worker.run import Run, Runner, RunState, failed_unexpectedly, outcome_of, stopped
 from redrive.worker.runs import Runs
 from redrive.worker.settling import Settling
 from redrive.worker.threads import ThreadPool
@@ -130,7 +130,8 @@ class Attempts:
     # -- running ---------------------------------------------------------------------------------------------------
 
     def _launch(self, attempt: Coroutine[Any, Any, None], runs: list[Run]) -> asyncio.Task[None]:
-        """Whatever becomes of the attempt, it ends in ``finish``: also when it is cancelled before its first step."""
+        """Runs an attempt in an ``asyncio.Task`` that always ends in ``finish``, also when it is cancelled before its
+        first step."""
         task = self.loop.create_task(attempt)
         task.add_done_callback(lambda done: self._ended(done, runs))
         return task
@@ -147,7 +148,7 @@ class Attempts:
     def _broken(self, run: Run, error: BaseException | None) -> Outcome:
         if self._life.is_cut_off() and (error is None or isinstance(error, asyncio.CancelledError)):
             run.note_shutdown()
-        return unforeseen(run, error) if run.stop is None else stopped(run)
+        return failed_unexpectedly(run, error) if run.stop is None else stopped(run)
 
     async def _attempt(self, run: Run) -> None:
         if run.state >= _TRAILING:  # given back before its turn came
@@ -183,7 +184,7 @@ class Attempts:
 
     @asynccontextmanager
     async def transaction(self, task: Claimed, result: Callable[[], Any]) -> AsyncIterator[Any]:
-        """The handler's writes and the task's completion, in one commit."""
+        """Opens the handler's own transaction: its writes and the task's completion are one commit."""
         run = self._still_held(task)
 
         def completion() -> Transition:
@@ -222,7 +223,7 @@ class Attempts:
     # -- ending ----------------------------------------------------------------------------------------------------
 
     def finish(self, run: Run, outcome: Outcome) -> None:
-        """An attempt is over, one way or the other. Only the first answer counts."""
+        """Ends an attempt with its outcome. Only the first outcome of a run counts."""
         self._runs.free_slot(run)
         self._runs.superseded.discard(run)
         if run.state >= _TRAILING:
@@ -239,14 +240,14 @@ class Attempts:
         self._wake()
 
     def _supersede(self, task_id: UUID) -> None:
-        """The store gave the task to this worker again, so an attempt that still runs here has lost its lease."""
+        """Gives up an attempt that still runs here when the store has given its task to this worker again."""
         old = self._runs.get(task_id)
         if old is not None and not old.settled:
             self._runs.superseded.add(old)
             self.lose(old)
 
     def lose(self, run: Run) -> None:
-        """The heartbeat found that somebody else has the task: stop, and say so; its outcome will not be asked for."""
+        """Stops a run whose lease somebody else has, and logs it; its outcome is not handed in."""
         if run.settled or run.committing or run.lost:
             return
         run.give_up()
@@ -254,7 +255,7 @@ class Attempts:
         self._report.lost(run)
 
     def abandon(self, run: Run) -> None:
-        """The handler does not stop. It is fenced off: settled without it, and whatever it still says is refused."""
+        """Settles a run without its handler, which does not stop; whatever the handler still returns is refused."""
         if run.future is not None:
             self._strays.add(run.future)
             run.future.add_done_callback(self._strays.discard)  # it holds the payload
@@ -268,7 +269,7 @@ class Attempts:
         run.state = RunState.ABANDONED
 
     async def stop_all(self, patience: float) -> None:
-        """Stop everything now; what does not end within ``patience`` seconds is fenced off."""
+        """Stops everything now; what does not end within ``patience`` seconds is abandoned."""
         runs = self._runs.everything()
         for run in runs:
             run.ask_to_stop(StopReason.SHUTDOWN)
@@ -282,7 +283,7 @@ class Attempts:
                 self.abandon(run)
 
     def give_back(self, tasks: list[Claimed], asked: float) -> None:
-        """Claimed for nothing: the worker is going down. No attempt is used."""
+        """Returns tasks that were claimed while the worker is going down. No attempt is used up."""
         self._runs.reserve(len(tasks))
         for task in tasks:
             run = self.hold(task, asked)
@@ -290,8 +291,8 @@ class Attempts:
             self.finish(run, stopped(run))
 
     def close(self) -> None:
-        """``asyncio.run`` waits for every task at its end: one that swallows its cancellation would keep the process
-        alive for good. It was fenced off and reported; nobody waits for it."""
+        """Ends threads and processes, and forgets abandoned handlers: ``asyncio.run`` would wait at its end for one
+        that swallows its cancellation, and keep the process alive for good."""
         for stray in self._strays:
             if isinstance(stray, asyncio.Task) and not stray.done():
                 asyncio._unregister_task(stray)
@@ -301,6 +302,6 @@ class Attempts:
         self._processes.close()
 
     def _left(self, run: Run) -> None:
-        """A handler whose task was settled before it ended has ended, or been given up: its slot is free."""
+        """Frees the slot of a handler whose task was settled before it ended, and which has ended or was given up."""
         self._runs.drop_trailing(run)
         self._wake()

@@ -1,4 +1,4 @@
-"""Bulk handlers: several tasks, one call, one slot."""
+"""Runs bulk handlers: several tasks, one call, one slot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redrive.worker.settling import Settling
 
 
 class Hold(Protocol):
-    """Takes a claimed task into the worker's hands."""
+    """The signature of ``Attempts.hold``: takes a claimed task into the worker's hands."""
 
     def __call__(self, task: Claimed, asked: float, *, slot: bool = True) -> Run: ...
 
@@ -86,7 +86,7 @@ class BulkCalls:
                 run.future = future
 
     def _room(self, missing: int) -> int:
-        """How many more may be claimed, by the options of this worker."""
+        """Returns how many more tasks may be claimed for a call, by the options of this worker."""
         options = self._options
         if options.once or self._life.stopping:
             return 0
@@ -106,7 +106,7 @@ class BulkCalls:
         return [self._hold(task, call.asked, slot=False) for task in found.claimed]
 
     def _share_slot(self, chunk: list[Run]) -> None:
-        """The claim took a slot for each task; a call needs only one."""
+        """Frees all slots but one: the claim took one for each task, and a call needs only one."""
         holders = [run for run in chunk if run.slot]
         for run in holders[1:]:
             run.slot = False

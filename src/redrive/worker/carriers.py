@@ -1,4 +1,4 @@
-"""Coroutines that run on the worker's loop, without an ``asyncio.Task`` for each.
+"""Runs coroutines on the worker's loop without an ``asyncio.Task`` for each.
 
 Making a task, scheduling it and hearing of its end costs more than most small handlers do. A carrier is a task that
 runs one attempt after the other for as long as they do not have to wait. When one has to, the carrier is that
@@ -23,11 +23,11 @@ from redrive.worker.run import Run
 
 # How long one carrier may run on before others get their turn: the lease keeper, and the store's answers, which have
 # nothing to do until the next call is sent.
-AT_A_STRETCH = 0.003
+LONGEST_STRETCH_S = 0.003
 
 
 class Carriers:
-    """Runs ``attempt(run)`` for everything put in, in order of arrival; ``broken`` hears of one that raised."""
+    """Runs ``attempt(run)`` for each run that was added, in order; calls ``broken`` when one raises."""
 
     def __init__(
         self, attempt: Callable[[Run], Coroutine[Any, Any, None]], broken: Callable[[Run, BaseException], None]
@@ -58,7 +58,7 @@ class Carriers:
         loop = asyncio.get_running_loop()
         me = asyncio.current_task()
         assert me is not None
-        ends = loop.time() + AT_A_STRETCH
+        ends = loop.time() + LONGEST_STRETCH_S
         waited = False
         # Who has waited was succeeded meanwhile, and may have been cancelled.
         while self._waiting and not waited and not me.cancelling() and loop.time() < ends:
@@ -74,6 +74,6 @@ class Carriers:
 
 
 def _apart(coroutine: Coroutine[Any, Any, None], home: Home) -> Awaitable[tuple[None, bool]]:
-    """Its steps, in a context of their own."""
+    """Runs the steps of a coroutine in a context of their own."""
     within: Callable[..., Any] = contextvars.copy_context().run
     return confined(partial(within, coroutine.send), partial(within, coroutine.throw), home)

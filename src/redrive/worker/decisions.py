@@ -1,4 +1,4 @@
-"""What outcomes mean, by the state machine."""
+"""Turns outcomes into transitions, by the state machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from redrive.errors import RedriveError
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.machine import Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Fail, Outcome
-from redrive.worker.run import Run, unforeseen
+from redrive.worker.run import Run, failed_unexpectedly
 
 
 class Decisions:
@@ -31,7 +31,7 @@ class Decisions:
         except RedriveError as error:  # a snooze whose state cannot be stored
             return settle(held, Fail(error.code, error.message), policy, 0.0)
         except Exception as error:  # and one whose state cannot even be read
-            return settle(held, unforeseen(run, error), policy, 0.0)
+            return settle(held, failed_unexpectedly(run, error), policy, 0.0)
         if decided is None:  # a Verdict that is none of ours
-            return settle(held, unforeseen(run, TypeError()), policy, 0.0)
+            return settle(held, failed_unexpectedly(run, TypeError()), policy, 0.0)
         return decided

@@ -1,4 +1,4 @@
-"""What a handler raised or declared, as a failure: with its place, its task's payload and the application's rules."""
+"""Makes failures of what a handler raised or declared, with the place, the payload and the application's rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("redrive.failures")
 
 
 def log_rule_error(what: str, function: Callable[..., Any], found: object) -> None:
-    """An application's own function about failures did not do its part; the failure is judged as without it."""
+    """Logs that an application's own function about failures raised; the failure is judged without it."""
     name = getattr(function, "__qualname__", repr(function))
     logger.warning(
         "the application's %s function %s %s; its answer is ignored",
@@ -41,7 +41,8 @@ def origin_of(
     deterministic: tuple[type[BaseException], ...] = (),
     rules: FailureRules = NO_RULES,
 ) -> Origin:
-    """All that is known about where a failure comes from; of several tasks, what none of them was given is shown."""
+    """Returns what is known about where a failure comes from. Of several tasks, only what none of them was given is
+    shown."""
     body = inspect.unwrap(body_of(function))
     code = getattr(body, "__code__", None)
     module = getattr(body, "__module__", None)
@@ -64,14 +65,15 @@ def handled_by(handler: Handler, *tasks: Claimed) -> Origin:
 
 
 def failed(error: BaseException, origin: Origin) -> Failed:
-    """An exception as an outcome."""
+    """Returns the outcome for an exception."""
     if isinstance(error, Fail | Retry):
         return declared(error, origin)
     return Failed(failure_of(error, origin))
 
 
 def decided(verdict: Verdict, origin: Callable[[], Origin]) -> Outcome:
-    """A verdict as an outcome: those that declare a failure keep where they come from."""
+    """Returns the outcome for a verdict (Retry, Fail, Cancel …); those that declare a failure keep where they come
+    from."""
     return failed(verdict, origin()) if isinstance(verdict, Fail | Retry) else verdict  # type: ignore[return-value]
 
 
@@ -79,7 +81,8 @@ def decided(verdict: Verdict, origin: Callable[[], Origin]) -> Outcome:
 
 
 def packed(rules: FailureRules) -> bytes:
-    """Rules as they travel to a child, without those functions that cannot: lambdas, functions in functions."""
+    """Returns the rules in a form that can be sent to a child process, without functions that cannot be: lambdas,
+    functions in functions."""
     return pickle.dumps((_travelling(rules.classify), rules.named, _travelling(rules.fingerprint)))
 
 

@@ -29,8 +29,8 @@ _own_signals: set[int] = set()
 
 
 def own_signals(numbers: Iterable[int]) -> None:
-    """These are handled for this process: one that a handler forks gets the system's defaults. It could not be ended
-    otherwise (``Process.terminate``), and what ends it would be taken for a signal to the worker."""
+    """Marks signals as handled by this process only: a process that a handler forks gets the system's defaults. It
+    could not be ended otherwise (``Process.terminate``), and what ends it would be taken for a signal to the worker."""
     _own_signals.update(numbers)
 
 
@@ -38,7 +38,7 @@ _forking = threading.local()
 
 
 def _before_fork() -> None:
-    """Hold signals back until the child has let go of our handlers: it may be ended as soon as it is there."""
+    """Blocks signals until the child has dropped our handlers: it may be ended as soon as it is there."""
     # Python forgets the running loop in the child.
     _forking.loop = None if CURRENT.get() is None else asyncio._get_running_loop()
     if _own_signals:
@@ -63,8 +63,8 @@ def _in_child() -> None:
 
 
 def _end_on_return() -> None:
-    """Leave nothing to do for the loop or the pool whose thread this is, but to end the process. Both are private parts
-    of Python; without them a child that comes back there stays, as it did."""
+    """Makes the loop or the thread pool whose thread this is end the process next. Both are private parts of Python;
+    without them a child that comes back there stays, as it did."""
     ready = getattr(_forking.loop, "_ready", None)
     if isinstance(ready, deque):
         ready.clear()
@@ -78,7 +78,7 @@ def _end_on_return() -> None:
 
 
 class _Ending:
-    """What a pool's thread takes for its next piece of work."""
+    """A work item for a pool's thread that ends the process."""
 
     def run(self, *_: object) -> NoReturn:
         _end()
@@ -93,7 +93,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_ch
 
 
 class Home:
-    """The process that something was made in."""
+    """Remembers the process that something was made in."""
 
     __slots__ = ("_made_in",)
 
@@ -102,11 +102,11 @@ class Home:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is a copy of the one it was made in."""
+        """Returns whether this process is a copy of the one it was made in."""
         return _pid != self._made_in
 
     def end_if_forked(self) -> None:
-        """End this process, at once and without cleaning up, if it is a copy made by a handler."""
+        """Ends this process, at once and without cleaning up, if it is a copy made by a handler."""
         if _pid != self._made_in:
             _end()
 
@@ -115,8 +115,8 @@ class Home:
 def confined(
     send: Callable[[Any], Any], throw: Callable[[BaseException], Any], home: Home
 ) -> Generator[Any, Any, tuple[Any, bool]]:
-    """Await a coroutine by its ``send`` and ``throw``; whatever it does, only the original process goes on behind it.
-    Answers what it returned, and whether it had to wait."""
+    """Awaits a coroutine by its ``send`` and ``throw``; whatever it does, only the original process goes on behind it.
+    Returns what it returned, and whether it had to wait."""
     step: Callable[[Any], Any] = send
     given: Any = None
     waited = False

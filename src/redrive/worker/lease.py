@@ -1,4 +1,4 @@
-"""Leases and deadlines of what runs here: renew in time, stop what is overdue, give up on what will not stop."""
+"""Keeps leases and deadlines of what runs here: renews in time, stops what is overdue, abandons what will not stop."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from redrive.worker.outage import Outage
 from redrive.worker.run import Run, RunState
 from redrive.worker.runs import Runs
 
-PROGRESS_EVERY = 1.0
-STOP_GRACE = 5.0
-LOOK_AT_LEAST_EVERY = 1.0
-LOOK_AT_MOST_EVERY = 0.02
+PROGRESS_EVERY_S = 1.0
+STOP_GRACE_S = 5.0
+LONGEST_LOOK_INTERVAL_S = 1.0
+SHORTEST_LOOK_INTERVAL_S = 0.02
 
 
 class NextLook:
-    """When the lease keeper looks at its runs again. Whoever brings an earlier deadline moves it forward."""
+    """Holds when the lease keeper looks at its runs again; an earlier deadline moves it forward."""
 
     def __init__(self) -> None:
         self._at = 0.0
         self._changed = asyncio.Event()
 
     def watch(self, run: Run) -> None:
-        """A new run: make sure the next look is not after its deadline."""
+        """Makes sure that the next look is not after the deadline of a new run."""
         if run.deadline is not None and run.deadline < self._at:
             self._at = run.deadline
             self._changed.set()
@@ -40,17 +40,17 @@ class NextLook:
         self._changed.set()
 
     async def wait(self, at: float) -> None:
-        """Until this moment, or an earlier one that becomes known meanwhile."""
+        """Waits until this moment, or an earlier one that becomes known meanwhile."""
         self._at = at
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(at - time.monotonic(), LOOK_AT_MOST_EVERY)):
+            async with asyncio.timeout(max(at - time.monotonic(), SHORTEST_LOOK_INTERVAL_S)):
                 await self._changed.wait()
 
 
 class LeaseKeeper:
-    """One coroutine over all runs of a worker: cheaper than a timer for each. ``on_lost`` hears of a run whose lease
-    somebody else has, ``on_stuck`` of one that was told to stop and did not."""
+    """Watches all runs of a worker in one coroutine, which is cheaper than a timer for each. Calls ``on_lost`` for a
+    run whose lease somebody else has, ``on_stuck`` for one that was told to stop and did not."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class LeaseKeeper:
                     run.ask_to_stop(StopReason.TIMEOUT)
                 elif self._grace_ends is not None and now >= self._grace_ends:
                     run.ask_to_stop(StopReason.SHUTDOWN)
-            elif now - run.stopped_at >= STOP_GRACE:
+            elif now - run.stopped_at >= STOP_GRACE_S:
                 self._on_stuck(run)
 
     async def _renew(self, now: float) -> None:
@@ -120,7 +120,7 @@ class LeaseKeeper:
         runs = self._runs.values()
         due = [run for run in runs if now - run.renewed_at >= heartbeat and run.state is not RunState.ABANDONED]
         noted: list[Run] = []
-        if now - self._progress_at >= PROGRESS_EVERY:
+        if now - self._progress_at >= PROGRESS_EVERY_S:
             noted = [run for run in runs if run.progress is not None and not run.settled]
         if not due and not noted:
             # Nothing left to renew: whatever failed before does not matter any more.
@@ -146,7 +146,8 @@ class LeaseKeeper:
                 run.renewed_at = now
 
     def _failed(self, error: RedriveError, noted: list[Run], progress: dict[UUID, str]) -> None:
-        """No answer: keep the progress, and stop what can no longer be sure of its lease."""
+        """Handles a renewal without an answer: keeps the progress, and stops what can no longer be sure of its
+        lease."""
         self._outage.begin(error, "lease")
         for run in noted:
             if run.progress is None:
@@ -154,13 +155,13 @@ class LeaseKeeper:
         self._stop_unsure(time.monotonic())
 
     def _stop_unsure(self, now: float) -> None:
-        """The store does not answer: what has outlived its lease may already run elsewhere."""
+        """Stops runs that have outlived their lease while the store does not answer: they may already run elsewhere."""
         for run in self._runs.values():
             if now - run.renewed_at >= self._settings.lease:
                 run.ask_to_stop(StopReason.STORE_UNREACHABLE)
 
     def _latest_look(self, now: float) -> float:
-        soonest = now + LOOK_AT_LEAST_EVERY
+        soonest = now + LONGEST_LOOK_INTERVAL_S
         for run in (*self._runs.values(), *self._runs.trailing.values()):
             if run.deadline is not None and run.stop is None and run.deadline < soonest:
                 soonest = run.deadline

@@ -1,4 +1,4 @@
-"""A worker's life: how far it has come, and how it fits into somebody else's program."""
+"""Tracks a worker's life from start to end, and fits it into somebody else's program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger("redrive.worker")
 
 
 class Life:
-    """How far a worker's life has come: what its parts ask before they begin something, or wait on."""
+    """Holds how far a worker's life has come; its parts ask before they begin something, or wait on it."""
 
     def __init__(self) -> None:
         # The store was reached, or is known not to be.
@@ -36,11 +36,12 @@ class Life:
         return self.stopping
 
     def is_cut_off(self) -> bool:
-        """Everything is to end at once: its second cancellation, or the end of the event loop."""
+        """Returns whether everything is to end at once: after a second cancellation, or at the end of the event
+        loop."""
         return self._task is not None and self._task.cancelling() > 0
 
     async def live(self, work: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
-        """Do the work in a task of its own until it ends; a cancellation calls ``stop``."""
+        """Does the work in a task of its own until it ends; a cancellation calls ``stop``."""
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(work, name="redrive-worker")
         await see_through(self._task, stop)
@@ -51,8 +52,8 @@ class Life:
 
 
 async def see_through(life: asyncio.Task[None], stop: Callable[[], None]) -> None:
-    """Wait for a life to end. A cancellation asks it to stop, and is passed on when it has; a second one cuts it off.
-    Further ones change nothing: handing back takes seconds at most, and not handing back a whole lease."""
+    """Waits for a worker's task to end. A cancellation asks it to stop, and is passed on when it has; a second one cuts
+    it off. Further ones change nothing: handing back takes seconds at most, and not handing back a whole lease."""
     cancelled: asyncio.CancelledError | None = None
     while not life.done():
         try:
@@ -70,7 +71,7 @@ async def see_through(life: asyncio.Task[None], stop: Callable[[], None]) -> Non
 
 
 class Background:
-    """A worker that runs beside the block of an ``async with``."""
+    """Runs a worker beside the block of an ``async with``."""
 
     def __init__(
         self,
@@ -86,8 +87,8 @@ class Background:
         self._task.add_done_callback(self._ended)
 
     async def begin(self) -> None:
-        """Until the first contact with the store: one that cannot be used is said here, where somebody hears it. For
-        one that cannot be reached, the worker waits in the background."""
+        """Starts the worker and waits for its first contact with the store, so that an unusable store is raised here.
+        For one that cannot be reached, the worker waits in the background."""
         try:
             await self._begun()
         except asyncio.CancelledError:
@@ -97,12 +98,13 @@ class Background:
             self._task.result()
 
     async def end(self) -> None:
-        """Until everything that ran has ended or was handed back. A worker that had died says of what."""
+        """Stops the worker and waits until everything that ran has ended or was handed back; raises what the worker
+        died of."""
         self._stop("the block is left")
         await self._task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Whoever runs it beside something else may look much later, or never."""
+        """Logs what the worker died of: whoever runs it may look much later, or never."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error(

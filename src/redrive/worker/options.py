@@ -1,4 +1,4 @@
-"""What a worker in an application's own process can be told: the options of ``redrive work``, by name."""
+"""Checks the options of a worker in an application's own process: those of ``redrive work``, by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WorkerOptions(TypedDict, total=False):
 
 
 def make_options(given: WorkerOptions, queues: Sequence[str], settings: Settings) -> Options:
-    """What was given, else the settings; without queues, all of these."""
+    """Returns the options as given, else as in the settings; without queues, all of ``queues``."""
     _refuse_unknown(given)
     values: dict[str, Any] = {name: value for name, value in given.items() if value is not None and name != "queues"}
     chosen = _names(given.get("queues")) or tuple(queues)
@@ -41,7 +41,7 @@ def make_options(given: WorkerOptions, queues: Sequence[str], settings: Settings
 
 
 def _names(queues: Iterable[str] | str | None) -> tuple[str, ...]:
-    """The first drained first. A text has commas between, as on the command line."""
+    """Returns queue names, the first to be drained first. A text has commas between, as on the command line."""
     if queues is None:
         return ()
     names = [part.strip() for part in queues.split(",")] if isinstance(queues, str) else queues

@@ -1,4 +1,4 @@
-"""The store is gone: say so once, wait longer each time, say when it is back."""
+"""Reports an outage of the store once, makes everybody wait longer each time, and reports its end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from redrive.observe.health import Health
 
 logger = logging.getLogger("redrive.worker")
 
-FIRST_DELAY = 0.1
-LONGEST_DELAY = 5.0
-REMIND_EVERY = 30.0
+FIRST_RETRY_DELAY_S = 0.1
+LONGEST_RETRY_DELAY_S = 5.0
+REMIND_EVERY_S = 30.0
 # Contact that breaks again within this time was not a recovery.
-STEADY_AFTER = 10.0
+STEADY_AFTER_S = 10.0
 
 
 class Outage:
@@ -31,7 +31,7 @@ class Outage:
         self._health = health
         self._since: float | None = None
         self._met: set[str] = set()
-        self._delay = FIRST_DELAY
+        self._delay = FIRST_RETRY_DELAY_S
         self._disturbed_since: float | None = None
         self._said = 0.0
         self._failed_at = 0.0
@@ -43,21 +43,22 @@ class Outage:
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def begin(self, error: RedriveError, who: str = "work") -> float:
-        """Note a failed contact; answers how long to wait before the next."""
+        """Notes a failed contact; returns how many seconds to wait before the next."""
         now = self._failed_at = time.monotonic()
         self._met.add(who)
         self._health.store_error = error.message
         if self._since is None:
             self._since = now
-            self._delay = FIRST_DELAY
+            self._delay = FIRST_RETRY_DELAY_S
             self._broke(now, error.message)
-        elif now - self._said >= REMIND_EVERY:
+        elif now - self._said >= REMIND_EVERY_S:
             self._still(now, error.message)
         delay = self._delay * (0.5 + random.random())  # noqa: S311 (spreads a fleet's reconnects; no secret)
-        self._delay = min(self._delay * 2, LONGEST_DELAY)
+        self._delay = min(self._delay * 2, LONGEST_RETRY_DELAY_S)
         return delay
 
     def over(self, who: str = "work") -> None:
+        """Notes a successful contact; the outage ends when everyone who met it got through again."""
         self._health.last_contact = time.time()
         self._met.discard(who)
         now = time.monotonic()
@@ -70,10 +71,11 @@ class Outage:
             self._returned(now, self._disturbed_since)
 
     def forget(self, who: str) -> None:
-        """Has no reason to try again, so its last failure says nothing about now."""
+        """Drops somebody who has no reason to try again: its last failure says nothing about now."""
         self._met.discard(who)
 
     def give_up(self, unsettled: int) -> None:
+        """Logs that the worker stops without its store."""
         self._say(
             logging.ERROR,
             "worker.unsettled",
@@ -83,7 +85,7 @@ class Outage:
         )
 
     def _broke(self, now: float, why: str) -> None:
-        if self._disturbed_since is None and now - self._returned_at >= STEADY_AFTER:
+        if self._disturbed_since is None and now - self._returned_at >= STEADY_AFTER_S:
             self._disturbed_since, self._flaps = now, 0
             self._say(logging.WARNING, "store.unavailable", "%s; keeping finished outcomes and trying again", why)
             return
@@ -91,7 +93,7 @@ class Outage:
         if self._disturbed_since is None:
             self._disturbed_since = now
             self._say(logging.WARNING, "store.unavailable", "contact with the store comes and goes: %s", why)
-        elif now - self._said >= REMIND_EVERY:
+        elif now - self._said >= REMIND_EVERY_S:
             self._still(now, why)
 
     def _still(self, now: float, why: str) -> None:
@@ -103,7 +105,7 @@ class Outage:
             self._say(logging.WARNING, "store.unavailable", "still no store after %.0f s: %s", lasted, why)
 
     def _returned(self, now: float, disturbed_since: float) -> None:
-        if self._flaps and now - self._failed_at < STEADY_AFTER:
+        if self._flaps and now - self._failed_at < STEADY_AFTER_S:
             return
         self._disturbed_since = None
         self._say(

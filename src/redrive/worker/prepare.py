@@ -1,4 +1,4 @@
-"""Before the first claim: tell the store what this application limits and schedules."""
+"""Tells the store what this application limits and schedules, before the first claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.settings import Settings
 from redrive.worker.life import Life
 from redrive.worker.outage import Outage
 
-NOBODY = "default"  # the name of every App that was given none
+UNNAMED_APP = "default"  # the name of every App that was given none
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,26 +29,27 @@ class Preparation:
     owner: str
 
     async def run(self) -> None:
-        """Open the store, and declare everything at once."""
+        """Opens the store, and declares everything at once."""
         await self.store.open()
         controls: list[Control] = [*await self._limits(), *await self._schedules()]
         if controls:
             await self.store.apply(Commit(controls=controls))
 
     async def _schedules(self) -> list[Declare]:
-        """First runs are planned from the store's clock; a schedule that the store knows keeps the run planned there.
+        """Returns the schedules with their first runs, planned from the store's clock; a schedule that the store knows
+        keeps the run planned there.
 
         An application that has none any more takes back its last ones, but only under a name of its own: whatever
         else shares the name "default" (a worker without an application, a second script) has schedules to lose.
         """
         if not self.schedules:
-            return [] if self.owner == NOBODY else [Declare(self.owner, ())]
+            return [] if self.owner == UNNAMED_APP else [Declare(self.owner, ())]
         now, _ = await self.store.due_schedules()
         planned = tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in self.schedules)
         return [Declare(self.owner, planned)]
 
     async def _limits(self) -> list[Limit]:
-        """What configuration limits now, and the end of what it limited before. An operator's limit stays."""
+        """Returns what configuration limits now, and the end of what it limited before. An operator's limit stays."""
         settings, wanted = self.settings, limits(self.registry, self.settings)
         ours = {*self.registry.handlers, *settings.kind_concurrency, *settings.kind_rate_limit_ms}
         free = ours - {limit.kind for limit in wanted}
@@ -58,7 +59,7 @@ class Preparation:
 
 
 async def prepare(preparation: Preparation, life: Life, outage: Outage, *, wait: bool) -> None:
-    """Prepare the store. ``wait`` for it if need be: a worker started before its database is not a mistake."""
+    """Prepares the store, and with ``wait`` waits for it: a worker started before its database is not a mistake."""
     while not life.stopping:
         try:
             await preparation.run()
@@ -73,7 +74,8 @@ async def prepare(preparation: Preparation, life: Life, outage: Outage, *, wait:
 
 
 def limits(registry: Registry, settings: Settings) -> list[Limit]:
-    """Environment maps first, then the handler's own words, then the defaults; 0 means unlimited."""
+    """Returns the limits of a kind: environment maps first, then what its handler declares, then the defaults; 0 means
+    unlimited."""
     found = []
     for kind in sorted({*registry.handlers, *settings.kind_concurrency, *settings.kind_rate_limit_ms}):
         handler = registry.handlers.get(kind)

@@ -1,4 +1,4 @@
-"""The other side of ``processes``: what happens in a handler's process."""
+"""Runs handlers in a process of their own: the child's side of ``processes``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Line:
-    """The pipe to the worker, for all threads of the child; processes that a handler forks have none."""
+    """The pipe to the worker, shared by all threads of the child; processes that a handler forks do not have it."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -43,7 +43,7 @@ class _Line:
 
 
 class _Forward(logging.Handler):
-    """Sends what is logged to the worker, where logging is set up."""
+    """Sends log records to the worker, where logging is set up."""
 
     def __init__(self, line: _Line) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class _Forward(logging.Handler):
 
 
 def _plain(value: Any) -> Any:
-    """Something that travels: types of the application's own may not."""
+    """Returns a value that can be pickled; types of the application's own may not."""
     return value if value is None or type(value) in (bool, int, float, str) else str(value)
 
 
@@ -86,7 +86,7 @@ class _ChildRuntime:
 
 
 def serve(pipe: Connection) -> None:
-    """The life of a child: one job after the other until the pipe closes."""
+    """Runs one job after the other until the pipe closes."""
     # Ctrl-C and a service manager's SIGTERM reach every process of the group; the worker decides what they mean.
     # Not SIG_IGN, which programs started by a handler would inherit.
     own_signals(STOP_SIGNALS)
@@ -117,8 +117,7 @@ def serve(pipe: Connection) -> None:
 
 
 def _follow_parent() -> None:
-    """A worker that was killed cannot end its children: an orphan, and what it started, would go on beside the task's
-    next attempt."""
+    """Ends this process and what it started when its worker dies: it would go on beside the task's next attempt."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -158,7 +157,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 
 
 def _log_through(forward: logging.Handler, levels: dict[str, int]) -> None:
-    """Everything goes to the worker; what the application's modules have set up at their import would say it twice."""
+    """Sends all logging to the worker; handlers that the application's modules set up at import would say it twice."""
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
     logging.root.handlers[:] = [forward]

@@ -1,4 +1,4 @@
-"""What travels between a worker and a handler's process: the job, and the verdicts that come back."""
+"""Defines what travels between a worker and a handler's process: the job, and the verdicts that come back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Job:
 
 
 def resolve(module: str, name: str) -> Callable[..., Any]:
-    """The function by its names, in whatever process this is."""
+    """Returns the function by its module and name, in whatever process this is."""
     found: Any
     if module == "__main__":
         found = sys.modules.get("__mp_main__") or sys.modules["__main__"]

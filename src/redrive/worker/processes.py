@@ -1,4 +1,4 @@
-"""Processes for handlers that must be killable: CPU-bound work, native code that hangs or crashes."""
+"""Runs handlers in processes that can be killed: CPU-bound work, native code that hangs or crashes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ LOOK_AFTER_CHILD_EVERY_S = 1.0
 
 
 class ProcessDied(RuntimeError):
-    """The child ended without an answer: killed by the kernel, crashed in native code, or called ``os._exit``."""
+    """Raised when the child ended without an answer: killed by the kernel, crashed in native code, or called
+    ``os._exit``."""
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class _Child:
     ended: int | None = None
 
     def recv(self) -> Any:
-        """Its next message; EOFError when there will be none."""
+        """Returns its next message; raises EOFError when there will be none."""
         while not self.pipe.poll(0):
             if self.ended is None:
                 wait([self.pipe], LOOK_AFTER_CHILD_EVERY_S)
@@ -59,7 +60,7 @@ class _Child:
 
 
 class ProcessPool:
-    """Children are started when needed, reused, and replaced when killed."""
+    """Starts child processes when needed, reuses them, and replaces those that were killed."""
 
     def __init__(self, on_progress: Callable[[Claimed, str], None]) -> None:
         # spawn: a forked copy of a process with threads and sockets is not a safe place to run code.
@@ -75,8 +76,8 @@ class ProcessPool:
         worker_id: str,
         on_start: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Run one attempt; cancelling this coroutine kills the child. ``on_start``: the handler is about to be called,
-        its process has started and has imported it."""
+        """Runs one attempt; cancelling this coroutine kills the child. ``on_start`` is called when the process has
+        started and has imported the handler."""
         module, name = _address(handler)
         child = self._idle.pop() if self._idle else await asyncio.to_thread(self._spawn)
         loop = asyncio.get_running_loop()
@@ -160,7 +161,7 @@ class ProcessPool:
 
 
 def _log(fields: dict[str, Any]) -> None:
-    """A record of the child, said here, where logging is set up."""
+    """Logs a child's record here, where logging is set up."""
     record = logging.makeLogRecord(fields)
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):
@@ -168,7 +169,8 @@ def _log(fields: dict[str, Any]) -> None:
 
 
 def _log_levels() -> dict[str, int]:
-    """The levels that were set here; the root's name is empty. A child says what would be said here, and no more."""
+    """Returns the levels that are set here, by logger (the root's name is empty): a child logs what would be logged
+    here, and no more."""
     found = {
         name: logger.level
         for name, logger in logging.root.manager.loggerDict.items()
@@ -178,7 +180,7 @@ def _log_levels() -> dict[str, int]:
 
 
 def _kill(child: _Child) -> None:
-    """End a child and what it has started, which would go on beside the task's next attempt."""
+    """Kills a child and what it has started, which would go on beside the task's next attempt."""
     # The group first: as long as the child is not waited for, its number is nobody else's.
     if child.process.pid is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -190,7 +192,7 @@ def _kill(child: _Child) -> None:
 
 
 def _opened(process: BaseProcess) -> int | None:
-    """A descriptor that becomes readable when the process ends; None where there is none to be had."""
+    """Returns a descriptor that becomes readable when the process ends; None where there is none to be had."""
     try:
         return os.pidfd_open(process.pid or 0)
     except (AttributeError, OSError):
@@ -206,7 +208,7 @@ def _how_it_ended(child: _Child) -> str:
 
 
 def _address(handler: Handler) -> tuple[str, str]:
-    """Where a child finds the function. Only what can be imported can run in another process."""
+    """Returns where a child finds the function. Only what can be imported can run in another process."""
     module, name = handler.function.__module__, handler.function.__qualname__
     try:
         found = resolve(module, name)

@@ -1,4 +1,4 @@
-"""What a worker says about its tasks: one log line, one counter and one count for the time series per event."""
+"""Reports what happens to tasks: one log line, one counter and one count for the time series per event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redrive.observe.logs import TaskLog
 from redrive.worker.run import Run, RunState
 from redrive.worker.tallies import Tallies
 
-EVENTS = {
+LOG_EVENTS = {
     Event.RETRY: "task.requeued",
     Event.SNOOZE: "task.requeued",
     Event.RELEASE: "task.requeued",
@@ -20,7 +20,8 @@ EVENTS = {
 
 
 class Report:
-    """Lines gather until ``flush``, so that a batch is written at once."""
+    """Writes events of tasks to the log and to the counters. Lines gather until ``flush``, so that all of a cycle are
+    written at once."""
 
     def __init__(self, log: TaskLog, health: Health) -> None:
         self.log = log
@@ -55,7 +56,7 @@ class Report:
             )
 
     def refused(self, run: Run, transition: Transition) -> None:
-        """The store did not take an outcome: the lease is somebody else's by now."""
+        """Reports an outcome that the store did not take: the lease is somebody else's by now."""
         self.health.lost += 1
         self.log.task(
             "task.lease_lost",
@@ -67,7 +68,7 @@ class Report:
         )
 
     def lost(self, run: Run) -> None:
-        """A heartbeat was not taken: the handler is told to stop, and its outcome will not be offered."""
+        """Reports a heartbeat that was not taken: the handler is told to stop, and its outcome will not be offered."""
         self.health.lost += 1
         self._now("task.lease_lost", run, "warning", note="the lease is no longer held; the handler is told to stop")
 
@@ -84,7 +85,7 @@ class Report:
         if transition.event is Event.HAND_BACK:
             self.health.requeued += 1
             return
-        event = EVENTS[transition.event]
+        event = LOG_EVENTS[transition.event]
         self._count(event)
         cause = transition.failure
         count_end(tally, transition)
@@ -108,7 +109,8 @@ class Report:
             self.log.task(event, label, transition.execution_ms)
 
     def recovered(self, lease: ExpiredLease, transition: Transition, limit: float | None) -> None:
-        """A lease ran out and the task was taken from whoever held it. ``limit``: the time limit that it had passed."""
+        """Reports a task that was taken from whoever held it when its lease ran out. ``limit``: the time limit that it
+        had passed."""
         self.health.recovered += 1
         failed, cause = transition.to is State.FAILED, transition.failure
         assert cause is not None
@@ -141,7 +143,7 @@ class Report:
         )
 
     def late(self, run: Run, outcome: object) -> None:
-        """An answer that no longer counts: the run was given up, or its own transaction completed it."""
+        """Reports an outcome that no longer counts: the run was abandoned, or its own transaction completed it."""
         when = "it was given up" if run.state is RunState.ABANDONED else "its transaction had completed the task"
         self.health.late += 1
         self._now(
@@ -149,6 +151,7 @@ class Report:
         )
 
     def abandoned(self, run: Run) -> None:
+        """Reports a handler that did not stop and was fenced off."""
         self.health.abandoned += 1
         note = "the handler ignores being stopped; its result will be refused"
         self._now("task.abandoned", run, "error", reason=run.stop, note=note)

@@ -1,4 +1,4 @@
-"""One attempt: resolve, validate, run, and say what came of it."""
+"""Runs one attempt: resolve the handler, validate the payload, run, and return what came of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from redrive.errors import ErrorCode, InvalidInput, PayloadInvalid, RedriveError
-from redrive.handlers.bulk import Bulk, Item, answers
+from redrive.handlers.bulk import Bulk, Item, collect_answers
 from redrive.handlers.context import Context
 from redrive.handlers.functions import HandlerNotRun, insist_it_ran
 from redrive.handlers.registry import Handler, Isolation
@@ -30,7 +30,7 @@ from redrive.worker.threads import ThreadPool
 COMPLETED = Completed()
 # Results that are certainly not something to be awaited; all others are looked at.
 _PLAIN = frozenset({dict, list, str, int, float, bool, tuple})
-_RELEASED = {
+_RELEASE_REASONS = {
     StopReason.SHUTDOWN: "shutdown",
     StopReason.STORE_UNREACHABLE: "lease ran out while the store was unreachable",
 }
@@ -114,30 +114,30 @@ class Run:
 
     @property
     def settled(self) -> bool:
-        """Its outcome is known, or its own transaction has completed the task."""
+        """True when its outcome is known, or its own transaction has completed the task."""
         return self.state >= _TRAILING
 
     @property
     def awaited(self) -> bool:
-        """Its handler has not ended, and was not given up."""
+        """True while its handler has not ended, and was not abandoned."""
         return self.state <= _TRAILING
 
     def begin(self) -> None:
-        """The handler's process has begun the job: its time runs from now."""
+        """Starts the clock of a run whose process has begun the job."""
         if self.state is RunState.STARTING:
             self.state = RunState.RUNNING
             self.started = time.monotonic()
             self.deadline = self.started + self.timeout if self.timeout else None
 
     def break_transaction(self) -> None:
-        """Roll back what the handler has open, without it: it would hold its locks, and on SQLite everybody up, for
-        as long as it hangs. What it still does with it is refused."""
+        """Rolls back what the handler has open, without it: it would hold its locks, and on SQLite everybody up, for as
+        long as it hangs. What it still does with it is refused."""
         opened, self.transaction = self.transaction, None
         if opened is not None:
             opened.abort()
 
     def ask_to_stop(self, why: StopReason) -> None:
-        """Tell the handler to stop: sets ``ctx.cancelled``, cancels what can be. The first reason stays."""
+        """Tells the handler to stop: sets ``ctx.cancelled``, cancels what can be cancelled. The first reason stays."""
         if self.stop is not None or not self.awaited:
             return
         self.stop = self.context._stop = why
@@ -153,23 +153,25 @@ class Run:
             self.future.cancel()
 
     def note_shutdown(self) -> None:
-        """Its task was cancelled by somebody who cancels the whole worker: a loop that ends cancels what it finds, and
-        a handler may hear of it before the worker does."""
+        """Marks a run that was cancelled together with the whole worker: a loop that ends cancels what it finds, and a
+        handler may hear of it before the worker does."""
         if self.stop is None:
             self.stop = self.context._stop = StopReason.SHUTDOWN
 
     def give_up(self) -> None:
-        """The lease is somebody else's: whatever this was stopped for before, its outcome will not be asked for."""
+        """Stops a run whose lease is somebody else's, whatever it was stopped for before; its outcome is not handed
+        in."""
         self.ask_to_stop(StopReason.LEASE_LOST)
         self.stop = self.context._stop = StopReason.LEASE_LOST
 
     @property
     def lost(self) -> bool:
+        """True when its lease is somebody else's."""
         return self.stop is StopReason.LEASE_LOST
 
 
 class Runner:
-    """Runs attempts where their handler belongs."""
+    """Runs attempts where their handler belongs: on the loop, in a thread, in a process."""
 
     def __init__(
         self,
@@ -187,7 +189,7 @@ class Runner:
         self._home = Home()
 
     async def run(self, run: Run) -> Outcome:
-        """The whole attempt as a value. Never raises, except when the worker itself is being torn down."""
+        """Runs one attempt and returns its outcome. Never raises, except when the worker itself is being torn down."""
         handler = run.handler
         if handler is None:
             return _unsupported(run.task)
@@ -210,7 +212,7 @@ class Runner:
         return COMPLETED if value is None and run.stop is None else self._returned(run, value, handler)
 
     async def run_bulk(self, runs: list[Run]) -> list[Outcome]:
-        """One call for many tasks. A payload that does not fit fails alone."""
+        """Runs one call for many tasks and returns their outcomes. A payload that does not fit fails alone."""
         handler = runs[0].handler
         assert handler is not None
         outcomes: dict[int, Outcome] = {}
@@ -222,17 +224,17 @@ class Runner:
                 outcomes[index] = _bad_payload(error, runs[index].task)
             except Exception as error:
                 outcomes[index] = self._raised(run, error, handler)
-        batch = Bulk([item for _, item in items])
+        bulk = Bulk([item for _, item in items])
         returned: Any = None
         raised: BaseException | None = None
         judged: Failed | None = None
         if items:
-            CURRENT.set(batch)
+            CURRENT.set(bulk)
             try:
-                returned = await self._awaited(runs, await self._call_bulk(handler, batch))
+                returned = await self._awaited(runs, await self._call_bulk(handler, bulk))
             except BaseException as error:
                 raised = error
-        for (index, item), answer in zip(items, answers(batch, returned, raised), strict=True):
+        for (index, item), answer in zip(items, collect_answers(bulk, returned, raised), strict=True):
             if item.answered:
                 outcomes[index] = outcome_of(answer, handler, runs[index].task)
             elif raised is not None:
@@ -248,13 +250,14 @@ class Runner:
             return await self._threads.submit(lambda: handler.function(run.context, **arguments))
         return await self._processes.run(handler, run.task, arguments, self._worker_id, lambda: self._on_start(run))
 
-    async def _call_bulk(self, handler: Handler, batch: Bulk) -> Any:
+    async def _call_bulk(self, handler: Handler, bulk: Bulk) -> Any:
         if handler.isolation is Isolation.LOOP:
-            return handler.function(batch)
-        return await self._threads.submit(lambda: handler.function(batch))
+            return handler.function(bulk)
+        return await self._threads.submit(lambda: handler.function(bulk))
 
     async def _awaited(self, runs: list[Run], value: Any) -> Any:
-        """What a handler returned, once it has been run: a coroutine behind a plain decorator, a forgotten await."""
+        """Returns what a handler returned, awaited where it is an awaitable: a coroutine behind a plain decorator, a
+        forgotten await."""
         while True:
             if isinstance(value, concurrent.futures.Future):
                 value = asyncio.wrap_future(value)
@@ -272,7 +275,8 @@ class Runner:
                 value = await value
 
     def _returned(self, run: Run, value: Any, handler: Handler) -> Outcome:
-        """A handler that was told to stop and returns has stopped, unless it says that it finished."""
+        """Returns the outcome of a handler that returned. One that was told to stop has stopped, unless it says that it
+        finished."""
         if isinstance(value, Verdict):
             return outcome_of(value, handler, run.task)
         said = run.context._done
@@ -300,7 +304,7 @@ class Runner:
 
 
 def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
-    """What a handler returned or raised on purpose, as an outcome."""
+    """Returns the outcome for what a handler returned or raised on purpose."""
     if isinstance(value, Done):
         value = value.value
     if isinstance(value, Verdict):
@@ -326,15 +330,16 @@ def outcome_of(value: Any, handler: Handler, task: Claimed) -> Outcome:
     return Completed(encode({"error": "RESULT_NOT_STORED", "message": clean(message)[:500]}))
 
 
-def unforeseen(run: Run, error: BaseException | None) -> Outcome:
-    """The attempt broke where nothing was expected to. Says no more of the error than cannot break again."""
+def failed_unexpectedly(run: Run, error: BaseException | None) -> Outcome:
+    """Returns the outcome of an attempt that broke where nothing was expected to, with no more of the error than cannot
+    break again."""
     what = "it was cancelled" if error is None else f"{type(error).__name__} was raised"
     message = f"the attempt ended without an outcome: {what} outside the handler"
     return Failed(failure(ErrorCode.EXECUTION_FAILED, "no_outcome", message, where=run.task.kind, public=True))
 
 
 def stopped(run: Run) -> Outcome:
-    """What a stopped attempt becomes, by the reason it was stopped for."""
+    """Returns the outcome of a stopped attempt, by the reason it was stopped for."""
     match run.stop:
         case StopReason.TIMEOUT:
             message = f"the handler did not finish within its timeout of {run.timeout or 0:g} s"
@@ -353,7 +358,7 @@ def stopped(run: Run) -> Outcome:
         case StopReason.CANCELLED:
             return Cancel("cancelled while it was running")
         case why:
-            return Released("stopped" if why is None else _RELEASED.get(why, why.value))
+            return Released("stopped" if why is None else _RELEASE_REASONS.get(why, why.value))
 
 
 def _unsupported(task: Claimed) -> Outcome:

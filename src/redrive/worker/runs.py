@@ -1,4 +1,4 @@
-"""What a worker holds at this moment, and how many slots it has left."""
+"""Holds what a worker runs at this moment, and how many slots it has left."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Runs(dict[UUID, Run]):
 
     @property
     def any_left(self) -> bool:
-        """Whether something is leased, or some handler still runs."""
+        """True while something is leased, or some handler still runs."""
         return bool(self or self.trailing or self.superseded)
 
     def everything(self) -> list[Run]:
-        """Leased, trailing and superseded runs, in a list of their own."""
+        """Returns leased, trailing and superseded runs, in a list of their own."""
         return [*self.values(), *self.trailing.values(), *self.superseded]
 
     def reserve(self, count: int) -> None:
-        """Take slots for tasks that were claimed and are about to be started."""
+        """Takes slots for tasks that were claimed and are about to be started."""
         self.claimed += count
         self.slots -= count
 
@@ -40,17 +40,17 @@ class Runs(dict[UUID, Run]):
             self.slots += 1
 
     def of_attempt(self, task: Claimed) -> Run | None:
-        """The run of this very attempt: a later one of the same task has another token."""
+        """Returns the run of this very attempt: a later one of the same task has another token."""
         run = self.get(task.id)
         return run if run is not None and run.task.token == task.token else None
 
     def drop(self, run: Run) -> None:
-        """Out of hand: settled, or lost. A later attempt of the same task stays."""
+        """Removes a run that was settled or lost. A later attempt of the same task stays."""
         if self.get(run.task.id) is run:
             del self[run.task.id]
 
     def keep_trailing(self, run: Run) -> None:
-        """The task is completed; its handler keeps its slot until it ends."""
+        """Moves a run whose task is completed aside; its handler keeps its slot until it ends."""
         run.state = RunState.TRAILING
         self.trailing[run.task.id] = run
 

@@ -1,4 +1,4 @@
-"""Outcomes on their way into the store: gathered, sent with the next claim, sent again until an answer came."""
+"""Brings outcomes into the store: gathered, sent with the next claim, sent again until an answer came."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from redrive.worker.report import Report
 from redrive.worker.run import Run
 from redrive.worker.runs import Runs
 
-SETTLE_BATCH = 2000
-LAST_SETTLE_PATIENCE = 15.0
-HAND_BACK_PATIENCE = 5.0
-ASK_AGAIN_AFTER = 1.05
+MOST_SETTLED_PER_CALL = 2000
+LAST_SETTLE_PATIENCE_S = 15.0
+HAND_BACK_PATIENCE_S = 5.0
+ASK_AGAIN_AFTER_S = 1.05
 
 Settlements = list[tuple[Run, Transition]]
 
@@ -35,7 +35,7 @@ class Call:
     """A settle-and-claim that the store was asked for: what it settles, what it claims, and when."""
 
     task: asyncio.Task[Cycle]
-    batch: Settlements
+    settlements: Settlements
     want: ClaimRequest | None
     asked: float
 
@@ -81,21 +81,21 @@ class Settling:
         self.outbox.append((run, transition))
 
     def take(self) -> Settlements:
-        batch, self.outbox = self.outbox[:SETTLE_BATCH], self.outbox[SETTLE_BATCH:]
-        return batch
+        settlements, self.outbox = self.outbox[:MOST_SETTLED_PER_CALL], self.outbox[MOST_SETTLED_PER_CALL:]
+        return settlements
 
-    def send(self, batch: Settlements, want: ClaimRequest | None) -> Call:
-        """Begin one call of the store: settle the batch, claim what is wanted."""
-        cycle = self._store.cycle(_commit(batch), want, again=_again(batch))
-        call = Call(self._life.loop.create_task(cycle), batch, want, time.monotonic())
+    def send(self, settlements: Settlements, want: ClaimRequest | None) -> Call:
+        """Begins one call of the store: settles these, claims what is wanted."""
+        cycle = self._store.cycle(_commit(settlements), want, again=_again(settlements))
+        call = Call(self._life.loop.create_task(cycle), settlements, want, time.monotonic())
         self._under_way.append(call)
         health = self._health
         health.unanswered_since = health.unanswered_since or time.time()
         return call
 
     async def answer(self, call: Call) -> Cycle:
-        """Wait for it. A cancellation of this coroutine does not cut the call off: ``hand_back`` sees to it, as long
-        as nobody has taken the answer."""
+        """Waits for the answer to a call. A cancellation of this coroutine does not cut the call off: ``hand_back``
+        sees to it, as long as nobody has taken the answer."""
         try:
             cycle = await asyncio.shield(call.task)
         except Exception:
@@ -105,15 +105,15 @@ class Settling:
         return cycle
 
     def taken(self, call: Call) -> bool:
-        """The answer is in good hands. False when somebody else has taken it."""
+        """Notes that the answer to a call was taken in. False when somebody else has taken it."""
         if call not in self._under_way:
             return False
         self._under_way.remove(call)
         return True
 
-    def landed(self, batch: Iterable[tuple[Run, Transition]], lost: set[UUID]) -> None:
-        """The store has answered."""
-        for run, transition in batch:
+    def landed(self, settlements: Iterable[tuple[Run, Transition]], lost: set[UUID]) -> None:
+        """Takes in what the store answered about these."""
+        for run, transition in settlements:
             self._runs.drop(run)
             if run.task.id in lost:
                 self._report.refused(run, transition)
@@ -122,18 +122,18 @@ class Settling:
             if transition.delay:
                 self._due_in(transition.delay)
 
-    def keep(self, batch: Settlements) -> None:
-        """The answer is unknown: everything goes out again, and what landed the first time is recognised."""
-        for run, _ in batch:
+    def keep(self, settlements: Settlements) -> None:
+        """Puts settlements without an answer back: they go out again, and what landed the first time is recognised."""
+        for run, _ in settlements:
             run.again = True
-        self.outbox = batch + self.outbox
+        self.outbox = settlements + self.outbox
 
     async def wait_out_outage(self, error: RedriveError) -> bool:
-        """Wait a little longer each time. False when the worker is to stop and the store does not come back."""
+        """Waits a little longer each time. False when the worker is to stop and the store does not come back."""
         delay = self._outage.begin(error)
         # From the stop on, however long the store was gone before it.
         waited = min(self._outage.seconds, time.monotonic() - self._life.stopped_at)
-        if self._life.stopping and waited > LAST_SETTLE_PATIENCE + self._grace:
+        if self._life.stopping and waited > LAST_SETTLE_PATIENCE_S + self._grace:
             self._outage.give_up(len(self.outbox))
             return False
         if not self._wait_when_idle and not self._runs and not self.outbox:
@@ -141,12 +141,13 @@ class Settling:
         await asyncio.sleep(delay)
         return True
 
-    async def settle_one_by_one(self, batch: Settlements, error: RedriveError) -> None:
-        """The store refuses the batch for what is in it. One by one; the culprit is failed with what the store said."""
-        if not batch:
+    async def settle_one_by_one(self, settlements: Settlements, error: RedriveError) -> None:
+        """Settles each by itself: the store refuses all for what is in one, and that one is failed with what it
+        said."""
+        if not settlements:
             await asyncio.sleep(self._outage.begin(error))
             return
-        left = batch[::-1]
+        left = settlements[::-1]
         while left:
             run, transition = left.pop()
             try:
@@ -176,8 +177,8 @@ class Settling:
                 self.landed([(run, transition)], cycle.lost)
 
     async def _fail_row(self, run: Run, transition: Transition) -> bool:
-        """Not the outcome is refused, then, but the row: it is failed by itself, whatever is in it. False when the
-        store did not answer."""
+        """Fails a task by itself, whatever is in its row: not the outcome is refused, but the row. False when the store
+        did not answer."""
         try:
             applied = await self._store.apply(Commit(transitions=[transition]))
         except (StoreUnavailable, StoreUnusable) as outage:
@@ -189,66 +190,67 @@ class Settling:
     # -- the worker is being cancelled -----------------------------------------------------------------------------
 
     async def hand_back(self, give_back: Callable[[list[Claimed], float], None]) -> None:
-        """Everything was stopped: give it back, as far as the store answers. ``give_back`` gets what is claimed by a
-        call that was under way, and when it was asked for."""
+        """Gives everything back after a stop, as far as the store answers. ``give_back`` gets what is claimed by a call
+        that was under way, and when it was asked for."""
         # A claim that nobody heard the answer of: the store gives such tasks back when it is asked the next time, and
         # perhaps the time after that, because the server may still be at it.
         asks = 1 if self._outage.seconds else 0
         for call in tuple(self._under_way):
             if not await self._seen_to_its_end(call, give_back):
                 asks = 2
-        ends = time.monotonic() + HAND_BACK_PATIENCE
+        ends = time.monotonic() + HAND_BACK_PATIENCE_S
         while self.outbox or asks:
             if await self._offered(ends):
                 asks = max(asks - 1, 0)
             if time.monotonic() >= ends:
                 break
             if self.outbox or asks:
-                await asyncio.sleep(0.25 if self.outbox else ASK_AGAIN_AFTER)
+                await asyncio.sleep(0.25 if self.outbox else ASK_AGAIN_AFTER_S)
         if self.outbox:
             self._outage.give_up(len(self.outbox))
 
     async def _offered(self, ends: float) -> bool:
-        batch, self.outbox = self.outbox, []
+        settlements, self.outbox = self.outbox, []
         try:
             async with asyncio.timeout(max(ends - time.monotonic(), 0.1)):
-                cycle = await self._store.cycle(_commit(batch), None, again=_again(batch))
+                cycle = await self._store.cycle(_commit(settlements), None, again=_again(settlements))
         except (StoreUnavailable, StoreUnusable, TimeoutError):
-            self.keep(batch)
+            self.keep(settlements)
         except RedriveError as error:
-            await self.settle_one_by_one(batch, error)
+            await self.settle_one_by_one(settlements, error)
         else:
-            self.landed(batch, cycle.lost)
+            self.landed(settlements, cycle.lost)
             return True
         return False
 
     async def _seen_to_its_end(self, call: Call, give_back: Callable[[list[Claimed], float], None]) -> bool:
-        """A call that was under way may have settled and claimed. False when a claim was left without an answer."""
-        await asyncio.wait([call.task], timeout=HAND_BACK_PATIENCE)
+        """Waits for a call that was under way: it may have settled and claimed. False when a claim was left without an
+        answer."""
+        await asyncio.wait([call.task], timeout=HAND_BACK_PATIENCE_S)
         if not call.task.done():
             await end([call.task])
         if not self.taken(call):
             return True
         if call.task.cancelled() or call.task.exception() is not None:
-            self.keep(call.batch)
+            self.keep(call.settlements)
             return call.want is None
         cycle = call.task.result()
-        self.landed(call.batch, cycle.lost)
+        self.landed(call.settlements, cycle.lost)
         give_back(cycle.claimed, call.asked)
         return True
 
 
-def _commit(batch: Iterable[tuple[Run, Transition]]) -> Commit:
-    return Commit(transitions=[transition for _, transition in batch])
+def _commit(settlements: Iterable[tuple[Run, Transition]]) -> Commit:
+    return Commit(transitions=[transition for _, transition in settlements])
 
 
-def _again(batch: Iterable[tuple[Run, Transition]]) -> bool:
-    """Some of these went out before, and the answer never came."""
-    return any(run.again for run, _ in batch)
+def _again(settlements: Iterable[tuple[Run, Transition]]) -> bool:
+    """Returns whether some of these went out before, and the answer never came."""
+    return any(run.again for run, _ in settlements)
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel until it works: a library may swallow a cancellation that arrives at the wrong moment."""
+    """Cancels tasks until they have ended: a library may swallow a cancellation that arrives at the wrong moment."""
     pending = set(tasks)
     while pending:
         for task in pending:

@@ -1,4 +1,4 @@
-"""``--processes N``: worker processes side by side, started again when they crash."""
+"""Runs ``--processes N``: worker processes side by side, started again when they crash."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 logger = logging.getLogger("redrive.supervisor")
 
-FIRST_DELAY = 0.5
-LONGEST_DELAY = 30.0
-STABLE_AFTER = 60.0
+FIRST_RESTART_DELAY_S = 0.5
+LONGEST_RESTART_DELAY_S = 30.0
+STABLE_AFTER_S = 60.0
 # Set for the children. Their standard input is a pipe that ends when this process does, however it dies.
-SUPERVISED = "REDRIVE_SUPERVISED"
+SUPERVISED_VARIABLE = "REDRIVE_SUPERVISED"
 # A child that was started wrongly says so with this code; starting it again would not cure it.
-MISUSED = 2
+EXIT_MISUSED = 2
 
 
 class Supervisor:
-    """One command per child. ``run`` ends when all children have: by themselves, or after ``stop``."""
+    """Keeps one child per command running. ``run`` ends when all children have: by themselves, or after ``stop``."""
 
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
         self._commands = commands
@@ -31,11 +31,11 @@ class Supervisor:
         self.restarts = 0
 
     async def run(self) -> list[int]:
-        """The last exit code of each child; a child that ended because it was told to counts as 0."""
+        """Returns the last exit code of each child; a child that ended because it was told to counts as 0."""
         return list(await asyncio.gather(*(self._keep(command) for command in self._commands)))
 
     def stop(self) -> None:
-        """Pass the request on: children finish what they run within their grace period."""
+        """Passes the request on: children finish what they run within their grace period."""
         self._stopping.set()
         self.signal(signal.SIGTERM)
 
@@ -45,15 +45,15 @@ class Supervisor:
                 child.send_signal(number)
 
     async def _keep(self, command: Sequence[str]) -> int:
-        delay = FIRST_DELAY
+        delay = FIRST_RESTART_DELAY_S
         while True:
             started = time.monotonic()
             code = await self._run_once(command)
             if self._stopping.is_set() or code == 0:
                 return max(code, 0)
-            if code == MISUSED:
+            if code == EXIT_MISUSED:
                 return code
-            delay = FIRST_DELAY if time.monotonic() - started > STABLE_AFTER else delay
+            delay = FIRST_RESTART_DELAY_S if time.monotonic() - started > STABLE_AFTER_S else delay
             logger.error(
                 "a worker process %s; starting it again in %.1f s",
                 _ended(code),
@@ -64,13 +64,16 @@ class Supervisor:
                 async with asyncio.timeout(delay):
                     await self._stopping.wait()
                     return 0
-            delay = min(delay * 2, LONGEST_DELAY)
+            delay = min(delay * 2, LONGEST_RESTART_DELAY_S)
             self.restarts += 1
 
     async def _run_once(self, command: Sequence[str]) -> int:
         # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and comes from it once.
         child = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, start_new_session=True, env={**os.environ, SUPERVISED: "1"}
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, SUPERVISED_VARIABLE: "1"},
         )
         self._children.add(child)
         if self._stopping.is_set():

@@ -1,4 +1,4 @@
-"""Threads for ``def`` handlers. Daemons, and replaceable: one that never comes back does not hold up the others."""
+"""Runs ``def`` handlers in daemon threads: one that never comes back does not hold up the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ticks: tell the store that this worker lives, promote what is due, take duties, hear of cancellations."""
+"""Sends heartbeats: tells the store that this worker lives, promotes what is due, takes duties, hears of
+cancellations."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ from redrive.worker.runs import Runs
 from redrive.worker.tallies import Tallies
 
 logger = logging.getLogger("redrive.worker")
-SOONEST = 0.005
+SHORTEST_TICK_INTERVAL_S = 0.005
 
 
 class Ticker:
-    """Ticks at the worker's interval, and earlier when something is known to be due. ``look`` hears that there may be
+    """Ticks at the worker's interval, and earlier when something is known to be due. Calls ``look`` when there may be
     something to claim."""
 
     def __init__(
@@ -67,7 +68,7 @@ class Ticker:
         self._memory = Memory()
 
     def due_in(self, seconds: float) -> None:
-        """Something will be due: tick then, if no tick is planned before."""
+        """Plans a tick for when something will be due, if none is planned before."""
         at = time.monotonic() + seconds
         self._expected = min(self._expected, at)
         if at < self._due_at:
@@ -81,18 +82,18 @@ class Ticker:
             await self._rest()
 
     async def tick_now(self) -> bool:
-        """Tick, and begin what is due; answers whether something to claim may come of it."""
+        """Ticks, and begins what is due; returns whether something to claim may come of it."""
         tick = await self._beat(self._intervals)
         self._take(tick)
         return tick.promoted > 0 or self.busy
 
     @property
     def busy(self) -> bool:
-        """Duties are under way: recovery, schedules and bulk operations bring tasks."""
+        """True while duties are under way: recovery, schedules and bulk operations bring tasks."""
         return any(not duty.done() for duty in self._under_way.values())
 
     async def leave(self) -> None:
-        """The last tick: others see that this worker stopped on purpose."""
+        """Sends the last tick: others see that this worker stopped on purpose."""
         for duty in self._under_way.values():
             duty.cancel()
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
@@ -115,7 +116,7 @@ class Ticker:
         return tick
 
     async def _rest(self) -> None:
-        """Until the planned time, or an earlier one that becomes known meanwhile."""
+        """Waits until the planned time, or an earlier one that becomes known meanwhile."""
         while (left := self._due_at - time.monotonic()) > 0:
             self._earlier.clear()
             try:
@@ -124,7 +125,7 @@ class Ticker:
             except TimeoutError:
                 return
         # Even if everything is overdue, leave room for the work itself.
-        await asyncio.sleep(SOONEST)
+        await asyncio.sleep(SHORTEST_TICK_INTERVAL_S)
 
     async def _tick(self) -> None:
         self._health.running = len(self._runs)
@@ -147,7 +148,7 @@ class Ticker:
             self._expected = float("inf")
             self._look()
         if tick.next_due is not None:
-            self.due_in(max(tick.next_due, SOONEST))
+            self.due_in(max(tick.next_due, SHORTEST_TICK_INTERVAL_S))
         for task_id in tick.cancels:
             run = self._runs.get(task_id)
             if run is not None:
@@ -156,7 +157,7 @@ class Ticker:
             self.begin(name)
 
     def begin(self, name: str) -> None:
-        """Begin a duty, unless it is under way."""
+        """Begins a duty, unless it is under way."""
         running = self._under_way.get(name)
         if running is None or running.done():
             work = perform(self._duties[name], self._store, self._worker_id, self._life.is_stopping)

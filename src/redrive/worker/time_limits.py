@@ -1,4 +1,4 @@
-"""How long an attempt may run."""
+"""Decides how long an attempt may run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from redrive.settings import Options, Settings
 
 
 class TimeLimits:
-    """The time limit of an attempt, in seconds: as the task says, else its kind, else the worker."""
+    """Finds the time limit of an attempt, in seconds: as the task says, else its kind, else the worker."""
 
     def __init__(self, registry: Registry, settings: Settings, options: Options) -> None:
         self._handlers = registry.handlers
         self._default = (settings.timeout_ms / 1000 if options.timeout is None else options.timeout) or None
 
     def of(self, kind: str, own: float | None) -> float | None:
-        """None: as long as it takes."""
+        """Returns the limit in seconds; None: as long as it takes."""
         if own is not None:
             return own
         handler = self._handlers.get(kind)

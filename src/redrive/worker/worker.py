@@ -1,4 +1,4 @@
-"""The worker: one process's slots, filled from the store and settled back into it.
+"""Fills one process's slots with tasks from the store, and settles them back into it.
 
 ``Worker`` is the hot loop (settle and claim) and the life around it. Beside it run the lease keeper (heartbeats,
 deadlines), the ticker (liveness, promotion, duties) and one coroutine per attempt (``attempts``); what they decide
@@ -29,7 +29,7 @@ from redrive.settings import Options, Settings
 from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
 from redrive.worker.decisions import Decisions
-from redrive.worker.lease import STOP_GRACE, LeaseKeeper, NextLook
+from redrive.worker.lease import STOP_GRACE_S, LeaseKeeper, NextLook
 from redrive.worker.life import Background, Life
 from redrive.worker.maintenance.duties import standard_duties
 from redrive.worker.outage import Outage
@@ -42,7 +42,7 @@ from redrive.worker.time_limits import TimeLimits
 
 # From this many slots on, a claim fills half of them: the other half runs while the store is at work.
 CLAIM_BY_HALVES_FROM = 200
-LOOK_AGAIN_FIRST, LOOK_AGAIN_LAST = 0.002, 0.25
+LOOK_AGAIN_FIRST_S, LOOK_AGAIN_LAST_S = 0.002, 0.25
 
 
 class Worker:
@@ -139,7 +139,7 @@ class Worker:
         self._look = True
         self._empty = False
         self._gave_up = False
-        self._patience = LOOK_AGAIN_FIRST
+        self._patience = LOOK_AGAIN_FIRST_S
         self._wake = asyncio.Event()
         self._tried: dict[str, object] = {}
         self._deafen: Callable[[], None] = lambda: None
@@ -148,13 +148,13 @@ class Worker:
 
     @property
     def stopping(self) -> bool:
-        """It claims no more."""
+        """True when it claims no more."""
         return self.life.stopping
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until stopped or until an option says that it is enough. Everything claimed is settled at the end.
+        """Works until stopped or until an option says that it is enough. Everything claimed is settled at the end.
 
         A cancellation is a request to stop, with the same grace for what runs as a signal gives. A second one cuts
         that short: handlers are interrupted at once, and what they had is handed back."""
@@ -176,7 +176,7 @@ class Worker:
         await self._background.end()
 
     async def prepare(self) -> None:
-        """Open the store and tell it what this application limits and schedules, as ``run`` does at its beginning."""
+        """Opens the store and tells it what this application limits and schedules, as ``run`` does at its beginning."""
         await prepare(self._preparation, self.life, self.outage, wait=not self.options.stop_when_empty)
 
     async def _live(self) -> None:
@@ -195,7 +195,7 @@ class Worker:
             # Cancelled, or something that nobody expected: whatever is held goes back.
             self._retire()
             if self.runs.any_left or self.settling.unfinished:
-                await self.attempts.stop_all(STOP_GRACE)
+                await self.attempts.stop_all(STOP_GRACE_S)
                 await self.settling.hand_back(self.attempts.give_back)
             raise
         finally:
@@ -211,7 +211,7 @@ class Worker:
             self.announce.stopped()
 
     def stop(self, why: str = "asked to stop", *, hint: str = "") -> None:
-        """Claim no more; let what runs finish within the grace period, then hand it back. ``why`` is for the log."""
+        """Claims no more; lets what runs finish within the grace period, then hands it back. ``why`` is for the log."""
         if not self._asked:
             self._asked = True
             self.announce.stopping(why, hint)
@@ -220,7 +220,7 @@ class Worker:
         self.wake()
 
     def _retire(self) -> None:
-        """Claim no more, and end when everything that runs has ended by itself. Once: the hot loop asks for it again
+        """Claims no more, and ends when everything that runs has ended by itself. Once: the hot loop asks for it again
         and again when its time is over, and would wake itself for ever, and let nothing else run."""
         if self.life.stopping:
             return
@@ -229,16 +229,16 @@ class Worker:
         self.wake()
 
     def wake(self) -> None:
-        """Something changed that the hot loop waits for."""
+        """Wakes the hot loop: something changed that it waits for."""
         self._wake.set()
 
     def look(self) -> None:
-        """There may be something to claim."""
+        """Makes the hot loop claim: there may be something."""
         self._look = True
         self._wake.set()
 
     def on_wake(self, wake: Wake) -> None:
-        """A hint from the store. Wrong hints cost a look, missing ones a poll interval."""
+        """Takes a hint from the store. Wrong hints cost a look, missing ones a poll interval."""
         if wake.cancel:
             self.ticker.due_in(0)
         elif wake.queue is not None and wake.queue != "*" and wake.queue not in self.options.queues:
@@ -269,25 +269,26 @@ class Worker:
         if not self._busy():
             return None
         want = self._want()
-        batch = self.settling.take()
-        if not batch and want is None:
+        settlements = self.settling.take()
+        if not settlements and want is None:
             return None
         if want is not None:
             self._look = False  # a hint from now on may be about something that this call does not see
-        return self.settling.send(batch, want)
+        return self.settling.send(settlements, want)
 
     async def _answer(self, call: Call) -> tuple[Call, Cycle] | None:
-        """None when the store had no answer, and the call's outcomes were kept for another."""
+        """Returns what the store answered; None when it had no answer, and the call's outcomes were kept for
+        another."""
         try:
             cycle = await self.settling.answer(call)
         except (StoreUnavailable, StoreUnusable) as error:
             self._look = True
-            self.settling.keep(call.batch)
+            self.settling.keep(call.settlements)
             self._gave_up = not await self.settling.wait_out_outage(error)
             return None
         except RedriveError as error:
             self._look = True
-            await self.settling.settle_one_by_one(call.batch, error)
+            await self.settling.settle_one_by_one(call.settlements, error)
             return None
         self.outage.over()
         if call.want is not None:
@@ -297,7 +298,7 @@ class Worker:
             elif cycle.more:
                 self._look_soon()
             if cycle.claimed:
-                self._patience = LOOK_AGAIN_FIRST
+                self._patience = LOOK_AGAIN_FIRST_S
             self._empty = not cycle.claimed and not cycle.more
             if self.options.once and self._empty:
                 self._retire()
@@ -306,14 +307,14 @@ class Worker:
     def _take_in(self, call: Call, cycle: Cycle) -> None:
         self.settling.taken(call)
         self.report.begin()
-        self.settling.landed(call.batch, cycle.lost)
+        self.settling.landed(call.settlements, cycle.lost)
         self.attempts.start(cycle.claimed, call.asked)
         self.report.flush()
 
     def _look_soon(self) -> None:
-        """What is there is locked by others at this moment. Soon, and then less soon: they may take their time."""
+        """Plans another look when what is there is locked by others: soon, and then less soon."""
         self.life.loop.call_later(self._patience, self.look)
-        self._patience = min(self._patience * 2, LOOK_AGAIN_LAST)
+        self._patience = min(self._patience * 2, LOOK_AGAIN_LAST_S)
 
     async def _finished(self) -> bool:
         if self.runs.any_left or self.settling.outbox:
@@ -326,11 +327,12 @@ class Worker:
             if await self.ticker.tick_now():
                 return False
             # A hint, or a duty, may have come while we asked.
-            return not await self._stirred() and not self._look and not self.ticker.busy
+            return not await self._begin_duties_with_work() and not self._look and not self.ticker.busy
         return self.life.stopping
 
-    async def _stirred(self) -> bool:
-        """Duties that can bring tasks now are done now, whoever had them last; what moved nothing is left."""
+    async def _begin_duties_with_work(self) -> bool:
+        """Begins duties that can bring tasks now, whoever had them last; returns whether there were any. What moved
+        nothing the last time is left."""
         asked = {name: duty.has_work for name, duty in self.duties.items() if duty.has_work is not None}
         try:
             found = {name: await has_work(self.store, self.id) for name, has_work in asked.items()}
@@ -344,7 +346,7 @@ class Worker:
         return bool(moving)
 
     async def _wait(self, ends: float) -> None:
-        """Until there is something to settle, room and reason to look, or the poll interval has passed."""
+        """Waits until there is something to settle, room and reason to look, or the poll interval has passed."""
         if self._busy():
             self._wake.clear()
             return
@@ -357,7 +359,7 @@ class Worker:
         self._wake.clear()
 
     def _busy(self) -> bool:
-        """There is something to settle, or room and reason to look."""
+        """Returns whether there is something to settle, or room and reason to look."""
         return bool(self.settling.outbox) or (self._look and self.runs.slots > 0 and not self.life.stopping)
 
     def _want(self) -> ClaimRequest | None:

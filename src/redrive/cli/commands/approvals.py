@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.operation_words import Before, approval_document, changing, following, said
+from redrive.cli.support.operation_words import Before, answers_text, approval_document, changing, following
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.records import Record
@@ -58,7 +58,9 @@ def list_approvals(
                 output.ago(r.created_at),
                 r.body["decided_by"] or "",
                 r.body["needed"],
-                "; ".join([*filter(None, [r.body["reason"]]), *said(r.body.get("fixed"), r.body.get("idempotent"))]),
+                "; ".join(
+                    [*filter(None, [r.body["reason"]]), *answers_text(r.body.get("fixed"), r.body.get("idempotent"))]
+                ),
             )
             for r in found
         ],

@@ -24,14 +24,14 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import check_text
 from redrive.ops import audit, audit_verify, inspect
 from redrive.ops.audit_archive import archive_at
-from redrive.ops.audit_rows import PRUNE_SUMMARY, values_of
+from redrive.ops.audit_rows import PRUNE_SUMMARY, outside, values_of
 from redrive.ops.operator import Operator
 from redrive.ops.text import counted
 
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
 Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="By this one.")]
-Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this batch or operation.")]
+Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Of this bulk action or operation.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="About tasks of this kind.")]
 Scope = Annotated[str | None, typer.Option("--scope", metavar="TEXT", help="About tasks of this scope.")]
 Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="About tasks of this trace.")]
@@ -75,7 +75,7 @@ def list_audit(
             output.when(row.at),
             row.actor,
             row.action,
-            row.task_id or row.target or row.batch_id or "",
+            row.task_id or row.target or row.bulk_id or "",
             output.shorten(row.reason or "", 200),
         )
         for row in found.rows
@@ -118,8 +118,10 @@ def export(
 
 def _format(to: str) -> str:
     ending = Path(to).suffix.lstrip(".")
-    if to != "-" and ending not in audit.FORMATS:
-        raise InvalidInput(f"{to} does not say which format", hint=f"--format, one of: {', '.join(audit.FORMATS)}")
+    if to != "-" and ending not in audit.EXPORT_FORMATS:
+        raise InvalidInput(
+            f"{to} does not say which format", hint=f"--format, one of: {', '.join(audit.EXPORT_FORMATS)}"
+        )
     return "jsonl" if to == "-" else ending
 
 
@@ -167,7 +169,7 @@ def prune(
         with progress("removed", told.matched) as removed:
             told = operate(url, app, lambda own: own.audit.prune(which, older_than_days=days, progress=removed), by=by)
     if json:
-        output.emit(asdict(told))
+        output.emit({outside(name): value for name, value in asdict(told).items()})
     elif not told.matched:
         output.say(f"no audit row is older than {days:g} days")
     elif told.dry_run:
@@ -214,7 +216,7 @@ def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
     """Each removal by a person, and the sum of what retention did."""
     lines = []
     for removal in sorted(found.removals, key=lambda removal: removal.at):
-        if removal.actor == audit.KEEPER and not audit_verify.younger_than(removal, retention):
+        if removal.actor == audit.RETENTION_ACTOR and not audit_verify.younger_than(removal, retention):
             continue
         rows = counted(removal.rows, "row")
         what = f"pruned {rows}" if removal.action == PRUNE_SUMMARY else f"erased personal data, {rows} of this log"
@@ -224,10 +226,10 @@ def _removals(found: audit_verify.Verdict, retention: float) -> list[str]:
         if audit_verify.younger_than(removal, retention):
             text += f": that is less than the {retention:g} days that are set now"
         lines.append(text)
-    kept = [removal for removal in found.removals if removal.actor == audit.KEEPER]
+    kept = [removal for removal in found.removals if removal.actor == audit.RETENTION_ACTOR]
     if kept:
         lines.append(
-            f"{audit.KEEPER} pruned {counted(sum(removal.rows for removal in kept), 'row')}"
+            f"{audit.RETENTION_ACTOR} pruned {counted(sum(removal.rows for removal in kept), 'row')}"
             f" in {counted(len(kept), 'round')}"
         )
     return lines
@@ -263,6 +265,6 @@ def _which(
     trace: str | None,
     task: str | None,
 ) -> AuditFilter:
-    texts = {"action": action, "actor": by_actor, "batch_id": batch, "kind": kind, "scope": scope, "trace_id": trace}
-    checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
+    texts = {"action": action, "actor": by_actor, "bulk_id": batch, "kind": kind, "scope": scope, "trace_id": trace}
+    checked: dict[str, Any] = {name: check_text(value, outside(name)) for name, value in texts.items()}
     return AuditFilter(**checked, task_id=None if task is None else inspect.parse_id(task))

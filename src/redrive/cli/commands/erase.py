@@ -9,15 +9,15 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.confirm import DryRun, Yes, confirm
-from redrive.cli.support.follow import follow, told
+from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import Wait
 from redrive.ops import erase as service
 from redrive.ops import inspect
-from redrive.ops.operator.erasures import ErasureForeseen
+from redrive.ops.operator.erasures import ErasurePreview
 
-WORDS = {
+PLACES = {
     "running": "tasks that run now",
     "live": "tasks that wait or are failed (they are given up)",
     "finished": "finished tasks",
@@ -47,21 +47,21 @@ def erase(
     if (scope is None) == (task is None):
         raise typer.BadParameter("say whose data: --scope TEXT, or --task ID")
     task_id = None if task is None else inspect.parse_id(task)
-    seen = operate(url, app, lambda own: own.erasures.foresee(scope, task_id), by=by)
+    seen = operate(url, app, lambda own: own.erasures.preview(scope, task_id), by=by)
     if dry_run or not seen.places:
-        _foretell(seen, dry_run, json)
+        _say_preview(seen, dry_run, json)
         return
     if not json:
         output.say(*_lines(seen))
     confirm("erase all of this for good?", yes)
     begun = operate(url, app, lambda own: own.erasures.begin(scope, task_id, reason=reason), by=by)
     if not (wait and json):  # stdout is one document
-        told(begun.operation, begun.approval, json, "erase")
+        say_begun(begun.operation, begun.approval, json, "erase")
     if wait:
         follow(begun.operation.id, url, app, json)
 
 
-def _foretell(seen: ErasureForeseen, dry_run: bool, json: bool) -> None:
+def _say_preview(seen: ErasurePreview, dry_run: bool, json: bool) -> None:
     if json:
         output.emit({**asdict(seen), "dry_run": dry_run, "not_covered": service.NOT_COVERED})
     elif not seen.places:
@@ -72,7 +72,7 @@ def _foretell(seen: ErasureForeseen, dry_run: bool, json: bool) -> None:
             output.say(f"a second operator has to agree, because {seen.approval}")
 
 
-def _lines(seen: ErasureForeseen) -> list[str]:
+def _lines(seen: ErasurePreview) -> list[str]:
     width = max(len(f"{n:,}") for n in seen.places.values())
-    counts = [f"{n:>{width},}  {WORDS.get(place, place)}" for place, n in seen.places.items()]
+    counts = [f"{n:>{width},}  {PLACES.get(place, place)}" for place, n in seen.places.items()]
     return [*counts, service.NOT_COVERED]

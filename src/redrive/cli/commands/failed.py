@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.filters import filtered, worded
+from redrive.cli.support.filters import filter_text, filtered
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
@@ -55,7 +55,9 @@ def failed(
         output.emit_list([inspect.as_dict(task) for task in found], following, total=total)
         return
     if not found:
-        output.say(f"nothing is failed ({worded(which)})" if total == 0 else f"{total} are failed; none after {offset}")
+        output.say(
+            f"nothing is failed ({filter_text(which)})" if total == 0 else f"{total} are failed; none after {offset}"
+        )
         return
     rows = [
         (
@@ -71,7 +73,7 @@ def failed(
     output.table(["id", "kind", "#failed", "#attempts", "code", "message"], rows)
     output.say(
         "",
-        f"{len(found)} of {total} ({worded(which)})",
+        f"{len(found)} of {total} ({filter_text(which)})",
         output.suggest("redrive show ID tells the story of one; redrive retry ID runs it again"),
     )
 
@@ -81,7 +83,7 @@ def _stats(which: FailureFilter, url: str | None, app: str | None, json: bool) -
     if json:
         output.emit(asdict(found))
         return
-    output.say(f"{counted(found.total)} failed ({worded(which)})")
+    output.say(f"{counted(found.total)} failed ({filter_text(which)})")
     for name, title in _BY.items():
         counts: dict[str, int] = getattr(found, f"by_{name}")
         if counts:

@@ -8,7 +8,7 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.filters import filtered
-from redrive.cli.support.held import holding, worded
+from redrive.cli.support.held import holding, holds_text
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
@@ -18,7 +18,7 @@ from redrive.ops import filters, inspect
 from redrive.ops.operator import Operator
 from redrive.ops.why import lost_by
 
-LIMIT = 50
+DEFAULT_LIMIT = 50
 
 
 States = Annotated[
@@ -35,7 +35,7 @@ Before = Annotated[
 def list_tasks(
     which: FailureFilter,
     state: States = None,
-    limit: Limit = LIMIT,
+    limit: Limit = DEFAULT_LIMIT,
     before: Before = None,
     url: Url = None,
     app: AppName = None,
@@ -80,7 +80,7 @@ def _what(task: Task, around: Overview | None) -> str:
     """The one thing worth knowing about it."""
     if held := holding(task, around.holds if around is not None else []):
         more = f" (and {len(held) - 1} more)" if held[1:] else ""
-        return f"held: {output.shorten(worded(held[0]), 60)}{more}"
+        return f"held: {output.shorten(holds_text(held[0]), 60)}{more}"
     if task.error_code is not None:
         due = f"again {output.relative(task.next_attempt_at)}: " if task.state.value == "delayed" else ""
         return f"{due}{task.error_code} {output.shorten(task.error_message or '', 60)}"

@@ -8,7 +8,7 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.confirm import DryRun, Yes, confirm
-from redrive.cli.support.filters import filtered, told_of
+from redrive.cli.support.filters import filtered, matches_text
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.progress import progress
 from redrive.cli.support.session import operate
@@ -19,7 +19,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.ops import failed
 from redrive.ops.text import counted
 
-REPLAYED = 100
+DEFAULT_LIMIT = 100
 
 
 @filtered
@@ -32,7 +32,7 @@ def replay(
             metavar="N",
             min=1,
             max=1_000_000,
-            help=f"At most so many ({REPLAYED}). Who says how many is not asked again.",
+            help=f"At most so many ({DEFAULT_LIMIT}). Who says how many is not asked again.",
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -47,21 +47,21 @@ def replay(
 
     It takes what retry takes by the same filters: tasks that are failed, or cancelled with a dead letter that matches.
     """
-    bound = operate(url, app, lambda own: own.failures.bound(which, limit or REPLAYED), by=by)
+    bound = operate(url, app, lambda own: own.failures.replay_set(which, limit or DEFAULT_LIMIT), by=by)
     if dry_run or not bound.number:
         told = failed.Replayed(bound.number, bound.cancelled, dry_run=dry_run, needs_approval=bound.approval)
-        _say_batch(told, bound.which, json)
+        _say_replayed(told, bound.which, json)
         return
     # Who says how many has said yes; and what needs a second operator is refused, whatever the first one answers.
     if limit is None and bound.approval is None:
-        confirm(f"replay {counted(bound.number)} ({told_of(bound.which, bound.cancelled)})?", yes)
+        confirm(f"replay {counted(bound.number)} ({matches_text(bound.which, bound.cancelled)})?", yes)
     with progress("replayed", bound.number) as moved:
         done = operate(url, app, lambda own: own.failures.replay(bound, reason, moved), by=by)
-    _say_batch(done, bound.which, json)
+    _say_replayed(done, bound.which, json)
 
 
-def _say_batch(done: failed.Replayed, which: FailureFilter, json: bool) -> None:
-    about = told_of(which, done.cancelled)
+def _say_replayed(done: failed.Replayed, which: FailureFilter, json: bool) -> None:
+    about = matches_text(which, done.cancelled)
     if json:
         output.emit(done)
     elif done.dry_run:

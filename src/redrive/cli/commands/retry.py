@@ -66,6 +66,6 @@ def retry(
         ids, everything = None, True
     if one_way(ids, which, everything, plan) == "ids":
         refuse_pace(any(how.values()) or wait)
-        by_id(ids or [], "retried", failed.RETRIED, ask)
+        by_id(ids or [], "retried", failed.RETRYABLE_STATES, ask)
         return
     begin_bulk(Action.RETRY, which, {**how, "plan": plan, "fixed": fixed, "idempotent": idempotent}, ask)

@@ -18,8 +18,8 @@ from redrive.cli.support.options import AppName, Json, Url
 from redrive.errors import RedriveError
 
 Check = Callable[["Smoke"], str]
-UNAVAILABLE = 3  # the exit code of a command that cannot reach its store
-FINAL = ("completed", "failed", "cancelled")
+EXIT_UNAVAILABLE = 3  # the exit code of a command that cannot reach its store
+FINAL_STATES = ("completed", "failed", "cancelled")
 
 
 class Failed(RedriveError):
@@ -45,7 +45,7 @@ class Smoke:
             if error.code == "KIND_UNKNOWN":
                 raise Skipped(f"the application has no {kind}") from None
             raise
-        return self.client.wait(made["id"], FINAL, self.patience)
+        return self.client.wait(made["id"], FINAL_STATES, self.patience)
 
     def command(self, *arguments: str) -> Any:
         """The command line as a process of its own, on the store that it finds here."""
@@ -102,7 +102,7 @@ def command_line(smoke: Smoke) -> str:
     try:
         told = smoke.command("show", task_id)
     except CommandFailed as error:
-        if error.exit_code == UNAVAILABLE:
+        if error.exit_code == EXIT_UNAVAILABLE:
             raise Skipped(f"no store from here: {error.message}; say which: --url or --app") from None
         raise Failed(f"{error.message}; is it the instance's store? --url or --app says which") from None
     if told["task"]["state"] != "failed" or not told["dead_letters"]:

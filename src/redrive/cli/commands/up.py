@@ -13,7 +13,7 @@ from redrive.errors import InvalidInput
 from redrive.observe.logs import choose_style, configure
 from redrive.settings import parse_networks
 
-CONCURRENCY = 10
+DEFAULT_CONCURRENCY = 10
 Port = Annotated[
     int | None,
     typer.Option("--port", metavar="N", min=0, max=65535, help="Else REDRIVE_PORT, else 8321; 0 takes any free one."),
@@ -59,7 +59,7 @@ def up(
     settings = loaded.app.settings
     configure(choose_style(settings.log_format))
     warn_of_unknown_settings()
-    given = {"concurrency": concurrency or max(settings.concurrency, CONCURRENCY)}
+    given = {"concurrency": concurrency or max(settings.concurrency, DEFAULT_CONCURRENCY)}
     options = make_options(loaded.app, [], given)
     if proxy:
         update_settings(loaded.app, trusted_proxies=_networks(proxy))

@@ -20,7 +20,7 @@ from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import refuse_memory
 from redrive.cli.support.signals import stopping
 from redrive.cli.support.worker_process import (
-    LOOKING,
+    LOOKING_CALLER,
     ending,
     leave_unknown_kinds,
     make_options,
@@ -32,7 +32,7 @@ from redrive.errors import StoreUnavailable
 from redrive.kernel.task import check_text
 from redrive.observe.logs import choose_style, configure
 from redrive.settings import Options
-from redrive.worker.supervisor import SUPERVISED, Supervisor
+from redrive.worker.supervisor import SUPERVISED_VARIABLE, Supervisor
 
 logger = logging.getLogger("redrive.cli")
 
@@ -105,7 +105,7 @@ def work(
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
     configure(choose_style(loaded.app.settings.log_format))
-    if SUPERVISED not in os.environ:  # else the supervisor has said it
+    if SUPERVISED_VARIABLE not in os.environ:  # else the supervisor has said it
         warn_of_unknown_settings()
     if processes > 1:
         code, summary = asyncio.run(_supervise(loaded, options, processes, url))
@@ -121,7 +121,7 @@ async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
     own = sorted(app.registry.queues())
     if all(name in own for name in queues):
         return
-    operator = await app.operator(LOOKING)
+    operator = await app.operator(LOOKING_CALLER)
     known = {queue.name for queue in await operator.control.queues()}
     for name in queues:
         if name not in known:
@@ -139,7 +139,7 @@ async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:
     try:
         if loaded.module is None:
             await leave_unknown_kinds(loaded, options.queues)
-        if SUPERVISED not in os.environ:
+        if SUPERVISED_VARIABLE not in os.environ:
             with suppress(StoreUnavailable):  # the worker waits for its store
                 await warn_of_unknown_queues(app, options.queues)
         worker = app.worker(store, options)

@@ -1,4 +1,4 @@
-"""Tasks named by their ids, and what becomes of each."""
+"""Acts on tasks named by their ids, and says what becomes of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redrive.ops.operator import Operator
 
 
 def one_way(ids: Sequence[str] | None, which: FailureFilter, everything: bool | None, plan: str | None) -> str:
-    """``everything`` None: there is no such way."""
+    """Refuses more than one way of naming tasks, or none. ``everything`` None: there is no such way."""
     ways = {"ids": bool(ids), "filter": which != FailureFilter(), "all": everything, "plan": plan is not None}
     chosen = [name for name, used in ways.items() if used]
     if len(chosen) != 1:
@@ -31,11 +31,13 @@ def one_way(ids: Sequence[str] | None, which: FailureFilter, everything: bool | 
 
 
 def refuse_pace(given: bool) -> None:
+    """Refuses a rate or canary for tasks that are named by id."""
     if given:
         raise typer.BadParameter("tasks named by id are dealt with at once: --rate, --canary, --wait are for filters")
 
 
 def by_id(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
+    """Acts on the named tasks, or with ``--dry-run`` says what would become of them."""
     wanted = [inspect.parse_id(value) for value in dict.fromkeys(ids)]
     if ask.dry_run:
         _dry_run(wanted, verb, possible, ask)
@@ -49,7 +51,7 @@ def by_id(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) 
 
 
 def _dry_run(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
-    told = operate(ask.url, ask.app, lambda own: own.failures.foretell(wanted, possible), by=ask.by)
+    told = operate(ask.url, ask.app, lambda own: own.failures.dry_run(wanted, possible), by=ask.by)
     if ask.json:
         skipped = {str(task_id): why for task_id, why in told.skipped.items()}
         output.emit(
@@ -62,7 +64,7 @@ def _dry_run(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask
 
 
 def report(result: actions.Result, verb: str, json: bool) -> None:
-    """What was done and what was not; anything left undone makes the command fail."""
+    """Says what was done and what was not; anything left undone makes the command fail."""
     if json:
         skipped = {str(task_id): why for task_id, why in result.skipped.items()}
         notes = {str(task_id): text for task_id, text in result.notes.items()}

@@ -1,4 +1,4 @@
-"""The command line as a process of its own: for commands that check whether an operator would see the same."""
+"""Runs the command line as a process of its own, for commands that check whether an operator would see the same."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 from redrive.errors import RedriveError
 
-PATIENCE_S = 60.0
+COMMAND_TIMEOUT_S = 60.0
 
 
 class CommandFailed(RedriveError):
+    """Raised when such a command failed."""
+
     code = "COMMAND_FAILED"
 
     def __init__(self, command: str, code: int, said: str) -> None:
@@ -22,14 +24,16 @@ class CommandFailed(RedriveError):
 
 
 def run_command(*arguments: str, url: str | None = None, app: str | None = None) -> Any:
-    """What the command prints with ``--json``. Its URL goes by the environment: every user of the machine can read a
-    command line, and the URL may have a password."""
+    """Returns what the command prints with ``--json``. Its URL goes by the environment: every user of the machine can
+    read a command line, and the URL may have a password."""
     command = [sys.executable, "-m", "redrive.cli", *arguments, "--json", *(["--app", app] if app else [])]
     given = {**os.environ, **({"REDRIVE_URL": url} if url else {}), "REDRIVE_LOG": "off"}
     try:
-        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        done = subprocess.run(
+            command, env=given, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired:
-        raise CommandFailed(arguments[0], -1, f"no answer within {PATIENCE_S:g} s") from None
+        raise CommandFailed(arguments[0], -1, f"no answer within {COMMAND_TIMEOUT_S:g} s") from None
     if done.returncode:
         raise CommandFailed(arguments[0], done.returncode, _message(done.stderr))
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""A last question before something that reaches many tasks."""
+"""Asks before something that reaches many tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Without a terminal there is nobody to ask, and silence is no consent."""
+    """Asks, and ends the command unless the answer is yes. Without a terminal there is nobody to ask, and silence is no
+    consent."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""``--kind``, ``--error-code`` and the like: which tasks a command is about."""
+"""Adds ``--kind``, ``--error-code`` and the like to commands: which tasks they are about."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Command = Callable[..., None]
 
 
 def filtered(command: Command) -> Command:
-    """Give a command all filters as options; it gets them as one ``which``."""
+    """Gives a command all filters as options; it gets them as one ``which``."""
     return _with(command, FILTERS)
 
 
 def filtered_by(*fields: str) -> Callable[[Command], Command]:
-    """Only these of them."""
+    """Gives a command only these filters as options."""
     return lambda command: _with(command, [one for one in FILTERS if one.field in fields])
 
 
@@ -50,8 +50,8 @@ def _option(one: Filter) -> Any:
     return Annotated[str | None, typer.Option(one.option, metavar=one.metavar, help=one.help, rich_help_panel=panel)]
 
 
-def worded(which: FailureFilter) -> str:
-    """A filter for people."""
+def filter_text(which: FailureFilter) -> str:
+    """Returns a filter in words."""
     given = [
         f"{one.field.replace('_', ' ')} {getattr(which, one.field)}"
         for one in FILTERS
@@ -60,6 +60,6 @@ def worded(which: FailureFilter) -> str:
     return ", ".join(given) or "all failures"
 
 
-def told_of(which: FailureFilter, cancelled: int) -> str:
+def matches_text(which: FailureFilter, cancelled: int) -> str:
     """A filter for people, and how many of what it matches are cancelled."""
-    return worded(which) + (f"; {cancelled} of them cancelled" if cancelled else "")
+    return filter_text(which) + (f"; {cancelled} of them cancelled" if cancelled else "")

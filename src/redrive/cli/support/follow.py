@@ -1,4 +1,4 @@
-"""An operation that was begun: said, and followed to its end."""
+"""Says what became of an operation that was begun, and follows it to its end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.operation_words import (
+    answers_text,
     approval_document,
     operation_document,
-    said,
 )
 from redrive.cli.support.progress import bar
 from redrive.cli.support.session import operate
@@ -21,13 +21,13 @@ from redrive.kernel.records import Record
 from redrive.ops.operator import Operator
 from redrive.ops.text import counted
 
-LOOK_EVERY = 0.5
-STUCK_AFTER = 3.0
+LOOK_EVERY_S = 0.5
+STUCK_AFTER_S = 3.0
 _NAMED = re.compile(r"\btask ([0-9a-f]{8}-[0-9a-f-]{27})")  # in a note: how to look at it is this face's to say
 
 
-def told(operation: Operation, approval: Record | None, json: bool, name: str) -> None:
-    """What was begun, and what it waits for; ``name`` is what the user calls it."""
+def say_begun(operation: Operation, approval: Record | None, json: bool, name: str) -> None:
+    """Says what was begun, and what it waits for; ``name`` is what the user calls it."""
     if json:
         output.emit(
             {
@@ -48,7 +48,7 @@ def told(operation: Operation, approval: Record | None, json: bool, name: str) -
 
 
 def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
-    """To its end, with a bar on a terminal; exit code 1 when it did not end well."""
+    """Follows an operation to its end, with a bar on a terminal; exit code 1 when it did not end well."""
     try:
         found, again = operate(url, app, lambda own: _followed(own, operation_id))
     except KeyboardInterrupt:
@@ -67,7 +67,7 @@ def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> N
 
 
 async def _followed(own: Operator, operation_id: str) -> tuple[Operation, int]:
-    """The operation at its end, and how many of its tasks are failed again."""
+    """Returns the operation at its end, and how many of its tasks are failed again."""
     found = await own.operations.show(operation_id)
     held_up = _HeldUp(found)
     with bar(found.total) as shown:
@@ -77,13 +77,13 @@ async def _followed(own: Operator, operation_id: str) -> tuple[Operation, int]:
                 shown.console.print(output.clean(output.suggest(why)), markup=False, highlight=False, soft_wrap=True)
             state = found.status.value if not found.testing else "canaries run"
             shown.update(task, completed=found.done + found.skipped, description=f"{found.action}: {state}")
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(LOOK_EVERY_S)
             found = await own.operations.show(operation_id)
     return found, await own.operations.failed_again(operation_id)
 
 
 class _HeldUp:
-    """Nothing happens until somebody does something: whoever watches should know what, once."""
+    """Finds out why nothing happens until somebody does something: whoever watches should know what, once."""
 
     def __init__(self, operation: Operation) -> None:
         self._seen = operation
@@ -91,19 +91,19 @@ class _HeldUp:
         self.said: str | None = None
 
     async def look(self, own: Operator, operation: Operation) -> str | None:
-        """What to say now, if it was not said already, in other words or with other numbers."""
+        """Returns what to say now, if it was not said already, in other words or with other numbers."""
         if operation != self._seen:
             self._seen, self._since = operation, time.monotonic()
         code, text = await self._why(own, operation)
-        said, self.said = self.said, code
-        return text if code != said else None
+        answers_text, self.said = self.said, code
+        return text if code != answers_text else None
 
     async def _why(self, own: Operator, operation: Operation) -> tuple[str | None, str | None]:
         if operation.status is Status.WAITING:
             return "waiting", f"it waits for a second operator: redrive approvals approve {operation.approval}"
         if operation.status is Status.PAUSED:
             return "paused", f"it is paused: redrive operations resume {operation.id}"
-        if time.monotonic() - self._since < STUCK_AFTER:
+        if time.monotonic() - self._since < STUCK_AFTER_S:
             return None, None
         if operation.testing and operation.canary is not None:
             for task in (await own.tasks.get_many(operation.canary.ids)).values():
@@ -118,6 +118,7 @@ class _HeldUp:
 
 
 def say_operation(operation: Operation, json: bool) -> None:
+    """Says how far an operation has come."""
     if json:
         output.emit(operation_document(operation))
         return
@@ -126,7 +127,7 @@ def say_operation(operation: Operation, json: bool) -> None:
         f"by {operation.actor}" + (f": {operation.reason}" if operation.reason else ""),
         f"{operation.done} done, {operation.skipped} skipped of {operation.total}",
     )
-    output.say(*said(operation.fixed, operation.idempotent))
+    output.say(*answers_text(operation.fixed, operation.idempotent))
     for name, value in facts(operation.which).items():
         output.say(f"{name.replace('_', ' ')}: {output.shorten(value, 200)}")
     if operation.rate is not None:
@@ -142,7 +143,7 @@ def say_operation(operation: Operation, json: bool) -> None:
 
 
 def note_of(operation: Operation) -> str:
-    """How it ended; also that others were quicker with some."""
+    """Returns how it ended; also that others were quicker with some."""
     if operation.note or operation.status is not Status.COMPLETED:
         return output.suggest(_NAMED.sub(r"redrive show \1", operation.note or ""))
     skipped = [f"{operation.skipped} skipped"] if operation.skipped else []

@@ -1,4 +1,4 @@
-"""Which pauses keep a waiting task from being claimed."""
+"""Finds the pauses that keep a waiting task from being claimed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ _WAITING = (State.QUEUED, State.DELAYED)
 
 
 def holding(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:
-    """Those of its queue, kind or group; resuming one of several does not let it run yet."""
+    """Returns the pauses of its queue, kind or group; resuming one of several does not let it run yet."""
     if task.state not in _WAITING:
         return []
     names = {("queue", task.queue), ("kind", task.kind), ("group", task.group)}
     return [hold for hold in holds if (hold.target, hold.name) in names]
 
 
-def worded(hold: HoldRow) -> str:
+def holds_text(hold: HoldRow) -> str:
+    """Returns a pause in words."""
     return f"{hold.target} {hold.name} paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else "")

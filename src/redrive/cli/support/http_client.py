@@ -10,7 +10,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
 
-PATIENCE = 10.0
+REQUEST_TIMEOUT_S = 10.0
 
 
 class Refused(RedriveError):
@@ -23,7 +23,7 @@ class Refused(RedriveError):
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A redirect would take the token along to wherever it points."""
+    """Refuses redirects: one would take the token along to wherever it points."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -46,7 +46,7 @@ class Client:
         return self._call("POST", path, {} if body is None else body)
 
     def wait(self, task_id: str, states: tuple[str, ...], seconds: float) -> dict[str, Any]:
-        """Until the task is in one of these states; what it is by then, if not."""
+        """Waits until the task is in one of these states; returns it as it is by then, also if it is not."""
         ends = time.monotonic() + seconds
         while True:
             found: dict[str, Any] = self.get(f"/api/tasks/{task_id}")
@@ -61,7 +61,7 @@ class Client:
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.base + path, data=data, headers=headers, method=method)  # noqa: S310 - checked above
         try:
-            with _opener.open(request, timeout=PATIENCE) as answer:
+            with _opener.open(request, timeout=REQUEST_TIMEOUT_S) as answer:
                 return json.load(answer)
         except HTTPError as error:
             raise Refused(error.code, _problem(error)) from None

@@ -1,4 +1,4 @@
-"""Finding the application a command is about."""
+"""Finds the application a command is about."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redrive.cli.support import output
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import load_settings
 
-LINES = 6
+MOST_ERROR_LINES = 6
 _REDRIVE = Path(__file__).parents[2]
 _PYTHON = Path(sysconfig.get_path("stdlib"))
 
@@ -41,7 +41,7 @@ def app_named_in(arguments: Sequence[str]) -> str | None:
 
 
 def load(url: str | None, spec: str | None) -> Loaded:
-    """The application of ``--app`` or ``REDRIVE_APP``, else a bare one.
+    """Returns the application of ``--app`` or ``REDRIVE_APP``, else a bare one.
 
     Its store is that of ``--url``, else of ``REDRIVE_URL``, else the application's own: whoever runs a command decides
     where it acts, also for an application with a URL written in its code.
@@ -101,11 +101,11 @@ def _module(name: str) -> ModuleType:
 def _broken(name: str, error: BaseException) -> ConfigError:
     whole = f"python -c 'import {name}' shows all of it"
     hint = "correct it there, and try again" if isinstance(error, SyntaxError) else whole
-    return ConfigError(f"importing {name} failed: {told(error)}", hint=hint)
+    return ConfigError(f"importing {name} failed: {error_text(error)}", hint=hint)
 
 
-def told(error: BaseException) -> str:
-    """An exception of the application in its own words, a few lines of them, with its place on the first."""
+def error_text(error: BaseException) -> str:
+    """Returns an exception of the application in its own words, a few lines of them, with its place on the first."""
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     if isinstance(error, SyntaxError) and len(lines) > 1:
         # First comes the file, then the line itself and a mark below it, as far as Python knows them.
@@ -113,12 +113,12 @@ def told(error: BaseException) -> str:
         # The line may be one with a URL in it, and that have a password.
         around = [] if any("://" in line for line in lines[1:-1]) else lines[1:-1]
         return "\n".join([f"{lines[-1]} ({error.filename}{number})", *around])
-    more = ["…"] if len(lines) > LINES else []
-    return "\n".join([lines[0] + _place(error), *lines[1:LINES], *more])
+    more = ["…"] if len(lines) > MOST_ERROR_LINES else []
+    return "\n".join([lines[0] + _place(error), *lines[1:MOST_ERROR_LINES], *more])
 
 
 def _place(error: BaseException) -> str:
-    """Where it came from: the innermost line of the application, else of a package."""
+    """Returns where it came from: the innermost line of the application, else of a package."""
     frames = [(_distance(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
     nearest = min((distance for distance, _ in frames), default=2)
     if nearest == 2:
@@ -128,7 +128,8 @@ def _place(error: BaseException) -> str:
 
 
 def _distance(filename: str) -> int:
-    """0 for the application's own files, 1 for installed packages, 2 for redrive, Python and what is no file."""
+    """Returns 0 for the application's own files, 1 for installed packages, 2 for redrive, Python and what is no
+    file."""
     path = Path(filename)
     if filename.startswith("<") or path.is_relative_to(_REDRIVE):
         return 2

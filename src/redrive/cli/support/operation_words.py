@@ -1,4 +1,4 @@
-"""What commands say about operations and approvals, and commands that change one of them."""
+"""Words what commands say about operations and approvals, and makes the commands that change one of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Change = Callable[[Operator, str, str | None], Awaitable[T]]
 
 
 def changing(cli: typer.Typer, name: str, change: Change[T], say: Callable[[T, bool], None], text: str) -> None:
-    """A command that changes one operation or approval, and says what became of it."""
+    """Makes a command that changes one operation or approval, and says what became of it."""
 
     def command(
         id: Id, reason: Reason = None, by: By = None, url: Url = None, app: AppName = None, json: Json = False
@@ -34,15 +34,17 @@ def following(found: Sequence[Record], limit: int) -> int | None:
     return found[-1].seq if len(found) == limit else None
 
 
-def said(fixed: str | None, idempotent: bool | None) -> list[str]:
-    """What its operator answered before it began, in words."""
+def answers_text(fixed: str | None, idempotent: bool | None) -> list[str]:
+    """Returns what its operator answered before it began, in words."""
     twice = [] if idempotent is None else [f"handlers are {'' if idempotent else 'not '}idempotent"]
     return [*([] if fixed is None else [f"fixed: {fixed}"]), *twice]
 
 
 def operation_document(operation: Operation) -> dict[str, Any]:
+    """Returns an operation as the JSON document of ``--json``."""
     return {"id": operation.id, "status": operation.status.value, **operation.body()}
 
 
 def approval_document(record: Record) -> dict[str, Any]:
+    """Returns an approval as the JSON document of ``--json``."""
     return {"id": record.id, "state": record.state, "created_at": record.created_at, **record.body}

@@ -1,4 +1,4 @@
-"""Options that several commands share, worded once."""
+"""Defines options that several commands share, worded once."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Task ids, one or m
 
 
 def actor(by: str | None) -> str:
-    """Who is answerable for what this command does."""
+    """Returns who is answerable for what this command does."""
     named = by or os.environ.get("REDRIVE_ACTOR")
     if named:
         return access.refuse_reserved(named)
     try:
         user = getpass.getuser()
         # The account of a container is often named like this; in the log it must not look like redrive's own doing.
-        return f"os:{user}" if person(user) in access.RESERVED else user
+        return f"os:{user}" if person(user) in access.RESERVED_NAMES else user
     except (KeyError, OSError):  # a container's user without a name
         return f"uid-{os.getuid()}"

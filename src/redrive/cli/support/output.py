@@ -1,4 +1,4 @@
-"""What commands print. Everything that comes from tasks is data: never markup, never a terminal sequence."""
+"""Prints what commands say. Everything that comes from tasks is data: never markup, never a terminal sequence."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SEQUENCE = re.compile(
 # A URL with somebody's login that was given in place of something else, and is quoted as that.
 _LOGIN = re.compile(r"[\w+.:-]*//[^\s'\"]*@[^\s'\"]*|[\w+.:-]*//[^\s'\"]*pass[^\s'\"]*=[^\s'\"]*", re.IGNORECASE)
 STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
-WIDE = 10_000
-LAST_COLUMN = 40
+WIDTH_WHEN_PIPED = 10_000
+LAST_COLUMN_WIDTH = 40
 
 
 def clean(value: object, *, lines: bool = False) -> str:
-    """Text for a terminal: one line unless ``lines``, without anything that is not a visible character."""
+    """Returns text for a terminal: one line unless ``lines``, without anything that is not a visible character."""
     text = _SEQUENCE.sub("", str(value))
     kept = "\n\t" if lines else ""
     return "".join(c if c.isprintable() or c in kept else " " if c.isspace() else "\ufffd" for c in text)
@@ -46,12 +46,12 @@ def shorten(value: object, most: int) -> str:
 
 
 def json_text(value: Any) -> str:
-    """A payload or result for people: readable, and as harmless as the rest."""
+    """Returns a payload or result for people: readable, and as harmless as the rest."""
     return clean(json.dumps(value, ensure_ascii=False, indent=2), lines=True)
 
 
 def progress(value: Any) -> str:
-    """What a handler said about how far it is."""
+    """Returns what a handler said about how far it is."""
     if isinstance(value, dict) and set(value) == {"done", "total", "note"}:
         of = "" if value["total"] is None else f"/{value['total']}"
         note = "" if value["note"] is None else f" {value['note']}"
@@ -60,12 +60,13 @@ def progress(value: Any) -> str:
 
 
 def emit(document: Any) -> None:
-    """The one JSON document of ``--json``. ASCII only: no character in it can reach a terminal as a command."""
+    """Prints the one JSON document of ``--json``. ASCII only: no character in it can reach a terminal as a command."""
     sys.stdout.write(json.dumps(document, indent=2, default=_jsonable) + "\n")
 
 
 def emit_list(items: Sequence[Any], following: Any = None, **more: Any) -> None:
-    """The JSON document of every list: ``next`` is what the option ``--before`` continues with, null at the end."""
+    """Prints the JSON document of every list: ``next`` is what the option ``--before`` continues with, null at the
+    end."""
     emit({"items": list(items), "next": following, **more})
 
 
@@ -78,14 +79,14 @@ def _jsonable(value: Any) -> Any:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The reader has seen enough (``| head``): no failure of ours."""
+        """Does nothing: the reader has seen enough (``| head``), which is no failure of ours."""
         raise BrokenPipeError
 
 
 def console(at_least: int = 0) -> Console:
-    """Plain and as wide as needed when piped; colours and the terminal's width otherwise."""
+    """Returns a console: plain and as wide as needed when piped; colours and the terminal's width otherwise."""
     out = _Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
-    out.width = max(out.width, at_least) if sys.stdout.isatty() else WIDE
+    out.width = max(out.width, at_least) if sys.stdout.isatty() else WIDTH_WHEN_PIPED
     return out
 
 
@@ -96,7 +97,7 @@ def say(*lines: str | Text) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Columns without lines; ``#`` before a name means numbers. Only the last column is folded to fit. Where the
+    """Prints columns without lines; ``#`` before a name means numbers. Only the last column is folded to fit. Where the
     terminal is too narrow for that, it goes below its row; an id can still be copied in one piece."""
     cells = [[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows]
     if title:
@@ -122,7 +123,7 @@ def _grid(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> list[str]:
 
 
 def _stacked(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
-    """As many columns as fit, and the rest of each row below it."""
+    """Returns as many columns as fit, and the rest of each row below it."""
     widths = _widths(columns, cells)
     fit = max((n for n in range(1, len(columns)) if sum(widths[:n]) - 2 <= console().width), default=1)
     head, *lines = _grid(columns[:fit], [row[:fit] for row in cells])
@@ -142,7 +143,7 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[int]
 
 def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
     widths = _widths(columns, rows)
-    return sum(widths[:-1]) + min(widths[-1], LAST_COLUMN)
+    return sum(widths[:-1]) + min(widths[-1], LAST_COLUMN_WIDTH)
 
 
 def state(name: str) -> Text:
@@ -160,7 +161,7 @@ def when(moment: datetime | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
-    """A short age, or how long until, as ``3m`` or ``in 2h``."""
+    """Returns a short age, or how long until, as ``3m`` or ``in 2h``."""
     if moment is None:
         return ""
     seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
@@ -169,7 +170,7 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def relative(moment: datetime | None) -> str:
-    """``3m ago`` or ``in 2h``."""
+    """Returns ``3m ago`` or ``in 2h``."""
     age = ago(moment)
     return age if not age or age.startswith("in ") else f"{age} ago"
 
@@ -197,7 +198,7 @@ _app_known = False
 
 
 def repeat(arguments: Sequence[str]) -> None:
-    """From now on commands that are suggested are about the same store and application as this one."""
+    """Makes the commands that are suggested from now on be about the same store and application as this one."""
     global _repeated, _app_known
     given = {name: _given(arguments, name) for name in ("--url", "--app")}
     shown = {"--url": shown_url(given["--url"] or ""), "--app": given["--app"]}
@@ -210,7 +211,7 @@ def knows_app() -> bool:
 
 
 def know_app() -> None:
-    """The settings name the application: commands that are suggested need not."""
+    """Notes that the settings name the application: commands that are suggested need not."""
     global _app_known
     _app_known = True
 
@@ -226,7 +227,7 @@ def _given(arguments: Sequence[str], name: str) -> str | None:
 
 
 def suggest(text: str) -> str:
-    """Our own words, with commands that can be typed as they are here."""
+    """Returns our own words, with commands that can be typed as they are here."""
     plain_text = text.replace(" --app module:app", "") if _app_known else text
     if not _repeated:
         return plain_text
@@ -234,7 +235,7 @@ def suggest(text: str) -> str:
 
 
 def report(error: RedriveError, as_json: bool = False) -> None:
-    """An error, on stderr, for whoever reads it."""
+    """Prints an error on stderr."""
     message = _LOGIN.sub(lambda found: shown_scheme(found[0]), error.message)
     if as_json:
         body = {"code": error.code, "message": message, "hint": error.hint and suggest(error.hint)}

@@ -1,4 +1,4 @@
-"""A bar for what takes a while: on a terminal only, on stderr, and gone when it is done."""
+"""Draws a bar for what takes a while: on a terminal only, on stderr, and gone when it is done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 
 def bar(total: int | None = None) -> Progress:
-    """With a total, how far and how long still; without one, how many so far."""
+    """Returns a bar: with a total, how far and how long still; without one, how many so far."""
     counted = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     columns = counted if total is not None else (SpinnerColumn(), TextColumn("{task.completed:,.0f}"))
     return Progress(
@@ -25,7 +25,7 @@ def bar(total: int | None = None) -> Progress:
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Answers what to call with the number of things done since the last call."""
+    """Draws a bar within the block; yields what to call with the number of things done since the last call."""
     with bar(total) as shown:
         task = shown.add_task(what, total=total)
         yield lambda done: shown.advance(task, done)

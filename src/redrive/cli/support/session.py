@@ -1,4 +1,4 @@
-"""One command's use of a store: opened, operated, closed."""
+"""Opens a store for one command, and closes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def operate(
     by: str | None = None,
     creates: bool = False,
 ) -> T:
-    """Run ``work`` with an operator of the opened store: whoever can open it is its administrator. ``by`` says who
+    """Runs ``work`` with an operator of the opened store: whoever can open it is its administrator. ``by`` says who
     acts. Only a command that ``creates`` may bring a SQLite file into being."""
     loaded = load(url, spec)
     refuse_memory(loaded)
@@ -49,7 +49,8 @@ def refuse_memory(loaded: Loaded) -> None:
 
 
 def _insist_on_file(loaded: Loaded) -> None:
-    """Looking for tasks in the wrong directory is a mistake to point out, not a reason to make an empty database."""
+    """Refuses a SQLite file that is not there: looking for tasks in the wrong directory is a mistake to point out, not
+    a reason to make an empty database."""
     url = loaded.app.url
     path = missing_file(url)
     if path is None:
@@ -66,7 +67,7 @@ def _insist_on_file(loaded: Loaded) -> None:
 
 
 def missing_file(url: str) -> str | None:
-    """Where a SQLite file should be and is not."""
+    """Returns where a SQLite file should be and is not."""
     path = _sqlite_path(url)
     return path if path not in (None, ":memory:") and not Path(path).exists() else None
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks to stop, the second exits at once."""
+"""Handles SIGTERM and SIGINT: the first asks to stop, the second exits at once."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import time
 from collections.abc import Callable, Iterator
 
 from redrive.worker.forks import own_signals
-from redrive.worker.supervisor import SUPERVISED
+from redrive.worker.supervisor import SUPERVISED_VARIABLE
 
 logger = logging.getLogger("redrive.cli")
-HEARD = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # One stop may arrive twice: `timeout`, shells and wrappers signal the process and then its group.
 ONE_STOP_S = 0.2
 
 
 @contextlib.contextmanager
 def stopping(stop: Callable[[str], None], force: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Within the block, the first signal calls ``stop`` on the loop, with its name; the second calls ``force`` and
-    exits.
+    """Handles signals within the block: the first calls ``stop`` on the loop, with its name; the second calls ``force``
+    and exits.
 
     A thread listens. Python runs its own signal handlers only in the main thread, between two instructions: while a
     handler blocks that (one long call, and the kernel gave the signal to another thread), a second Ctrl-C would
     wait for the call to end. The interpreter writes each signal to the wakeup descriptor in whatever thread it
     arrives, at once.
     """
-    own_signals(HEARD)
+    own_signals(STOP_SIGNALS)
     loop = asyncio.get_running_loop()
     listening, written = socket.socketpair()
     written.setblocking(False)
-    before = {number: signal.signal(number, lambda *_: None) for number in HEARD}
+    before = {number: signal.signal(number, lambda *_: None) for number in STOP_SIGNALS}
     descriptor = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
     listener = threading.Thread(
         target=_listen, args=(listening, loop, stop, force), name="redrive-signals", daemon=True
@@ -57,10 +57,10 @@ def stopping(stop: Callable[[str], None], force: Callable[[], None] = lambda: No
 def _listen(
     heard: socket.socket, loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], force: Callable[[], None]
 ) -> None:
-    """Ends when the other side is closed."""
+    """Waits for signals; ends when the other side is closed."""
     first: tuple[int, float] | None = None
     while numbers := heard.recv(64):
-        for number in (number for number in numbers if number in HEARD):
+        for number in (number for number in numbers if number in STOP_SIGNALS):
             if first is None:
                 first = number, time.monotonic()
                 loop.call_soon_threadsafe(stop, signal.Signals(number).name)
@@ -79,8 +79,8 @@ def _exit(number: int, force: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def _parent(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> Iterator[None]:
-    """A child of a supervisor also stops when that dies: its standard input ends."""
-    if not os.environ.pop(SUPERVISED, None):
+    """Stops a child of a supervisor when that dies: its standard input ends."""
+    if not os.environ.pop(SUPERVISED_VARIABLE, None):
         yield
         return
     pipe = sys.stdin.fileno()

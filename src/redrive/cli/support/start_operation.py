@@ -1,4 +1,4 @@
-"""How a command begins a bulk operation: look, say what it is about, ask, begin, and follow it if wanted."""
+"""Begins a bulk operation for a command: look, say what it is about, ask, begin, and follow it if wanted."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.confirm import confirm
-from redrive.cli.support.filters import worded
-from redrive.cli.support.follow import follow, told
+from redrive.cli.support.filters import filter_text
+from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.ops import operations
 from redrive.ops.operator import Operator
-from redrive.ops.operator.operations import Begun, Foreseen
+from redrive.ops.operator.operations import BegunOperation, OperationPreview
 from redrive.ops.text import counted
 
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", metavar="N", min=operations.SLOWEST, max=1_000_000, help="At most so many tasks a second."),
+    typer.Option(
+        "--rate", metavar="N", min=operations.SLOWEST_RATE, max=1_000_000, help="At most so many tasks a second."
+    ),
 ]
 First = Annotated[
     int | None,
@@ -63,6 +65,7 @@ class Ask:
 
 
 def pace(rate: float | None, canary: int | None, percent: float | None, stop_on_return: bool) -> dict[str, Any]:
+    """Returns how an operation is carried out: its rate, its canary, when it stops."""
     if percent is not None and canary is None:
         raise typer.BadParameter("--percent is about canaries: say how many with --canary N")
     first = None if canary is None else Canary(canary, 100.0 if percent is None else percent)
@@ -70,31 +73,31 @@ def pace(rate: float | None, canary: int | None, percent: float | None, stop_on_
 
 
 def begin_bulk(action: Action, which: FailureFilter, how: dict[str, Any], ask: Ask, verb: str | None = None) -> None:
-    """``verb`` is what the user calls it, where that is not the action's own name."""
+    """Begins a bulk operation. ``verb`` is what the user calls it, where that is not the action's own name."""
     name = verb or action.value
     plan = how.pop("plan", None)
-    seen = operate(ask.url, ask.app, lambda own: own.operations.foresee(action, which, plan, bind=True), by=ask.by)
+    seen = operate(ask.url, ask.app, lambda own: own.operations.preview(action, which, plan, bind=True), by=ask.by)
     given_up = f"; {seen.bound.cancelled} of them cancelled" if seen.bound.cancelled else ""
     subject = f"{counted(seen.number)} ({_set_of(action, which, plan)}{given_up})"
     if ask.dry_run or not seen.number:
-        _foretell(name, seen, subject, how, ask)
+        _say_preview(name, seen, subject, how, ask)
         return
     if action is not Action.PURGE and seen.bound.which == FailureFilter():
         how |= _answers(how.get("fixed"), how.get("idempotent"))
     confirm(f"{name} {subject}?", ask.yes)
 
-    async def begin(own: Operator) -> Begun:
+    async def begin(own: Operator) -> BegunOperation:
         return await own.operations.begin(action, which, reason=ask.reason, seen=seen, **how)
 
     begun = operate(ask.url, ask.app, begin, by=ask.by)
     if not (ask.wait and ask.json):  # stdout is one document
-        told(begun.operation, begun.approval, ask.json, name)
+        say_begun(begun.operation, begun.approval, ask.json, name)
     if ask.wait:
         follow(begun.operation.id, ask.url, ask.app, ask.json)
 
 
 def _answers(fixed: str | None, idempotent: bool | None) -> dict[str, Any]:
-    """What whoever retries or gives up everything has to say; asked for at a terminal."""
+    """Returns what whoever retries or gives up everything has to say; asked for at a terminal."""
     if sys.stdin.isatty():
         fixed = fixed or typer.prompt("what was fixed", err=True)
         if idempotent is None:
@@ -102,7 +105,7 @@ def _answers(fixed: str | None, idempotent: bool | None) -> dict[str, Any]:
     return {"fixed": fixed, "idempotent": idempotent}
 
 
-def _foretell(name: str, seen: Foreseen, subject: str, how: dict[str, Any], ask: Ask) -> None:
+def _say_preview(name: str, seen: OperationPreview, subject: str, how: dict[str, Any], ask: Ask) -> None:
     if ask.json:
         output.emit(
             {
@@ -136,7 +139,7 @@ def say_approval(why: str | None) -> None:
 
 
 def _options(how: dict[str, Any]) -> str:
-    """How it was to be carried out, as it is typed."""
+    """Returns how it was to be carried out, as it is typed."""
     canary: Canary | None = how.get("canary")
     given = [f" --rate {how['rate']:g}"] if how.get("rate") else []
     given += (
@@ -153,4 +156,4 @@ def _options(how: dict[str, Any]) -> str:
 def _set_of(action: Action, which: FailureFilter, plan: str | None) -> str:
     if plan is not None:
         return "the plan"
-    return f"waiting, {worded(which)}" if action is Action.PURGE else worded(which)
+    return f"waiting, {filter_text(which)}" if action is Action.PURGE else filter_text(which)

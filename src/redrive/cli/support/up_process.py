@@ -1,4 +1,4 @@
-"""The process of ``redrive up``: worker and HTTP side by side, and what it says about itself."""
+"""Runs the process of ``redrive up``: worker and HTTP side by side, and what it says about itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.api import make_api
 from redrive.app import App
 from redrive.cli.support import output
 from redrive.cli.support.http_server import LOOPBACK_NAMES, address, bind, is_loopback, make_server, refuse_open
-from redrive.cli.support.loading import Loaded, told
+from redrive.cli.support.loading import Loaded, error_text
 from redrive.cli.support.session import missing_file
 from redrive.cli.support.signals import stopping
 from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker
@@ -65,7 +65,7 @@ def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
 
 
 async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket.socket) -> None:
-    """HTTP answers until the worker has ended, so that health can be read while it finishes."""
+    """Serves HTTP until the worker has ended, so that health can be read while it finishes."""
     settings = loaded.app.settings
     server = make_server(api, connections=settings.http_connections, proxies=settings.trusted_proxies)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -92,7 +92,7 @@ async def _demo(loaded: Loaded) -> None:
         raise
     except Exception as error:
         raise ConfigError(
-            f"demo() of {loaded.spec} failed: {told(error)}", hint="correct it, or start without --demo"
+            f"demo() of {loaded.spec} failed: {error_text(error)}", hint="correct it, or start without --demo"
         ) from error
 
 
@@ -133,7 +133,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
 
 
 def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
-    """Commands that work as they are printed."""
+    """Returns commands that work as they are printed."""
     command = "./dev redrive" if os.environ.get("REDRIVE_DEV") == "1" else "redrive"
     url = loaded.app.url
     secret = loaded.app.shown_url != url

@@ -1,4 +1,4 @@
-"""What ``redrive work`` and ``redrive up`` do alike: the options of a worker, its start and its end."""
+"""Does what ``redrive work`` and ``redrive up`` share: the options of a worker, its start and its end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from redrive.worker.memory import freeze_what_is_loaded
 from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.cli")
-LOOKING = Caller("redrive work", Role.VIEWER)
-WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
+LOOKING_CALLER = Caller("redrive work", Role.VIEWER)
+WAITING_STATES = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
 def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Options:
-    """The worker's options: what was given, else the settings; without queues, all that the app handles."""
+    """Returns the worker's options: what was given, else the settings; without queues, all that the app handles."""
     names = [name.strip() for listed in queues for name in listed.split(",") if name.strip()]
     if queues and not names:
         raise InvalidInput("--queue names no queue", hint="for example --queue high,default")
@@ -46,11 +46,11 @@ def update_settings(app: App, **values: Any) -> None:
 
 
 async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
-    """A worker without an application: refused where it could only harm, and otherwise harmless."""
+    """Makes a worker without an application leave unknown kinds alone; refused where it could only harm."""
     if loaded.module is not None:
         return
-    counts = (await (await loaded.app.operator(LOOKING)).health.stats()).counts
-    kinds = {count.kind for count in counts if count.state in WAITING and count.n and count.queue in queues}
+    counts = (await (await loaded.app.operator(LOOKING_CALLER)).health.stats()).counts
+    kinds = {count.kind for count in counts if count.state in WAITING_STATES and count.n and count.queue in queues}
     foreign = sorted(kinds - loaded.app.registry.handlers.keys())
     if foreign:
         raise ConfigError(
@@ -65,7 +65,7 @@ async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
 
 
 def ending(worker: Worker, also: Callable[[], None] = lambda: None) -> Callable[[str], None]:
-    """What a first signal does. ``also``: what else is to stop with the worker."""
+    """Returns what a first signal does. ``also``: what else is to stop with the worker."""
 
     def stop(why: str) -> None:
         worker.stop(why, hint="a second signal exits at once")

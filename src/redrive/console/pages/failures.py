@@ -11,9 +11,9 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.ops import views
-from redrive.ops.failed import EVERYTHING, parse_ids
-from redrive.ops.groups import STATES
-from redrive.ops.operator.operations import Begun
+from redrive.ops.failed import EVERY_FAILURE, parse_ids
+from redrive.ops.groups import GROUP_STATES
+from redrive.ops.operator.operations import BegunOperation
 
 router = pages_router()
 CAUSES = 20
@@ -27,7 +27,7 @@ async def failures(page: ThePage) -> Response:
     words = page.query.get("q")
     operator = page.operator
     before = whole_number(page, "before")
-    causes = await operator.groups.list(limit=CAUSES, status=status) if which == EVERYTHING and not before else []
+    causes = await operator.groups.list(limit=CAUSES, status=status) if which == EVERY_FAILURE and not before else []
     if words is not None:
         return await _search(page, words)
     listed = await operator.failures.list(await operator.failures.known(which), limit=PAGE_SIZE, before=before)
@@ -35,7 +35,7 @@ async def failures(page: ThePage) -> Response:
         "failures.html",
         which=fields(which),
         status=status,
-        statuses=STATES,
+        statuses=GROUP_STATES,
         words=None,
         causes=[views.group(one, operator.sight) for one in causes],
         more_causes=causes[-1].place if len(causes) == CAUSES else None,
@@ -55,7 +55,7 @@ async def _search(page: Page, words: str) -> Response:
         "failures.html",
         which=fields(which),
         status=None,
-        statuses=STATES,
+        statuses=GROUP_STATES,
         words=words,
         causes=[views.group(one, sight) for one in found.causes],
         more_causes=None,
@@ -77,7 +77,7 @@ async def preview(page: ThePage) -> Response:
     found = await page.operator.failures.preview(which, page=number, page_size=PAGE_SIZE, plan=plan)
     foreseen = None
     if page.may_act and found.total:
-        chosen = EVERYTHING if found.plan else which
+        chosen = EVERY_FAILURE if found.plan else which
         foreseen = await page.operator.operations.foresee(Action.RETRY, chosen, found.plan)
     return await page.render(
         "preview.html",
@@ -85,7 +85,7 @@ async def preview(page: ThePage) -> Response:
         found=found,
         tasks=[views.task(one, page.operator.sight) for one in found.tasks],
         foreseen=foreseen,
-        everything=which == EVERYTHING,
+        everything=which == EVERY_FAILURE,
     )
 
 
@@ -108,11 +108,11 @@ async def retry(page: TheForm) -> Response:
 async def _retry_all(page: Page) -> Response:
     plan = page.form.text("plan")
     which = of_failures({name: page.form.text(name) or "" for name in page.form.names()})
-    begun = await begin(page, Action.RETRY, EVERYTHING if plan else which, plan)
+    begun = await begin(page, Action.RETRY, EVERY_FAILURE if plan else which, plan)
     return _begun(page, begun)
 
 
-async def begin(page: Page, action: Action, which: FailureFilter, plan: str | None) -> Begun:
+async def begin(page: Page, action: Action, which: FailureFilter, plan: str | None) -> BegunOperation:
     """Begins an operation as the form says: with a rate, a canary, and what was fixed."""
     form = page.form
     first = form.whole("canary", "the number of canaries")
@@ -131,7 +131,7 @@ async def begin(page: Page, action: Action, which: FailureFilter, plan: str | No
     )
 
 
-def _begun(page: Page, begun: Begun) -> Response:
+def _begun(page: Page, begun: BegunOperation) -> Response:
     target = page.link(f"/operations/{begun.operation.id}")
     if begun.approval is not None:
         return page.go(target, "A second person has to agree before this begins.", "warn")

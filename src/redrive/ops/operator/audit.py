@@ -14,7 +14,7 @@ from redrive.ops.operator.session import Service
 
 class AuditService(Service):
     async def query(
-        self, which: AuditFilter = audit.ANY, *, page: int = 1, page_size: int = 50, before: int | None = None
+        self, which: AuditFilter = audit.EVERY_ROW, *, page: int = 1, page_size: int = 50, before: int | None = None
     ) -> audit.Page:
         """Returns rows newest first: by page, or from ``before`` on, which stays stable while rows are added."""
         self._session.may(Role.VIEWER)
@@ -22,14 +22,14 @@ class AuditService(Service):
             self._store, which, page=page, page_size=page_size, before=before, paged=self._session.paged
         )
 
-    def export(self, which: AuditFilter = audit.ANY, form: str = "json") -> AsyncIterator[str]:
+    def export(self, which: AuditFilter = audit.EVERY_ROW, form: str = "json") -> AsyncIterator[str]:
         """Yields everything that matches, oldest first, a piece at a time."""
         self._session.may(Role.VIEWER)
         return audit.export(self._store, which, form)
 
     async def prune(
         self,
-        which: AuditFilter = audit.ANY,
+        which: AuditFilter = audit.EVERY_ROW,
         *,
         older_than_days: float,
         dry_run: bool = False,

@@ -8,13 +8,13 @@ from uuid import UUID
 from redrive.kernel.operation import Action
 from redrive.ops import approvals, erase
 from redrive.ops.access import Role
-from redrive.ops.allowance import Deed
-from redrive.ops.operator.operations import Begun
+from redrive.ops.allowance import PlannedAction
+from redrive.ops.operator.operations import BegunOperation
 from redrive.ops.operator.session import Service
 
 
 @dataclass(slots=True, frozen=True)
-class ErasureForeseen:
+class ErasurePreview:
     """How much would be erased, by place, and why a second operator would have to agree (None: nobody has to)."""
 
     places: dict[str, int]
@@ -22,13 +22,15 @@ class ErasureForeseen:
 
 
 class ErasureService(Service):
-    async def foresee(self, scope: str | None = None, task_id: UUID | None = None) -> ErasureForeseen:
+    async def preview(self, scope: str | None = None, task_id: UUID | None = None) -> ErasurePreview:
         self._session.may(Role.ADMIN)
-        places = await erase.foresee(self._store, scope, task_id, self._session.policy.audit_archive)
-        deed = Deed(Action.ERASE, sum(places.values()), approvals.ERASED_FOR_GOOD)
-        return ErasureForeseen(places, await self._session.needs(deed))
+        places = await erase.preview(self._store, scope, task_id, self._session.policy.audit_archive)
+        action = PlannedAction(Action.ERASE, sum(places.values()), approvals.ERASED_FOR_GOOD)
+        return ErasurePreview(places, await self._session.needs(action))
 
-    async def begin(self, scope: str | None = None, task_id: UUID | None = None, *, reason: str | None = None) -> Begun:
+    async def begin(
+        self, scope: str | None = None, task_id: UUID | None = None, *, reason: str | None = None
+    ) -> BegunOperation:
         """Begins an erasure, or asks for it: unless approvals are off, a second operator has to agree."""
         who = self._session.may(Role.ADMIN)
         begun = await erase.begin(
@@ -40,4 +42,4 @@ class ErasureService(Service):
             archive=self._session.policy.audit_archive,
             rule=self._session.policy.alone,
         )
-        return Begun(*begun)
+        return BegunOperation(*begun)

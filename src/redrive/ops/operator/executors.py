@@ -13,26 +13,26 @@ from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed, Task, check_name, ch
 from redrive.ops import actions, executor
 from redrive.ops.access import Role
 from redrive.ops.operator.session import Service
-from redrive.ops.pages import BUDGET
+from redrive.ops.pages import PAGE_BUDGET_CHARS
 
 MAX_PROGRESS_BYTES = 16_384
-FIRST_PIECE = 16
+FIRST_CLAIM = 16
 
 
 async def within_budget(count: int, claim: Callable[[int], Awaitable[list[Claimed]]]) -> list[Claimed]:
     """Claims up to ``count`` tasks, or as many as their payloads leave room for: those not claimed stay for the next
     call."""
-    found = await claim(min(count, FIRST_PIECE))
+    found = await claim(min(count, FIRST_CLAIM))
     carried = sum(len(task.payload or "") for task in found)
-    more = min(count - len(found), (BUDGET - carried) * len(found) // max(carried, 1))
-    if len(found) == FIRST_PIECE and more > 0:
+    more = min(count - len(found), (PAGE_BUDGET_CHARS - carried) * len(found) // max(carried, 1))
+    if len(found) == FIRST_CLAIM and more > 0:
         with suppress(StoreError):  # what is claimed is claimed, and has to be told
             found += await claim(more)
     return found
 
 
 # Longer than any document that was let in; the text of one may be a little longer than it was written.
-LONGEST_DOCUMENT = 4 * MAX_PAYLOAD_BYTES
+LONGEST_PAYLOAD_CHARS = 4 * MAX_PAYLOAD_BYTES
 
 
 class ExecutorService(Service):
@@ -61,7 +61,7 @@ class ExecutorService(Service):
         """Settles an attempt, fenced by its token."""
         self._session.may(Role.OPERATOR)
         # Its payload as text, however long: what may be shown of a failure depends on what the task was given.
-        task = await actions.require(self._store, task_id, LONGEST_DOCUMENT)
+        task = await actions.require(self._store, task_id, LONGEST_PAYLOAD_CHARS)
         handler = self._session.registry.handlers.get(task.kind)
         await executor.report(
             self._store,

@@ -14,8 +14,8 @@ from redrive.kernel.task import DeadLetter, State, Task
 from redrive.ops import actions, failed, filters, search
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
-from redrive.ops.allowance import Deed
-from redrive.ops.failed import EVERYTHING, BulkResult, FailureStats, Page, Replayed, Selection
+from redrive.ops.allowance import PlannedAction
+from redrive.ops.failed import EVERY_FAILURE, BulkResult, FailureStats, Page, Replayed, Selection
 from redrive.ops.matches import Matches, matching
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
@@ -30,7 +30,7 @@ class FailedList:
 
 
 @dataclass(slots=True, frozen=True)
-class Bound:
+class ReplaySet:
     """The set that a replay is about: the first ``number`` of what matches; ``approval`` says why a second operator
     would have to agree, which makes it an operation instead."""
 
@@ -50,7 +50,7 @@ class Bound:
 
 class FailureService(Service):
     async def list(
-        self, which: FailureFilter = EVERYTHING, *, limit: int = 50, offset: int = 0, before: int | None = None
+        self, which: FailureFilter = EVERY_FAILURE, *, limit: int = 50, offset: int = 0, before: int | None = None
     ) -> FailedList:
         """Returns tasks that are failed now, the latest first."""
         self._session.may(Role.VIEWER)
@@ -66,28 +66,30 @@ class FailureService(Service):
         self._session.may(Role.VIEWER)
         return await self._session.known(which)
 
-    async def search(self, words: str, which: FailureFilter = EVERYTHING, *, before: int | None = None) -> search.Found:
+    async def search(
+        self, words: str, which: FailureFilter = EVERY_FAILURE, *, before: int | None = None
+    ) -> search.Found:
         """Returns causes and failed tasks in which all the words stand, the latest first, as far as one call looks;
         ``before`` of its answer goes on."""
         self._session.may(Role.VIEWER)
         meant = await self._session.known(which)
         return await search.search(self._store, words, meant, self._session.sight, before)
 
-    async def count(self, which: FailureFilter = EVERYTHING) -> int:
+    async def count(self, which: FailureFilter = EVERY_FAILURE) -> int:
         self._session.may(Role.VIEWER)
         return await self._store.count_failed(which)
 
-    async def end(self, which: FailureFilter = EVERYTHING) -> tuple[int, int]:
+    async def end(self, which: FailureFilter = EVERY_FAILURE) -> tuple[int, int]:
         """Returns the place of the latest failure that matches, and how many tasks are failed now."""
         self._session.may(Role.VIEWER)
         return await self._store.failed_end(which)
 
-    async def statistics(self, which: FailureFilter = EVERYTHING) -> FailureStats:
+    async def statistics(self, which: FailureFilter = EVERY_FAILURE) -> FailureStats:
         self._session.may(Role.VIEWER)
         return await failed.statistics(self._store, await self._session.known(which))
 
     async def dead_letters(
-        self, which: FailureFilter = EVERYTHING, *, limit: int = 50, before: UUID | None = None
+        self, which: FailureFilter = EVERY_FAILURE, *, limit: int = 50, before: UUID | None = None
     ) -> builtins.list[DeadLetter]:
         """Returns dead letters, newest first; they stay when the task is retried."""
         self._session.may(Role.VIEWER)
@@ -105,7 +107,7 @@ class FailureService(Service):
 
     async def preview(
         self,
-        which: FailureFilter = EVERYTHING,
+        which: FailureFilter = EVERY_FAILURE,
         *,
         page: int = 1,
         page_size: int = 50,
@@ -132,7 +134,7 @@ class FailureService(Service):
 
     async def retry_matching(
         self,
-        which: FailureFilter = EVERYTHING,
+        which: FailureFilter = EVERY_FAILURE,
         *,
         reason: str | None = None,
         limit: int | None = None,
@@ -143,7 +145,7 @@ class FailureService(Service):
         second operator is needed is judged by what matches, not by the limit; a dry run says so."""
         who = self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
-        if meant == EVERYTHING and plan is None and limit is None:
+        if meant == EVERY_FAILURE and plan is None and limit is None:
             raise InvalidInput("say which tasks", hint="a filter, taskIds, a planToken, or at least a limit")
         return await failed.retry_matching(
             self._store,
@@ -161,7 +163,7 @@ class FailureService(Service):
         who, rule = self._session.may(Role.OPERATOR), self._session.policy.alone
         if len(ids) == 1:
             return await self._session.alone(
-                Deed(Action.RETRY, 1),
+                PlannedAction(Action.RETRY, 1),
                 lambda puts: actions.retry(self._store, ids, actor=who, reason=reason, puts=puts),
             )
         done = await failed.retry_matching(
@@ -173,35 +175,35 @@ class FailureService(Service):
         """Gives failed tasks up: they go to history, from where they can be retried as long as it is kept."""
         who = self._session.may(Role.OPERATOR)
         return await self._session.alone(
-            Deed(Action.FORGET, len(set(ids))),
+            PlannedAction(Action.FORGET, len(set(ids))),
             lambda puts: actions.forget(self._store, ids, actor=who, reason=reason, puts=puts),
         )
 
-    async def foretell(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRIED) -> BulkResult:
+    async def dry_run(self, ids: Sequence[UUID], possible: tuple[State, ...] = failed.RETRYABLE_STATES) -> BulkResult:
         """Returns what would become of each of these, as of now, and whether a second operator would have to agree."""
         self._session.may(Role.VIEWER)
-        told = await failed.foretell(self._store, Selection(dict.fromkeys(ids)), possible)
-        action = Action.RETRY if possible == failed.RETRIED else Action.FORGET
-        told.needs_approval = await self._session.needs(Deed(action, len(set(ids))))
+        told = await failed.dry_run_by_id(self._store, Selection(dict.fromkeys(ids)), possible)
+        action = Action.RETRY if possible == failed.RETRYABLE_STATES else Action.FORGET
+        told.needs_approval = await self._session.needs(PlannedAction(action, len(set(ids))))
         return told
 
-    async def bound(self, which: FailureFilter, limit: int) -> Bound:
+    async def replay_set(self, which: FailureFilter, limit: int) -> ReplaySet:
         """Returns what a replay would be about, from now on: what fails later is another matter. It is judged by its
         bound, also where that happens to be all there is."""
         self._session.may(Role.OPERATOR)
         meant = await self._session.known(which)
         found = await matching(self._store, meant)
         number = min(found.total, limit)
-        return Bound(found, number, await self._session.needs(Deed(Action.RETRY, number)))
+        return ReplaySet(found, number, await self._session.needs(PlannedAction(Action.RETRY, number)))
 
     async def replay(
-        self, bound: Bound, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
+        self, bound: ReplaySet, reason: str | None = None, progress: Callable[[int], None] = lambda _: None
     ) -> Replayed:
         """Retries here and now, piece by piece, the ones that failed first. All of them are counted with the first
         piece: it is refused as a whole, or not at all."""
         who = self._session.may(Role.OPERATOR)
         return await self._session.alone(
-            Deed(Action.RETRY, bound.number),
+            PlannedAction(Action.RETRY, bound.number),
             lambda puts: failed.replay(
                 self._store,
                 bound.matches,

@@ -16,7 +16,7 @@ from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
 from redrive.settings import Triage
 
-DRILLS = 50
+MOST_DRILLS_LISTED = 50
 
 
 class HealthService(Service):
@@ -69,4 +69,4 @@ class HealthService(Service):
     async def drills(self) -> list[Record]:
         """Returns earlier drills, newest first."""
         self._session.may(Role.VIEWER)
-        return await self._store.records(drill.COLLECTION, limit=DRILLS)
+        return await self._store.records(drill.COLLECTION, limit=MOST_DRILLS_LISTED)

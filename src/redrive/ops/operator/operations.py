@@ -12,15 +12,15 @@ from redrive.kernel.operation import COLLECTION, Action, Canary, Operation
 from redrive.kernel.records import Record
 from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
-from redrive.ops.failed import EVERYTHING
+from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operator.session import Service
 from redrive.ops.workers import drivers
 
-FIRST = 5
+FIRST_TASKS_SHOWN = 5
 
 
 @dataclass(slots=True, frozen=True)
-class Foreseen:
+class OperationPreview:
     """The preview of an operation: bound by ``plan``, beginning with ``first``, and why a second operator would have to
     agree (None: nobody has to)."""
 
@@ -35,44 +35,44 @@ class Foreseen:
 
 
 @dataclass(slots=True, frozen=True)
-class Begun:
+class BegunOperation:
     operation: Operation
     approval: Record | None
 
 
 class OperationService(Service):
-    async def foresee(
-        self, action: Action, which: FailureFilter = EVERYTHING, plan: str | None = None, *, bind: bool = False
-    ) -> Foreseen:
+    async def preview(
+        self, action: Action, which: FailureFilter = EVERY_FAILURE, plan: str | None = None, *, bind: bool = False
+    ) -> OperationPreview:
         """Returns which tasks, how many, and whether a second operator has to agree. ``bind`` makes a plan of it: what
         was looked at is then what is done."""
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
         if bind and plan is None and action is not Action.PURGE:
             plan = (await plans.make(self._store, meant, who, cancelled=action is Action.RETRY)).token
-            meant = EVERYTHING
-        bound = await operations.foresee(self._store, action, meant, plan)
+            meant = EVERY_FAILURE
+        bound = await operations.preview(self._store, action, meant, plan)
         first = list[UUID]()
         if plan is not None:
-            first = [one.id for one in await operations.matches_of(bound).first(self._store, FIRST)]
-        return Foreseen(bound, plan, first, await self._session.needs(approvals.deed(bound)))
+            first = [one.id for one in await operations.matches_of(bound).first(self._store, FIRST_TASKS_SHOWN)]
+        return OperationPreview(bound, plan, first, await self._session.needs(approvals.planned_action(bound)))
 
     async def begin(
         self,
         action: Action,
-        which: FailureFilter = EVERYTHING,
+        which: FailureFilter = EVERY_FAILURE,
         *,
         reason: str | None = None,
         plan: str | None = None,
         rate: float | None = None,
         canary: Canary | None = None,
         stop_on_return: bool = False,
-        seen: Foreseen | None = None,
+        seen: OperationPreview | None = None,
         fixed: str | None = None,
         idempotent: bool | None = None,
-    ) -> Begun:
+    ) -> BegunOperation:
         """Begins an operation, or asks for it: dangerous and large ones wait for a second operator. ``seen``: what
-        ``foresee`` returned, to do exactly that. Whoever retries or gives up everything says what was ``fixed`` and
+        ``preview`` returned, to do exactly that. Whoever retries or gives up everything says what was ``fixed`` and
         whether the handlers are ``idempotent``; it is kept, and the second operator reads it."""
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
@@ -94,7 +94,7 @@ class OperationService(Service):
             fixed=fixed,
             idempotent=idempotent,
         )
-        return Begun(*begun)
+        return BegunOperation(*begun)
 
     async def list(
         self, *, states: tuple[str, ...] = (), limit: int = 50, before: int | None = None
@@ -130,17 +130,17 @@ class OperationService(Service):
     async def failed_again(self, operation_id: str) -> int:
         """Returns how many of its tasks are failed again."""
         self._session.may(Role.VIEWER)
-        return await self._store.count_failed(FailureFilter(batch=operation_id))
+        return await self._store.count_failed(FailureFilter(bulk_id=operation_id))
 
     async def has_driver(self) -> bool:
         """Returns whether there is a live worker that carries operations out."""
         self._session.may(Role.VIEWER)
         return bool(drivers(await self._store.overview()))
 
-    async def _is_everything(self, which: FailureFilter, plan: str | None, seen: Foreseen | None) -> bool:
+    async def _is_everything(self, which: FailureFilter, plan: str | None, seen: OperationPreview | None) -> bool:
         if seen is not None:
-            return seen.bound.which == EVERYTHING
-        return which == EVERYTHING if plan is None else (await plans.load(self._store, plan)).which == EVERYTHING
+            return seen.bound.which == EVERY_FAILURE
+        return which == EVERY_FAILURE if plan is None else (await plans.load(self._store, plan)).which == EVERY_FAILURE
 
     def _role(self, action: Action) -> Role:
         return Role.ADMIN if action is Action.PURGE else Role.OPERATOR

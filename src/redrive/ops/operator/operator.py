@@ -22,7 +22,7 @@ from redrive.ops.operator.session import Service, Session
 from redrive.ops.operator.settings import SettingService
 from redrive.ops.operator.tasks import TaskService
 from redrive.ops.operator.tokens import TokenService
-from redrive.ops.pages import ALONE
+from redrive.ops.pages import LONGEST_ALONE
 from redrive.ops.policy import Policy
 from redrive.ops.views import Sight
 
@@ -85,7 +85,7 @@ class Operator:
 
     def for_pages(self) -> Operator:
         """Returns the same, for whoever writes pages: documents are not parsed, and long ones are left out."""
-        return self._with(replace(self._session, documents=ALONE))
+        return self._with(replace(self._session, documents=LONGEST_ALONE))
 
     @property
     def sight(self) -> Sight:

@@ -12,7 +12,7 @@ from redrive.kernel.store import Store
 from redrive.ops import groups, inspect
 from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
-from redrive.ops.allowance import Act, Deed, T, alone, judge
+from redrive.ops.allowance import Act, PlannedAction, T, alone, judge
 from redrive.ops.policy import Policy
 from redrive.ops.views import Sight
 
@@ -46,13 +46,13 @@ class Session:
             raise NotAllowed(f"{self.caller.name} is {self.caller.role.label}; this needs {role.label}")
         return check_actor(self.caller.name)
 
-    async def needs(self, deed: Deed) -> str | None:
+    async def needs(self, planned: PlannedAction) -> str | None:
         """Returns why a second operator would have to agree to this; None when nobody has to."""
-        return (await judge(self.store, self.policy.alone, self.caller.name, deed)).why
+        return (await judge(self.store, self.policy.alone, self.caller.name, planned)).why
 
-    async def alone(self, deed: Deed, act: Act[T]) -> T:
+    async def alone(self, planned: PlannedAction, act: Act[T]) -> T:
         """Runs ``act`` without a second operator, counted; refused when one has to agree."""
-        return await alone(self.store, self.policy.alone, self.caller.name, deed, act)
+        return await alone(self.store, self.policy.alone, self.caller.name, planned, act)
 
     @property
     def kinds(self) -> list[str]:

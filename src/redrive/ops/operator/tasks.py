@@ -19,13 +19,13 @@ from redrive.kernel.task import State, Task, Timeline
 from redrive.ops import actions, finder, inspect
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
-from redrive.ops.allowance import Deed
+from redrive.ops.allowance import PlannedAction
 from redrive.ops.finder import Match
 from redrive.ops.operator.session import Service
 from redrive.ops.why import Reason, why
 
 AFFECTED = (State.QUEUED, State.DELAYED, State.RUNNING)
-WHOLE = 2**30  # longer than any document
+WHOLE_DOCUMENT = 2**30  # longer than any document
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,7 +79,7 @@ class TaskService(Service):
     async def document(self, task_id: UUID, name: str) -> JsonText | None:
         """Returns the ``payload`` or ``result`` of a task, however long, as text."""
         self._session.may(Role.OPERATOR)
-        found: JsonText | None = getattr(await actions.require(self._store, task_id, WHOLE), name)
+        found: JsonText | None = getattr(await actions.require(self._store, task_id, WHOLE_DOCUMENT), name)
         return found
 
     async def get_many(self, task_ids: Sequence[UUID]) -> dict[UUID, Task]:
@@ -108,7 +108,7 @@ class TaskService(Service):
         async def act(puts: Sequence[Put]) -> Result:
             return await actions.retry(self._store, [task_id], actor=who, reason=reason, puts=puts)
 
-        actions.insist(await self._session.alone(Deed(Action.RETRY, 1), act), "retried")
+        actions.insist(await self._session.alone(PlannedAction(Action.RETRY, 1), act), "retried")
         return await actions.require(self._store, task_id, self._session.documents)
 
     async def cancel(self, ids: Sequence[UUID], reason: str | None = None) -> Result:
@@ -116,7 +116,7 @@ class TaskService(Service):
         counts like forgetting or purging them."""
         who = self._session.may(Role.OPERATOR)
         result = await self._session.alone(
-            Deed(Action.PURGE, len(set(ids))),
+            PlannedAction(Action.PURGE, len(set(ids))),
             lambda puts: actions.cancel(self._store, ids, actor=who, reason=reason, puts=puts),
         )
         # A worker that is gone hears nothing: its task is cancelled when the lease ends.

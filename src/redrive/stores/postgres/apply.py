@@ -1,4 +1,4 @@
-"""A Commit: in a transaction of its own, or in the caller's."""
+"""Applies a Commit: in a transaction of its own, or in the caller's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
 async def commit_patiently(pool: Pool, commit: Commit, features: Features, *, again: bool) -> Applied:
-    """A Commit in a transaction of its own; an interruption is ridden out where a repeat can do no harm."""
+    """Applies a Commit in a transaction of its own; an interruption is ridden out where a repeat can do no harm."""
     if commit.all_or_none:
         return await patiently(lambda more: _commit(pool, commit, features, more), again)
     return await _commit(pool, commit, features, again)
@@ -56,8 +56,8 @@ async def _run(pool: Pool, commit: Commit, features: Features, again: bool, care
 async def apply(
     connection: Connection, commit: Commit, features: Features, *, again: bool = False, careful: str | None = None
 ) -> Applied:
-    """Everything of a Commit, in the caller's transaction. ``careful``: one of its rows was refused before, by the
-    database of this name."""
+    """Applies everything of a Commit in the caller's transaction. ``careful``: one of its rows was refused before, by
+    the database of this name."""
     applied = Applied()
     await open_joins(connection, commit.joins)
     if commit.enqueues:
@@ -127,14 +127,14 @@ def _state(row: Any, features: Features) -> str:
 
 
 async def _conclude(
-    connection: Connection, batch: BulkAction, commit: Commit, features: Features, applied: Applied
+    connection: Connection, bulk: BulkAction, commit: Commit, features: Features, applied: Applied
 ) -> None:
-    """Say of each task that was left alone why, and add the batch up."""
+    """Adds an audit row for each task that was left alone, with the reason, and the summary of the bulk action."""
     lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
     found = await connection.fetch(SQL["statuses"], lost) if lost else []
     states = {row["id"]: _state(row, features) for row in found}
     applied.skipped = {task_id: UNUSABLE if task_id in applied.refused else states.get(task_id) for task_id in lost}
-    audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
+    audits = bulk.audits(len(commit.transitions) - len(lost), applied.skipped)
     await add_audits(connection, audits)
 
 

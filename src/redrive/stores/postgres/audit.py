@@ -1,4 +1,4 @@
-"""Audit rows."""
+"""Writes audit rows."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ async def add_audits(connection: Connection, audits: Sequence[Audit]) -> None:
 
 
 async def add_conclusion(connection: Connection, audits: Sequence[Audit]) -> list[AuditRow]:
-    """Add rows that sum up what was done before them; returns them as they are kept."""
+    """Adds rows that sum up what was done before them; returns them as they are kept."""
     added = [row["id"] for row in await connection.fetch(SQL["audit"], codec.audits(audits))]
     return [as_audit(row) for row in await connection.fetch(SQL["audit_rows"], added)]

@@ -1,4 +1,4 @@
-"""Rows that cannot be worked with: found when a statement over many was refused, and failed each by itself.
+"""Fails rows that cannot be worked with, each by itself, when a statement over many was refused.
 
 Nothing here runs while all is well. A claim or a tick is refused as a whole; then the rows that it met are tried one by
 one, on the server, and what does not pass is mended and moved to ``failed``. Of transitions the culprit is found by
@@ -30,19 +30,20 @@ from redrive.stores.refusals import log_postponed, log_set_aside
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
-LOOKED_AT = 3000  # of each lane; more than a claim looks at
+MOST_ROWS_CHECKED = 3000  # of each lane; more than a claim looks at
 T = TypeVar("T")
 
 
 def about_a_row(error: BaseException) -> bool:
-    """Whether the database refused a statement for what is in a row, as far as its error tells."""
+    """Returns whether the database refused a statement for what is in a row, as far as its error tells."""
     if isinstance(error, StoreUnavailable | StoreUnusable | SchemaError | IdTaken):
         return False
     return isinstance(error, StoreError | InvalidInput)
 
 
 async def past_bad_rows(pool: Pool, queues: Sequence[str], call: Callable[[], Awaitable[T]], features: Features) -> T:
-    """The answer of a claim or a tick; if it is refused, once more without the rows that it cannot work with."""
+    """Returns the answer of a claim or a tick; if it is refused, asks once more without the rows that it cannot work
+    with."""
     try:
         return await call()
     except RedriveError as error:
@@ -53,7 +54,7 @@ async def past_bad_rows(pool: Pool, queues: Sequence[str], call: Callable[[], Aw
 
 async def _set_aside(pool: Pool, queues: Sequence[str], features: Features) -> int:
     async def find(connection: Connection) -> list[tuple[UUID, str]]:
-        found = await connection.fetch(SQL["suspects"], list(queues), LOOKED_AT)
+        found = await connection.fetch(SQL["suspects"], list(queues), MOST_ROWS_CHECKED)
         return [(row["id"], row["why"]) for row in found]
 
     suspects = await pool.run(find, atomic=True)
@@ -76,7 +77,7 @@ async def fail_row(connection: Connection, task_id: UUID, why: str, features: Fe
 async def settle_in_parts(
     connection: Connection, transitions: Sequence[Transition], features: Features, refused: dict[UUID, str], where: str
 ) -> set[UUID]:
-    """Apply what can be applied; answers the ids that moved. A task that its holder or recovery would move and whose
+    """Applies what can be applied; returns the ids that moved. A task that its holder or recovery would move and whose
     row stands in the way is failed; what an operator wanted of such a row is refused, and the row is left as it is."""
     try:
         async with connection.transaction():

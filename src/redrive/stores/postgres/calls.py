@@ -1,4 +1,4 @@
-"""Named statements on any connection of the pool, each a transaction of its own."""
+"""Runs named statements on any connection of the pool, each a transaction of its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
 async def fetch(pool: Pool, name: str, *args: Any) -> list[Any]:
+    """Returns the rows of a named statement."""
     found: list[Any] = await pool.run(lambda connection: connection.fetch(SQL[name], *args))
     return found
 
 
 async def value(pool: Pool, name: str, *args: Any) -> Any:
+    """Returns the first value of a named statement."""
     return await pool.run(lambda connection: connection.fetchval(SQL[name], *args))

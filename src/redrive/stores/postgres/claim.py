@@ -1,4 +1,4 @@
-"""Claiming: where the last claim ended, and what became of claims whose answer was lost."""
+"""Claims tasks, remembers where the last claim ended, and gives back claims whose answer was lost."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from redrive.stores.postgres.pool import Pool
 from redrive.stores.postgres.scan_positions import ScanPositions
 from redrive.stores.postgres.settle import keep_of, settlement_args
 
-UNANSWERED_FOR = 60.0
-ASK_EVERY = 1.0
-CLOCKS_APART = 5.0  # how much two clocks may drift from each other while an answer is waited for
+ASK_ABOUT_CLAIM_FOR_S = 60.0
+ASK_ABOUT_CLAIMS_EVERY_S = 1.0
+MOST_CLOCK_DRIFT_S = 5.0  # how much two clocks may drift from each other while an answer is waited for
 Send = Callable[[list[Any]], Awaitable[list[Any]]]
 GiveBack = Callable[[Sequence[Transition]], Awaitable[object]]
 
 
 @dataclass(slots=True, frozen=True)
-class Unanswered:
+class UnansweredClaim:
     """A claim that the server may have committed without our hearing of it, and until when to ask about it."""
 
     asked: float
@@ -34,27 +34,27 @@ class Unanswered:
 
 
 class UnansweredClaims:
-    """A claim may have been committed and its answer lost: nobody runs those tasks. They go back as they came, instead
-    of waiting for a lease to expire and paying for it with an attempt. Asked for a while, because the server may still
-    be at it when we are back."""
+    """Gives back tasks of claims that may have been committed and whose answer was lost: nobody runs them. They go back
+    as they came, instead of waiting for a lease to expire and paying for it with an attempt. It is asked for a while,
+    because the server may still be at it when we are back."""
 
     def __init__(self, pool: Pool, give_back: GiveBack) -> None:
         self._pool = pool
         self._give_back = give_back
-        self._claims: dict[UUID, Unanswered] = {}
+        self._claims: dict[UUID, UnansweredClaim] = {}
         self._next_ask = 0.0
 
     def add(self, token: UUID, asked: float, lease: float) -> None:
-        self._claims[token] = Unanswered(asked, lease, time.monotonic() + UNANSWERED_FOR)
+        self._claims[token] = UnansweredClaim(asked, lease, time.monotonic() + ASK_ABOUT_CLAIM_FOR_S)
         self._next_ask = 0.0
 
     async def give_back(self) -> None:
-        """Return what such claims have taken to its queues."""
+        """Returns what such claims have taken to its queues."""
         now = time.monotonic()
         if not self._claims or now < self._next_ask:
             return
         earliest = min(claim.asked + claim.lease for claim in self._claims.values()) - now
-        found = await fetch(self._pool, "claimed_by", list(self._claims), earliest - CLOCKS_APART)
+        found = await fetch(self._pool, "claimed_by", list(self._claims), earliest - MOST_CLOCK_DRIFT_S)
         lost = [
             Lease(row["id"], row["token"], row["attempt_count"], row["max_attempts"], feature=row["feature"])
             for row in found
@@ -62,7 +62,7 @@ class UnansweredClaims:
         if lost:
             released = Released("the answer to the claim was lost")
             await self._give_back([settle(held, released, Policy(), 0.0) for held in lost])
-        self._next_ask = now + ASK_EVERY
+        self._next_ask = now + ASK_ABOUT_CLAIMS_EVERY_S
         self._claims = {token: claim for token, claim in self._claims.items() if claim.until > now}
 
 
@@ -112,7 +112,8 @@ class Claims:
 
 
 def _cycle_of(found: list[Any], token: UUID) -> Cycle:
-    """Rows of ``redrive.claimed``: of nulls when there may be more, without a kind when a settlement was lost."""
+    """Returns a Cycle from rows of ``redrive.claimed``: of nulls when there may be more, without a kind when a
+    settlement was lost."""
     cycle = Cycle()
     for row in found:
         if row[0] is None:

@@ -1,4 +1,4 @@
-"""Values of the kernel as arguments of the SQL functions, and claimed rows back."""
+"""Converts values of the kernel to arguments of the SQL functions, and claimed rows back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redrive.stores.rows import action
 
 
 def claimed(row: Sequence[Any], token: UUID) -> Claimed:
-    """A row of ``redrive.claimed``, by position: this runs once per task in the hot loop."""
+    """Returns a row of ``redrive.claimed`` as a Claimed, by position: this runs once per task in the hot loop."""
     timeout_ms = row[14]
     return Claimed(
         row[0],
@@ -43,8 +43,8 @@ def claimed(row: Sequence[Any], token: UUID) -> Claimed:
 
 
 def columns(tasks: Sequence[NewTask]) -> list[Any]:
-    """New tasks as the array arguments of ``redrive.enqueue``; a column without values is sent as null, and one value
-    for all is sent once."""
+    """Returns new tasks as the array arguments of ``redrive.enqueue``; a column without values is sent as null, and one
+    value for all is sent once."""
 
     def column(values: list[Any]) -> list[Any] | None:
         return values if any(value is not None for value in values) else None
@@ -67,7 +67,7 @@ def columns(tasks: Sequence[NewTask]) -> list[Any]:
 
 
 def memberships(tasks: Sequence[NewTask]) -> list[Any]:
-    """Whose new tasks are, and which joins they are members of, as further array arguments."""
+    """Returns the features of new tasks and the joins they are members of, as further array arguments."""
     return [[t.feature for t in tasks], [t.facts for t in tasks], [t.join for t in tasks]]
 
 
@@ -90,7 +90,7 @@ def joins(new: Sequence[NewJoin]) -> str:
 
 
 def landed(document: dict[str, Any]) -> Landed:
-    """What ``redrive.landing`` says about a task."""
+    """Returns what ``redrive.landing`` says about a task."""
     return Landed(
         UUID(document["id"]),
         State(document["was"]),
@@ -113,7 +113,7 @@ def _once(values: list[Any]) -> list[Any]:
 
 
 def single(t: NewTask) -> list[Any]:
-    """One new task as the arguments of the ``redrive.enqueue`` for one."""
+    """Returns one new task as the arguments of the ``redrive.enqueue`` for one."""
     return [
         t.kind,
         t.payload,
@@ -131,7 +131,7 @@ def single(t: NewTask) -> list[Any]:
 
 
 def moves(transitions: Sequence[Transition]) -> str:
-    """Transitions as the argument of ``redrive.move``."""
+    """Returns transitions as the argument of ``redrive.move``."""
     return json.dumps([_move(t) for t in transitions], separators=(",", ":"))
 
 
@@ -154,7 +154,7 @@ def _move(t: Transition) -> dict[str, Any]:
         "actor": t.actor,
         "action": t.action or action(t.event),
         "reason": t.reason,
-        "batch": t.batch_id,
+        "bulk_id": t.bulk_id,
         "seen": t.seen,
         "keep": t.keep,
     }
@@ -185,7 +185,7 @@ def audits(rows: Sequence[Audit]) -> str:
                 "actor": a.actor,
                 "action": a.action,
                 "reason": a.reason,
-                "batch_id": a.batch_id,
+                "bulk_id": a.bulk_id,
                 "task_id": None if a.task_id is None else str(a.task_id),
                 "target": a.target,
                 "before": a.before,

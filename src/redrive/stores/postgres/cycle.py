@@ -1,4 +1,4 @@
-"""Settling and claiming in one commit: the worker's hot loop."""
+"""Settles and claims in one commit: the worker's hot loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
 class Cycles:
-    """One statement, unless features have something to say to what settles."""
+    """Settles and claims: in one statement, unless features react to what settles."""
 
     def __init__(self, pool: Pool, features: Features, claims: Claims) -> None:
         self._pool = pool
@@ -56,7 +56,7 @@ class Cycles:
         return await fetch(self._pool, "cycle", *args)
 
     async def _with_effects(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
-        """The same in several statements of one transaction: what features say is worked out between them."""
+        """Does the same in several statements of one transaction: what features add is worked out between them."""
 
         async def work(connection: Connection) -> Cycle:
             applied = await apply(connection, commit, self._features, again=again)

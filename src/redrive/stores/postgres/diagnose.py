@@ -1,4 +1,4 @@
-"""The health of a PostgreSQL database, as far as the role that asks may see it."""
+"""Examines the health of a PostgreSQL database, as far as the role that asks may see it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from redrive.stores.refusals import missing_index
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "diagnose.sql")
-LONG = timedelta(minutes=5)
-SKEW = timedelta(seconds=5)
-MANY_DEAD = 100_000
-CHANNEL = "redrive_doctor"
-HEARD_WITHIN = 2.0
+LONG_TRANSACTION = timedelta(minutes=5)
+LARGE_CLOCK_SKEW = timedelta(seconds=5)
+MANY_DEAD_ROWS = 100_000
+PROBE_CHANNEL = "redrive_doctor"
+PROBE_HEARD_WITHIN_S = 2.0
 
 
 async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
@@ -54,7 +54,7 @@ async def vitals(pool: Pool) -> dict[str, int]:
 
 
 async def _hints(pool: Pool) -> list[Finding]:
-    """Does a notification arrive? Something in between may swallow it without a word."""
+    """Checks that a notification arrives: something in between may swallow it without a word."""
     if pool.pooled:
         return []
     heard = asyncio.Event()
@@ -63,13 +63,13 @@ async def _hints(pool: Pool) -> list[Finding]:
         def hear(*_: Any) -> None:
             heard.set()
 
-        await connection.add_listener(CHANNEL, hear)
+        await connection.add_listener(PROBE_CHANNEL, hear)
         try:
-            await connection.execute(SQL["hint"], CHANNEL)
-            async with asyncio.timeout(HEARD_WITHIN):
+            await connection.execute(SQL["hint"], PROBE_CHANNEL)
+            async with asyncio.timeout(PROBE_HEARD_WITHIN_S):
                 await heard.wait()
         finally:
-            await connection.remove_listener(CHANNEL, hear)
+            await connection.remove_listener(PROBE_CHANNEL, hear)
 
     with contextlib.suppress(TimeoutError):
         await pool.run(try_it)
@@ -85,7 +85,7 @@ async def _hints(pool: Pool) -> list[Finding]:
 
 def _skew(now: datetime, before: datetime, after: datetime) -> list[Finding]:
     apart = max(before - now, now - after)
-    if apart < SKEW:
+    if apart < LARGE_CLOCK_SKEW:
         return []
     text = f"this machine's clock and the database's are {apart.total_seconds():.0f} s apart"
     return [Finding(Level.NOTE, "clock_skew", text + "; leases and run-at follow the database's", "check NTP on both")]
@@ -101,7 +101,7 @@ def _transactions(rows: list[Any], now: datetime) -> list[Finding]:
             f"end it where it runs, or: select pg_terminate_backend({row['pid']});",
         )
         for row in rows
-        if row["xact_start"] is not None and now - row["xact_start"] > LONG
+        if row["xact_start"] is not None and now - row["xact_start"] > LONG_TRANSACTION
     ]
 
 
@@ -114,7 +114,7 @@ def _dead_rows(rows: list[Any]) -> list[Finding]:
             f"end long transactions, then: vacuum redrive.{row['relname']};",
         )
         for row in rows
-        if row["dead"] > MANY_DEAD and row["dead"] > 2 * row["live"]
+        if row["dead"] > MANY_DEAD_ROWS and row["dead"] > 2 * row["live"]
     ]
 
 

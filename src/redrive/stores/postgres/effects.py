@@ -1,4 +1,4 @@
-"""What features add to moves, in the transaction of the moves."""
+"""Applies what features add to moves, in the transaction of the moves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.stores.postgres.pool import Connection
 
 
 async def react(connection: Connection, moves: Sequence[tuple[Transition, Landed]], features: Features) -> None:
-    """Apply what the features say to these moves, all together."""
+    """Applies what the features return for these moves, all together."""
     if moves:
         await add_effects(connection, features.reactions.effects_of(moves), features)
 
@@ -32,6 +32,6 @@ async def add_effects(connection: Connection, effects: Effects, features: Featur
 
 
 async def write_rows(connection: Connection, rows: Iterable[Rows], features: Features) -> None:
-    """Rows of the features' own tables: one statement for each kind of them."""
+    """Writes rows of the features' own tables: one statement for each kind of them."""
     for part in rows:
         await connection.execute(features.statement(part.feature, part.statement), json.dumps(part.values))

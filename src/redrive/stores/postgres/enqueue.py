@@ -1,4 +1,4 @@
-"""New tasks: one, many, or a long list in parts of one transaction."""
+"""Enqueues new tasks: one, many, or a long list in parts of one transaction."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from redrive.stores.postgres.shared_enqueue import SharedEnqueue
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
-PART = 500
+TASKS_PER_PART = 500
 # Larger calls gain nothing from sharing a statement, and would make small ones wait.
-SHARE_UP_TO = 100
-LARGE_AT_ONCE = 2
+SHARE_UP_TO_TASKS = 100
+LARGE_ENQUEUES_AT_ONCE = 2
 
 
 class Enqueues:
-    """New tasks and nothing else, each call a transaction of its own or one that small calls share."""
+    """Enqueues new tasks and nothing else, each call in a transaction of its own or in one that small calls share."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._shared = SharedEnqueue(self._small)
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._large = asyncio.Semaphore(LARGE_ENQUEUES_AT_ONCE)
 
     async def enqueue(self, tasks: Sequence[NewTask], *, again: bool, in_parts: bool) -> list[Enqueued]:
-        if len(tasks) <= SHARE_UP_TO and not again:
+        if len(tasks) <= SHARE_UP_TO_TASKS and not again:
             return await self._shared.enqueue(tasks)
         # Large calls take turns: heartbeats and settles must find a connection free.
         send = self._in_parts if in_parts else self._once
@@ -74,7 +74,7 @@ async def enqueue(
 
 
 async def _add_members(connection: Connection, tasks: Sequence[NewTask], again: bool) -> list[Any]:
-    """Tasks of features and joins: not what a producer's role may enqueue, so it is checked here."""
+    """Enqueues tasks of features and joins, which a producer's role may not: they are checked here."""
     for task in tasks:
         refuse_reserved(task.idempotency_key)
         if task.feature is not None:
@@ -85,7 +85,8 @@ async def _add_members(connection: Connection, tasks: Sequence[NewTask], again: 
 
 
 class NotMade(RedriveError):
-    """A task could not be made. Its producer's own error passes by the pool, which would take it for the database's."""
+    """Raised when a task could not be made. Its producer's own error passes by the pool, which would take it for the
+    database's."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -94,18 +95,18 @@ class NotMade(RedriveError):
 
 def _make(tasks: Sequence[NewTask], start: int) -> list[Any]:
     try:
-        return codec.columns(tasks[start : start + PART])
+        return codec.columns(tasks[start : start + TASKS_PER_PART])
     except Exception as error:
         raise NotMade(error) from error
 
 
 async def enqueue_in_parts(connection: Connection, tasks: Sequence[NewTask], again: bool) -> None:
-    """The next part is made while the server is at the last one."""
+    """Enqueues a long list; the next part is made while the server is at the last one."""
     # If the wire falls silent now, whoever tries again with the same ids waits for this transaction no longer.
     await connection.execute(SQL["be_brief"])
     sent: asyncio.Future[Any] | None = None
     try:
-        for start in range(0, len(tasks), PART):
+        for start in range(0, len(tasks), TASKS_PER_PART):
             values = _make(tasks, start)
             if sent is not None:
                 await sent

@@ -1,4 +1,4 @@
-"""Personal data goes: see ``redrive.kernel.erase``."""
+"""Erases personal data: see ``redrive.kernel.erase``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
 async def erase(connection: Connection, wanted: Erase) -> dict[str, int]:
-    """In the caller's transaction; returns how many, by place."""
+    """Erases in the caller's transaction; returns how many, by place."""
     numbers, digests = list(wanted.audit), list(wanted.audit.values())
     done = await connection.fetchval(
         SQL["erase"],

@@ -1,4 +1,4 @@
-"""What asyncpg raises, in the words of the port."""
+"""Translates what asyncpg raises into errors of the port."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _LOGIN = (pg.InvalidAuthorizationSpecificationError, pg.InvalidCatalogNameError)
 
 
 class IdTaken(StoreError):
-    """A row with this id is there already."""
+    """Raised when a row with this id is there already."""
 
 
 def translate(error: BaseException, where: str) -> RedriveError:
-    """An error of the port for one of the driver's."""
+    """Returns an error of the port for one of the driver's."""
     # Without DETAIL: it quotes whole rows, and with them payloads that do not belong into logs.
     said = str(getattr(error, "message", None) or error).strip() or type(error).__name__
     match error:
@@ -75,5 +75,5 @@ def translate(error: BaseException, where: str) -> RedriveError:
 
 
 def is_connect_rejection_by_pooler(error: BaseException) -> bool:
-    """PgBouncer turns away start-up parameters that it does not know."""
+    """Returns whether PgBouncer turned away start-up parameters that it does not know."""
     return "unsupported startup parameter" in str(error)

@@ -1,4 +1,4 @@
-"""Filters with numbered parameters."""
+"""Turns filters into SQL with numbered parameters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def failed(which: FailureFilter, documents: int | None = None) -> Where:
 
 
 def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None) -> Where | None:
-    """None when nothing can match."""
+    """Returns the filter of cancelled tasks; None when nothing can match."""
     wanted = of_cancelled(which, "d")
     if wanted is None:
         return None
@@ -46,7 +46,7 @@ def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None) -> 
 
 
 def count_failed(which: FailureFilter) -> tuple[str, Where]:
-    """The statement to use, and what to append to it."""
+    """Returns the statement to use, and what to append to it."""
     wanted = by_totals(which)
     if wanted is None:
         return "count_failed", failed(which)
@@ -75,7 +75,7 @@ def letters(query: Query) -> Where:
 
 
 def _tasks(query: Query, states: str | None, *, errors: bool) -> Where | None:
-    """None when nothing there can match."""
+    """Returns the filter of a table of tasks; None when nothing there can match."""
     wanted = of_query(query, errors=errors)
     if states is None or wanted is None:
         return None

@@ -1,4 +1,4 @@
-"""Joins: opened and closed here; members arrive with their settlements, in ``functions/joins.sql``."""
+"""Opens and closes joins; members arrive with their settlements, in ``functions/joins.sql``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def close_join(connection: Connection, join_id: UUID) -> None:
 
 
 async def settle_empty(connection: Connection, joins: Iterable[NewJoin]) -> None:
-    """Joins that got no members have ended already."""
+    """Ends joins that got no members."""
     for join in joins:
         if not join.open:
             await close_join(connection, join.id)

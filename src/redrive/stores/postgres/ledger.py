@@ -1,4 +1,4 @@
-"""Movements of money."""
+"""Posts movements of money."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
 async def post(connection: Connection, posting: Posting) -> bool:
-    """One movement of money; False when the key was posted before."""
+    """Posts one movement of money; False when the key was posted before."""
     accounts, amounts = zip(*posting.entries, strict=True)
     return bool(await connection.fetchval(SQL["post"], posting.key, list(accounts), list(amounts), posting.note))

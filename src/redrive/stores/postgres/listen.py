@@ -1,4 +1,4 @@
-"""LISTEN, kept honest: hints from the database, and an echo that notices when they stop coming."""
+"""Listens for hints from the database, with an echo that notices when they stop coming."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from redrive.kernel.store import Wake
 from redrive.stores.postgres.pool import Pool
 from redrive.stores.postgres.scan_positions import ScanPositions
 
-ECHO_EVERY = 5.0
-ECHO_TIMEOUT = 5.0
-RECONNECT_MAX = 10.0
+ECHO_EVERY_S = 5.0
+ECHO_TIMEOUT_S = 5.0
+LONGEST_RECONNECT_DELAY_S = 10.0
 
 
 class Listener:
-    """One connection that listens. Every few seconds it notifies itself: a connection that does not echo is
-    replaced, so that a silent death costs at most ``ECHO_EVERY + ECHO_TIMEOUT`` seconds of polling."""
+    """Keeps one connection that listens. Every few seconds it notifies itself: a connection that does not echo is
+    replaced, so that a silent death costs at most ``ECHO_EVERY_S + ECHO_TIMEOUT_S`` seconds of polling."""
 
     def __init__(self, pool: Pool, remembered: ScanPositions) -> None:
         self._pool = pool
@@ -46,7 +46,7 @@ class Listener:
         return lambda: self._remove(on_wake)
 
     def _remove(self, on_wake: Callable[[Wake], None]) -> None:
-        """Its channels stay: another may listen there, and hints that nobody wants cost little."""
+        """Removes a listener. Its channels stay: another may listen there, and hints that nobody wants cost little."""
         if on_wake in self._callbacks:
             self._callbacks.remove(on_wake)
 
@@ -66,7 +66,7 @@ class Listener:
             except Exception as error:  # a driver error of any kind: the next connection may be better
                 if isinstance(error, asyncio.CancelledError):
                     raise
-            delay = 0.1 if self.alive else min(delay * 2, RECONNECT_MAX)
+            delay = 0.1 if self.alive else min(delay * 2, LONGEST_RECONNECT_DELAY_S)
             self.alive = False
             await asyncio.sleep(delay)
 
@@ -85,10 +85,10 @@ class Listener:
             self._send(Wake())
             while True:
                 self._echo.clear()
-                await connection.execute("select pg_notify($1, '')", self._echo_channel, timeout=ECHO_TIMEOUT)
-                async with asyncio.timeout(ECHO_TIMEOUT):
+                await connection.execute("select pg_notify($1, '')", self._echo_channel, timeout=ECHO_TIMEOUT_S)
+                async with asyncio.timeout(ECHO_TIMEOUT_S):
                     await self._echo.wait()
-                await asyncio.sleep(ECHO_EVERY)
+                await asyncio.sleep(ECHO_EVERY_S)
         finally:
             self._connection = None
             connection.terminate()
@@ -114,10 +114,11 @@ class Listener:
 
 
 def _is_position(text: str) -> bool:
-    """Whoever may connect to the database may send notifications, with anything in them."""
+    """Returns whether a notification holds a position: whoever may connect may send anything."""
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def channel_of(queue: str) -> str:
-    """Channel names are short, and names of queues need not be. The same as in ``redrive.wake``."""
+    """Returns the channel of a queue: channel names are short, and names of queues need not be. The same as in
+    ``redrive.wake``."""
     return f"redrive_{md5(queue.encode(), usedforsecurity=False).hexdigest()}"

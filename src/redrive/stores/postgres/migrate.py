@@ -1,4 +1,4 @@
-"""Migrations on PostgreSQL: each step is one transaction, with the table of steps locked against other hosts."""
+"""Migrates PostgreSQL: each step is one transaction, with the table of steps locked against other hosts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from redrive.stores.postgres.pool import Pool
 
 STEPS = schema.load("redrive.stores.postgres")
 # Others may still read it: every start of a worker or producer does.
-LOCK = "lock table redrive.migration in exclusive mode"
-BOOTSTRAP = """
+LOCK_STEPS = "lock table redrive.migration in exclusive mode"
+CREATE_STEPS_TABLE = """
 create schema if not exists redrive;
 create table if not exists redrive.migration (
   feature text not null default '', version integer not null, name text not null,
@@ -25,8 +25,8 @@ create table if not exists redrive.migration (
   primary key (feature, version)
 );
 """
-RECORD = "insert into redrive.migration (feature, version, name, needs, digest) values ($1, $2, $3, $4, $5)"
-FORGET = "delete from redrive.migration where feature = $1 and version = $2"
+RECORD_STEP = "insert into redrive.migration (feature, version, name, needs, digest) values ($1, $2, $3, $4, $5)"
+FORGET_STEP = "delete from redrive.migration where feature = $1 and version = $2"
 
 
 class PostgresMigrations:
@@ -54,14 +54,14 @@ class PostgresMigrations:
             schema.check_version(line, _version(rows, line.feature), needs, self._pool.where)
 
     async def up(self, to: int | None = None) -> list[str]:
-        """Every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
+        """Applies every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
         done = await self._up(self._lines[0], to)
         for line in self._lines[1:] if to is None else ():
             done += await self._up(line, None)
         return done
 
     async def down(self, to: int) -> list[str]:
-        """Back to a version of redrive's own; features go before the last of it does."""
+        """Goes back to a version of redrive's own; features go before the last of it does."""
         done: list[str] = []
         for line in self._lines[1:] if to == 0 else ():
             done += await self._down(line, 0)
@@ -76,7 +76,7 @@ class PostgresMigrations:
                     return done
                 step, needs = steps[0], schema.needs_of(line.steps, steps[0].version)
                 await connection.execute(step.up)
-                await connection.execute(RECORD, line.feature, step.version, step.name, needs, step.digest)
+                await connection.execute(RECORD_STEP, line.feature, step.version, step.name, needs, step.digest)
                 done.append(line.label(step))
 
     async def _down(self, line: schema.Line, to: int) -> list[str]:
@@ -87,7 +87,7 @@ class PostgresMigrations:
                 if not steps:
                     return done
                 await connection.execute(steps[0].down)
-                await connection.execute(FORGET, line.feature, steps[0].version)
+                await connection.execute(FORGET_STEP, line.feature, steps[0].version)
                 done.append(line.label(steps[0]))
 
     async def grant(self, *, producer: str | None = None, worker: str | None = None, viewer: str | None = None) -> None:
@@ -100,17 +100,18 @@ class PostgresMigrations:
                 await connection.fetchval("select redrive.grant_viewer($1)", viewer)
 
     def sql(self, *, down: bool = False, to: int | None = None) -> str:
-        """The steps as one script, for psql: one transaction, under the same lock, and noted like steps run by us."""
+        """Returns the steps as one script, for psql: one transaction, under the same lock, and noted like steps run by
+        us."""
         steps = schema.scripts(self._lines, down=down, to=to, record=_forget if down else _note)
-        return f"begin;\n{'' if down else BOOTSTRAP}{LOCK};\n{steps}commit;\n"
+        return f"begin;\n{'' if down else CREATE_STEPS_TABLE}{LOCK_STEPS};\n{steps}commit;\n"
 
     @asynccontextmanager
     async def _locked(self, line: schema.Line) -> AsyncIterator[tuple[Any, int]]:
-        """One transaction that no other migrating host shares."""
+        """Opens one transaction that no other migrating host shares."""
         async with self._pool.connection() as connection:
             await _bootstrap(connection)
             async with connection.transaction():
-                await connection.execute(LOCK)
+                await connection.execute(LOCK_STEPS)
                 yield connection, _version(await self._applied(connection), line.feature)
 
     async def _applied(self, connection: Any) -> list[dict[str, Any]]:
@@ -141,12 +142,12 @@ def _forget(line: schema.Line, step: schema.Migration) -> str:
 
 
 async def _bootstrap(connection: Any) -> None:
-    """Make the table of steps. Asked for only when missing: otherwise each call would print notices about it."""
+    """Makes the table of steps. Called only when it is missing: otherwise each call would print notices about it."""
     while True:
         try:
             async with connection.transaction():
                 if await connection.fetchval("select to_regclass('redrive.migration')") is None:
-                    await connection.execute(BOOTSTRAP)
+                    await connection.execute(CREATE_STEPS_TABLE)
                 return
         except (pg.UniqueViolationError, pg.DuplicateSchemaError, pg.DuplicateTableError, pg.DuplicateObjectError):
             await asyncio.sleep(0.05)  # another host was quicker, and has committed it

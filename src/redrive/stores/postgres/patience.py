@@ -1,4 +1,4 @@
-"""Riding out a short interruption of the store."""
+"""Rides out short interruptions of the store."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TypeVar
 from redrive.errors import StoreUnavailable
 from redrive.stores.postgres.errors import IdTaken
 
-PATIENCE = 10.0
+INTERRUPTION_PATIENCE_S = 10.0
 T = TypeVar("T")
 
 
 async def patiently(attempt: Callable[[bool], Awaitable[T]], again: bool) -> T:
-    """Call ``attempt``, with whether an earlier try may have landed. For what carries the producer's own ids: a repeat
-    cannot add a task twice."""
-    give_up = time.monotonic() + PATIENCE
+    """Calls ``attempt`` until it succeeds or its time is over, with whether an earlier try may have landed. For what
+    carries the producer's own ids: a repeat cannot add a task twice."""
+    give_up = time.monotonic() + INTERRUPTION_PATIENCE_S
     delay = 0.05
     while True:
         try:

@@ -21,10 +21,10 @@ from redrive.stores.postgres.times import bring_to_the_ends
 from redrive.stores.postgres.url import parse
 from redrive.stores.postgres.without_loop import close_without_loop
 
-CONNECT_TIMEOUT = 10.0
-COMMAND_TIMEOUT = 20.0
-LEND_TIMEOUT = 30.0
-RESET_TIMEOUT = 5.0
+CONNECT_TIMEOUT_S = 10.0
+COMMAND_TIMEOUT_S = 20.0
+LEND_TIMEOUT_S = 30.0
+RESET_TIMEOUT_S = 5.0
 Connection = Any  # asyncpg has no types
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Pool:
         self._made: weakref.WeakSet[Connection] = weakref.WeakSet()
 
     async def connect(self, **options: Any) -> Connection:
-        """A connection of its own. Notices a transaction pooler by what it refuses, and adapts for good."""
+        """Returns a connection of its own. Notices a transaction pooler by what it refuses, and adapts for good."""
         try:
             return await self._connect(**options)
         except Exception as error:
@@ -63,11 +63,11 @@ class Pool:
             # Any start-up parameter that PgBouncer does not know would do; this one is also right for short queries.
             settings["jit"] = "off"
         # Not asyncio.wait_for: on Python 3.11 it swallows a cancellation that meets the end of what it waits for.
-        async with asyncio.timeout(CONNECT_TIMEOUT + 1):
+        async with asyncio.timeout(CONNECT_TIMEOUT_S + 1):
             connection = await asyncpg.connect(
                 self._dsn,
-                timeout=CONNECT_TIMEOUT,
-                command_timeout=COMMAND_TIMEOUT,
+                timeout=CONNECT_TIMEOUT_S,
+                command_timeout=COMMAND_TIMEOUT_S,
                 server_settings=settings,
                 connection_class=StoreConnection,
                 **options,
@@ -77,7 +77,7 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self, *, lent: bool = False) -> AsyncIterator[Connection]:
-        """A connection for one use. After an error it is not trusted again."""
+        """Lends a connection for one use. After an error it is not trusted again."""
         async with self._slot_to_lend() if lent else self._slots:
             connection = await self._take()
             self._busy.add(connection)
@@ -99,8 +99,8 @@ class Pool:
                 self._busy.discard(connection)
 
     async def run(self, work: Callable[[Connection], Awaitable[T]], *, atomic: bool = False) -> T:
-        """Run statements on one connection. Behind a pooler everything is a transaction: between two messages
-        outside of one, the server underneath may change."""
+        """Runs statements on one connection. Behind a pooler everything is a transaction: between two messages outside
+        of one, the server underneath may change."""
         if atomic or self.pooled:
             async with self.transaction() as connection:
                 return await work(connection)
@@ -121,7 +121,7 @@ class Pool:
             return answer
 
     async def read(self, work: Callable[[Connection], Awaitable[T]], *, snapshot: bool = False) -> T:
-        """The same for what only reads; ``snapshot``: all as of one moment. If the driver cannot read a time, once
+        """Runs statements that only read; ``snapshot``: all as of one moment. If the driver cannot read a time, once
         more with times that it can: one row of the year 20,000 would make all around it unreadable."""
         options: dict[str, Any] = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
         try:
@@ -142,11 +142,11 @@ class Pool:
     @asynccontextmanager
     async def _slot_to_lend(self) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(LEND_TIMEOUT):
+            async with asyncio.timeout(LEND_TIMEOUT_S):
                 await self._lent.acquire()
         except TimeoutError:
             raise StoreUnavailable(
-                f"all {self._lendable} connections for handlers' transactions were in use for {LEND_TIMEOUT:g} s",
+                f"all {self._lendable} connections for handlers' transactions were in use for {LEND_TIMEOUT_S:g} s",
                 hint="do slow work before ctx.transaction(), not inside it, or lower the worker's concurrency",
             ) from None
         try:
@@ -181,7 +181,7 @@ class Pool:
             connection.terminate()
 
     def abandon(self, *, inherited: bool = False) -> None:
-        """Let go of all connections without their event loop."""
+        """Drops all connections without their event loop."""
         self._closed = True
         for connection in list(self._made):
             if not connection.is_closed():
@@ -203,13 +203,13 @@ class Pool:
         if self.pooled or connection.is_closed():
             return  # the session is the pooler's
         try:
-            async with asyncio.timeout(RESET_TIMEOUT):
+            async with asyncio.timeout(RESET_TIMEOUT_S):
                 await connection.reset()
         except Exception:
             connection.terminate()
 
     def _judge(self, connection: Connection, error: BaseException, *, lent: bool) -> None:
-        """Keep a connection on which something failed, or drop it."""
+        """Keeps a connection on which something failed, or drops it."""
         if _survives(error):
             self._give(connection)
             return
@@ -219,8 +219,8 @@ class Pool:
             self._drop_idle()
 
     def _drop_idle(self) -> None:
-        """The wire broke or does not answer. Connections that lay idle may be dead as well, each of which would be
-        found out only by waiting for it as long."""
+        """Drops idle connections when the wire broke or does not answer: they may be dead as well, each of which would
+        be found out only by waiting for it as long."""
         while self._idle:
             self._idle.pop().terminate()
 
@@ -243,11 +243,13 @@ _BROKEN = (
 
 
 def _survives(error: BaseException) -> bool:
-    """The server refused a statement, or the caller's own code failed; the connection itself is fine."""
+    """Returns whether the connection itself is fine: the server refused a statement, or the caller's own code
+    failed."""
     return isinstance(error, Exception) and not isinstance(error, _BROKEN)
 
 
 def refusal(error: BaseException) -> Exception | None:
-    """What the server said behind an error of the port, if it refused a statement; None when the wire is in doubt."""
+    """Returns what the server said behind an error of the port, if it refused a statement; None when the wire is in
+    doubt."""
     said = error.__cause__
     return said if isinstance(said, asyncpg.PostgresError) and _survives(said) else None

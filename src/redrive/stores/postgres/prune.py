@@ -1,4 +1,4 @@
-"""Retention: what is past its keep goes, in bounded pieces, by ``functions/prune.sql``."""
+"""Removes what is past its keep, in bounded pieces, by ``functions/prune.sql``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from redrive.stores.pieces import prune_in_pieces
 from redrive.stores.postgres.calls import fetch
 from redrive.stores.postgres.pool import Pool
 
-LIMIT = 5000
+ROWS_PER_PIECE = 5000
 
 
 async def prune(pool: Pool, keep: Retention) -> int:
-    """Returns how many rows went."""
+    """Removes what is past its keep; returns how many rows went."""
 
     async def piece() -> tuple[int, bool]:
-        [(gone, more)] = await fetch(pool, "prune", json.dumps(keep.values()), LIMIT)
+        [(gone, more)] = await fetch(pool, "prune", json.dumps(keep.values()), ROWS_PER_PIECE)
         return gone, more
 
     return await prune_in_pieces(piece)

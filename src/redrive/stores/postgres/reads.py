@@ -1,4 +1,4 @@
-"""Everything that only looks."""
+"""Reads everything that the port's read views ask for."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ _whole: tuple[str, str, list[Any]] = (SQL["get_live"], SQL["get_history"], [])
 
 
 def _paged(documents: int) -> tuple[str, str, list[Any]]:
-    """The same two statements for a page: their first argument is how long a document may be."""
+    """Returns the same two statements for a page: their first argument is how long a document may be."""
     since = " and id = any ($2) and ($3::timestamptz is null or finished_at >= $3) order by finished_at"
     return SQL["page_live"] + " and id = any ($2)", SQL["page_history"] + since, [documents]
 

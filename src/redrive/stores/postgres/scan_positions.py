@@ -1,4 +1,4 @@
-"""Where to start reading each lane, so that a claim never walks index entries that were claimed long ago.
+"""Remembers where to start reading each lane, so that a claim never walks index entries that were claimed long ago.
 
 PostgreSQL keeps an index entry until no transaction can see its row any more. One long transaction anywhere in the
 database stops that, and a queue read from the left edge of its index then walks every dead entry on each claim.
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 
 PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
 DEFAULT_PRIORITY = 0
-SWEEP_EVERY = 1.0
-SWEEP_AFTER_SHORT = 0.02
+SWEEP_EVERY_S = 1.0
+SWEEP_AFTER_SHORT_S = 0.02
 SWEEP_COST_SHARE = 20.0
 MOST_MARKS = 16
 
@@ -24,7 +24,7 @@ Segments = tuple[list[str], list[str], list[int], list[int], list[int]]
 
 
 class ScanPositions:
-    """Positions per (queue, lane) and priority. Time is given by the caller (any monotonic clock)."""
+    """Holds positions per (queue, lane) and priority. Time is given by the caller (any monotonic clock)."""
 
     def __init__(self) -> None:
         self._marks: dict[tuple[str, str], dict[int, int]] = {}
@@ -37,7 +37,7 @@ class ScanPositions:
         self._heard_before = 0
 
     def segments(self, queues: Sequence[str], now: float) -> Segments:
-        """Columns (queue, lane, from priority, from position, until priority), in the order of the queues."""
+        """Returns columns (queue, lane, from priority, from position, until priority), in the order of the queues."""
         self._sweeping = now >= self._next_sweep
         self._heard_before = self._heard
         out: Segments = ([], [], [], [], [])
@@ -59,7 +59,7 @@ class ScanPositions:
         now: float,
         emptied: Sequence[str] = (),
     ) -> None:
-        """Take in what a claim answered: (queue, lane, priority, position) of each row, and how long it took.
+        """Takes in what a claim returned: (queue, lane, priority, position) of each row, and how long it took.
         ``emptied``: queues whose open lane was claimed to its end, as far as it was read."""
         latest: dict[tuple[str, str, int], int] = {}
         for queue, lane, priority, position in rows:
@@ -77,20 +77,20 @@ class ScanPositions:
                 self._found_empty(queue)
             self._sweep_cost = cost
             self._swept_at = now
-            self._next_sweep = now + max(SWEEP_EVERY, SWEEP_COST_SHARE * cost)
+            self._next_sweep = now + max(SWEEP_EVERY_S, SWEEP_COST_SHARE * cost)
         if short:
-            soon = now + max(SWEEP_AFTER_SHORT, SWEEP_COST_SHARE * self._sweep_cost)
+            soon = now + max(SWEEP_AFTER_SHORT_S, SWEEP_COST_SHARE * self._sweep_cost)
             self._next_sweep = min(self._next_sweep, soon)
 
     def _found_empty(self, queue: str) -> None:
-        """A sweep left nothing of what was known before it: also a worker that never claims starts behind that.
-        Without a claim the only priority to be expected is the default one."""
+        """Notes that a sweep left nothing of what was known before it: also a worker that never claims starts behind
+        that. Without a claim the only priority to be expected is the default one."""
         marks = self._marks.setdefault((queue, ""), {})
         for priority in {DEFAULT_PRIORITY, *marks}:
             marks[priority] = max(marks.get(priority, 0), self._heard_before + 1)
 
     def rewind(self, queue: str, position: int) -> None:
-        """A row at ``position`` became visible late: start from it again. ``*`` means anywhere."""
+        """Starts again from ``position``, where a row became visible late. ``*`` means anywhere."""
         if queue == "*":
             # As soon as the last sweep's cost allows: hints must not make a dear sweep frequent.
             self._next_sweep = min(self._next_sweep, self._swept_at + SWEEP_COST_SHARE * self._sweep_cost)
@@ -104,7 +104,7 @@ class ScanPositions:
 
 
 def _ranges(marks: dict[int, int]) -> Iterable[tuple[int, int, int]]:
-    """Split all priorities at the known ones: each known priority starts at its mark and reaches to the next."""
+    """Splits all priorities at the known ones: each known priority starts at its mark and reaches to the next."""
     known = sorted(marks)
     if not known or known[0] > PRIORITY_MIN:
         yield PRIORITY_MIN, 0, known[0] - 1 if known else PRIORITY_MAX

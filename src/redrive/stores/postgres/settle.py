@@ -1,4 +1,4 @@
-"""Settling: completions, which are most of it, and every other transition of the state machine."""
+"""Settles tasks: completions, which are most of it, and every other transition of the state machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reacts(transitions: Sequence[Transition]) -> bool:
 
 
 def settlement_args(transitions: Sequence[Transition], again: bool) -> list[Any]:
-    """The arguments of ``redrive.cycle`` that settle."""
+    """Returns the arguments of ``redrive.cycle`` that settle."""
     # One verdict per lease: an element given twice (an operator's list of ids may) counts once.
     transitions = list({(t.task_id, t.token): t for t in reversed(transitions)}.values())[::-1]
     # What a feature reacts to takes the long way, which looks at each row.
@@ -38,7 +38,8 @@ def settlement_args(transitions: Sequence[Transition], again: bool) -> list[Any]
 
 
 def keep_of(args: list[Any], transitions: Sequence[Transition]) -> list[float | None] | None:
-    """How long completed tasks are kept, in the order of their ids; None when no kind says so: nothing is sent then."""
+    """Returns how long completed tasks are kept, in the order of their ids; None when no kind says so: nothing is sent
+    then."""
     said = {t.task_id: t.keep for t in transitions if t.keep is not None}
     return [said.get(task_id) for task_id in args[0]] if said and args[0] else None
 
@@ -46,8 +47,8 @@ def keep_of(args: list[Any], transitions: Sequence[Transition]) -> list[float | 
 async def settle(
     connection: Connection, transitions: Sequence[Transition], features: Features, begun: datetime | None = None
 ) -> set[UUID]:
-    """Apply transitions on a connection whose transaction is someone else's; returns the ids that moved. ``begun``: in
-    no other transaction than the one that began then."""
+    """Applies transitions on a connection whose transaction is someone else's; returns the ids that moved. ``begun``:
+    in no other transaction than the one that began then."""
     args = settlement_args(transitions, False)
     ids, tokens, ms, results, moves, _ = args
     moved: set[UUID] = set()
@@ -65,13 +66,13 @@ async def settle(
 
 
 async def landed_before(connection: Connection, transitions: Sequence[Transition]) -> set[UUID]:
-    """Of these settlements, those that an earlier try brought in: its answer was lost."""
+    """Returns those of these settlements that an earlier try brought in, whose answer was lost."""
     args = [[t.task_id for t in transitions], [t.token for t in transitions], [t.keep == 0 for t in transitions]]
     return {row["id"] for row in await connection.fetch(SQL["landed"], *args)}
 
 
 async def settle_or_raise(connection: Connection, transition: Transition, features: Features, begun: datetime) -> None:
-    """The end of a task in its handler's own transaction, which has to be the one that it was given."""
+    """Ends a task in its handler's own transaction, which has to be the one that it was given; raises otherwise."""
     if transition.task_id not in await settle(connection, [transition], features, begun):
         raise lease_lost(transition.task_id)
 
@@ -79,7 +80,7 @@ async def settle_or_raise(connection: Connection, transition: Transition, featur
 async def renew(
     connection: Connection, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
 ) -> set[UUID]:
-    """Extend leases and keep progress, fenced by token; returns the ids no longer held."""
+    """Extends leases and keeps progress, fenced by token; returns the ids no longer held."""
     ids, tokens = [task_id for task_id, _ in leases], [token for _, token in leases]
     noted, texts = list(progress) or None, list(progress.values()) or None
     held = await connection.fetchval(SQL["renew"], ids, tokens, lease, noted, texts)

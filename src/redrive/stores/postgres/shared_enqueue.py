@@ -1,4 +1,4 @@
-"""Group commit for producers: callers that enqueue at the same time share one statement and one commit."""
+"""Commits enqueues of callers together that come at the same time: they share one statement and one commit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from redrive.errors import StoreError, StoreUnavailable, StoreUnusable
 from redrive.kernel.task import Enqueued, NewTask
 
-MAX_BATCH = 1000
-# Two: while the server is at one batch, the callers of the other prepare their next tasks.
-AT_ONCE = 2
+MAX_TASKS_PER_STATEMENT = 1000
+# Two: while the server is at one statement, the callers of the other prepare their next tasks.
+STATEMENTS_AT_ONCE = 2
 Send = Callable[[Sequence[NewTask]], Awaitable[list[Enqueued]]]
 Waiting = tuple[Sequence[NewTask], asyncio.Future[list[Enqueued]]]
 
 
 class SharedEnqueue:
-    """A lone caller is sent at once, by itself; whoever arrives meanwhile goes out together."""
+    """Sends a lone caller at once, by itself; whoever arrives meanwhile goes out together."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -34,7 +34,7 @@ class SharedEnqueue:
                 self._landed()
         future: asyncio.Future[list[Enqueued]] = asyncio.get_running_loop().create_future()
         self._waiting.append((tasks, future))
-        if self._in_flight < AT_ONCE:
+        if self._in_flight < STATEMENTS_AT_ONCE:
             self._start()
         # Shielded by being a plain future: a caller that is cancelled leaves the others' commit alone.
         return await future
@@ -47,16 +47,16 @@ class SharedEnqueue:
 
     def _landed(self) -> None:
         self._in_flight -= 1
-        if self._waiting and self._in_flight < AT_ONCE:
+        if self._waiting and self._in_flight < STATEMENTS_AT_ONCE:
             self._start()
 
     async def _flush(self) -> None:
-        batch = self._take()
+        callers = self._take()
         try:
-            if batch:
-                await self._deliver(batch)
+            if callers:
+                await self._deliver(callers)
         except asyncio.CancelledError:  # by somebody who cancels whatever he finds: do not leave them waiting
-            for _, future in batch:
+            for _, future in callers:
                 future.cancel()
             raise
         finally:
@@ -65,31 +65,31 @@ class SharedEnqueue:
     def _take(self) -> list[Waiting]:
         size = count = 0
         for tasks, _ in self._waiting:
-            if count and size + len(tasks) > MAX_BATCH:
+            if count and size + len(tasks) > MAX_TASKS_PER_STATEMENT:
                 break
             size += len(tasks)
             count += 1
-        batch, self._waiting = self._waiting[:count], self._waiting[count:]
-        return batch
+        callers, self._waiting = self._waiting[:count], self._waiting[count:]
+        return callers
 
-    async def _deliver(self, batch: list[Waiting]) -> None:
+    async def _deliver(self, callers: list[Waiting]) -> None:
         try:
-            answers = await self._send([task for tasks, _ in batch for task in tasks])
+            answers = await self._send([task for tasks, _ in callers for task in tasks])
         except Exception as error:
             if (
-                len(batch) == 1
+                len(callers) == 1
                 or isinstance(error, StoreUnavailable | StoreUnusable)
                 or not isinstance(error, StoreError | ValueError)
             ):
-                for _, future in batch:
+                for _, future in callers:
                     _reject(future, error)
                 return
-            # The database refused the batch for somebody's data: one by one, so that only its owner hears of it.
-            for single in batch:
+            # The database refused all for somebody's data: one by one, so that only its owner hears of it.
+            for single in callers:
                 await self._deliver([single])
             return
         start = 0
-        for tasks, future in batch:
+        for tasks, future in callers:
             if not future.done():
                 future.set_result(answers[start : start + len(tasks)])
             start += len(tasks)

@@ -119,12 +119,12 @@ select redrive.fire($1, $2, $3);
 select redrive.post($1, $2, $3, $4);
 
 -- audit: audit rows of their own, with what their task says about itself
-insert into redrive.audit (at, actor, action, reason, task_id, batch_id, target, kind, scope, trace_id, before, after)
-select clock_timestamp(), x.actor, x.action, x.reason, x.task_id, x.batch_id, x.target,
+insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, target, kind, scope, trace_id, before, after)
+select clock_timestamp(), x.actor, x.action, x.reason, x.task_id, x.bulk_id, x.target,
   coalesce(t.kind, h.kind, case when x.target like 'kind:%' then substr(x.target, 6) end),
   coalesce(t.scope, h.scope), coalesce(t.trace_id, h.trace_id), x.before, x.after
-from rows from (jsonb_to_recordset($1) as (actor text, action text, reason text, task_id uuid, batch_id text, target text,
-  before jsonb, after jsonb)) with ordinality x(actor, action, reason, task_id, batch_id, target, before, after, nth)
+from rows from (jsonb_to_recordset($1) as (actor text, action text, reason text, task_id uuid, bulk_id text, target text,
+  before jsonb, after jsonb)) with ordinality x(actor, action, reason, task_id, bulk_id, target, before, after, nth)
 left join redrive.task t on t.id = x.task_id
 left join lateral (
   select o.kind, o.scope, o.trace_id from redrive.history o where t.id is null and o.id = x.task_id limit 1) h on true
@@ -193,7 +193,7 @@ select *, state::text as state_name from redrive.history where true
 select id, state::text as state_name, kind, queue, priority, attempt_count, max_attempts, task_group, scope, trace_id, idempotency_key, timeout_ms,
   created_at, run_at, next_attempt_at, last_attempt_at, lease_token, lease_expires_at, worker_id, cancel_requested_at, paused_by,
   error_code, error_reason, failure_type, error_fingerprint, failed_at, failed_seq, dead_reason, replay_count, last_replayed_at,
-  last_replayed_by, last_replayed_reason, last_replayed_batch,
+  last_replayed_by, last_replayed_reason, last_replayed_bulk_id,
   case when pg_column_size(payload) <= 4 * $1::bigint and octet_length(payload::text) <= $1::bigint then payload::text end as payload, payload is not null as has_payload,
   case when pg_column_size(progress) <= 4 * $1::bigint and octet_length(progress::text) <= $1::bigint then progress::text end as progress, progress is not null as has_progress,
   error_summary,
@@ -218,7 +218,7 @@ select id, seq, task_id, dead_at, attempt_count, max_attempts, replay_count, rea
 from redrive.dead_letter where true
 
 -- page_audit: the same of audit rows
-select id, at, actor, action, reason, task_id, batch_id, target, kind, scope, trace_id, salt, erased,
+select id, at, actor, action, reason, task_id, bulk_id, target, kind, scope, trace_id, salt, erased,
   case when pg_column_size(before) <= 4 * $1::bigint and octet_length(before::text) <= $1::bigint then before::text end as before, before is not null as has_before,
   case when pg_column_size(after) <= 4 * $1::bigint and octet_length(after::text) <= $1::bigint then after::text end as after, after is not null as has_after
 from redrive.audit where true

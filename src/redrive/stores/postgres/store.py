@@ -1,4 +1,4 @@
-"""The PostgreSQL store: the port's verbs, each one call of a SQL function."""
+"""Implements the port on PostgreSQL: each verb is one call of a SQL function."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from redrive.stores.postgres.transaction import transaction
 from redrive.stores.schema import index_names
 from redrive.stores.series import add_up_in_pieces
 
-FOLD_LIMIT = 20_000
+MOST_DELTAS_PER_FOLD = 20_000
 
 
 class PostgresStore(Reads, Series):
@@ -113,7 +113,7 @@ class PostgresStore(Reads, Series):
             case "recount":
                 return int(await value(self.pool, duty) or 0)
             case "fold":
-                return int(await value(self.pool, duty, FOLD_LIMIT))
+                return int(await value(self.pool, duty, MOST_DELTAS_PER_FOLD))
             case "promote":
                 return await self.ticks.promote_everywhere()
             case "partitions":
@@ -125,7 +125,7 @@ class PostgresStore(Reads, Series):
         return 0
 
     async def scrub(self) -> bool:
-        """Old versions of rows are the server's: vacuum removes them, with its own patience."""
+        """Does nothing: old versions of rows are the server's, and vacuum removes them in its own time."""
         return True
 
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[Transaction]:

@@ -1,4 +1,4 @@
-"""A worker's beat, and the leases that ran out."""
+"""Takes a worker's heartbeats, and finds the leases that ran out."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows
 from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.pool import Pool
 
-PROMOTE_LIMIT = 1000
-FULL_CHECK_EVERY = 60.0
-MOST_SETS = 100
+MOST_PROMOTED_PER_TICK = 1000
+FULL_CHECK_EVERY_S = 60.0
+MOST_QUEUE_SETS = 100
 
 
 class Ticks:
-    """Remembers up to when earlier ticks have seen everything: what lies before that is not walked again."""
+    """Ticks, and remembers up to when earlier ticks have seen everything: what lies before that is not walked again."""
 
     def __init__(self, pool: Pool, features: Features) -> None:
         self._pool = pool
@@ -44,7 +44,7 @@ class Ticks:
             list(beat.duties),
             list(beat.duties.values()),
             None if full else checked_to,
-            PROMOTE_LIMIT,
+            MOST_PROMOTED_PER_TICK,
             round(beat.every * 1000),
             list(self._features.reactions.names),
             list(beat.while_records),
@@ -53,14 +53,15 @@ class Ticks:
         ]
         (row,) = await past_bad_rows(self._pool, beat.queues, lambda: fetch(self._pool, "tick", *args), self._features)
         if full and row["checked_to"] is not None:
-            next_full_check = now + max(FULL_CHECK_EVERY, 20 * (time.monotonic() - now))
-        if len(self.checked) >= MOST_SETS:
+            next_full_check = now + max(FULL_CHECK_EVERY_S, 20 * (time.monotonic() - now))
+        if len(self.checked) >= MOST_QUEUE_SETS:
             self.checked.clear()  # executors may ask for whatever they like
         self.checked[beat.queues] = (row["checked_to"], next_full_check)
         return TickResult(list(row["duties"] or ()), list(row["cancels"]), row["next_due"], row["promoted"])
 
     async def expired(self, limit: int) -> list[ExpiredLease]:
-        """Leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by tokens."""
+        """Returns leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by
+        tokens."""
         times = [checked_to for checked_to, _ in self.checked.values()]
         since = None if None in times else min((time for time in times if time is not None), default=None)
         found = await fetch(self._pool, "expired", since, limit, list(self._features.reactions.names))
@@ -84,14 +85,16 @@ class Ticks:
         ]
 
     async def promote_everywhere(self) -> int:
-        """What is due in any queue, also those that no worker serves; returns how many."""
+        """Promotes what is due in any queue, also those that no worker serves; returns how many."""
         try:
-            return int(await value(self._pool, "promote", PROMOTE_LIMIT))
+            return int(await value(self._pool, "promote", MOST_PROMOTED_PER_TICK))
         except RedriveError as error:
             if not about_a_row(error):
                 raise
         queues = [row["queue"] for row in await fetch(self._pool, "due_queues")]
-        again = past_bad_rows(self._pool, queues, lambda: value(self._pool, "promote", PROMOTE_LIMIT), self._features)
+        again = past_bad_rows(
+            self._pool, queues, lambda: value(self._pool, "promote", MOST_PROMOTED_PER_TICK), self._features
+        )
         return int(await again)
 
 

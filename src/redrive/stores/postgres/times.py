@@ -1,4 +1,4 @@
-"""Times that Python's calendar does not have: PostgreSQL's goes on for 300,000 years."""
+"""Reads times that Python's calendar does not have: PostgreSQL's goes on for 300,000 years."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 async def bring_to_the_ends(connection: Any) -> None:
-    """Have this connection answer the first or last time there is for one that is beyond."""
+    """Makes this connection return the first or last time there is for one that is beyond."""
     await connection.set_type_codec(
         "timestamptz", schema="pg_catalog", format="tuple", encoder=_encoded, decoder=_decoded
     )

@@ -1,4 +1,4 @@
-"""PostgreSQL URLs, as libpq, SQLAlchemy and Django's helpers write them.
+"""Parses PostgreSQL URLs, as libpq, SQLAlchemy and Django's helpers write them.
 
 Taken apart here and not by the driver: a driver's complaint quotes what it could not read, and that may be a password.
 No error here quotes anything.
@@ -108,7 +108,7 @@ class PostgresUrl:
 
 
 def parse(url: str) -> PostgresUrl:
-    """Take a URL apart, or refuse it without repeating any of it."""
+    """Takes a URL apart, or refuses it without repeating any of it."""
     found = _PARTS.match(url)
     if found is None or _CONTROL.search(unquote(url)):
         raise _refusal(url, "cannot be understood")

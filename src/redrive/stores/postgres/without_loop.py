@@ -1,4 +1,4 @@
-"""Ending a connection whose event loop does not run any more."""
+"""Closes connections whose event loop does not run any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def close_without_loop(connection: Any, *, inherited: bool = False) -> None:
-    """Close an asyncpg connection's socket by itself: everything else of it would ask its event loop.
+    """Closes an asyncpg connection's socket by itself: everything else of it would ask its event loop.
 
     ``inherited``: it is another process's. Only the descriptor is closed; a word on the wire would be heard by the
     server, and a word to the selector by the parent, which shares it.

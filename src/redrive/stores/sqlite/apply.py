@@ -1,4 +1,4 @@
-"""What operators, applications and features change besides tasks: holds, limits, schedules, money, audit."""
+"""Applies a Commit: tasks, and what operators, applications and features change besides them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SQL = statements("redrive.stores.sqlite", "apply.sql")
 
 
 def apply(session: Session, commit: Commit, *, again: bool = False, careful: bool = False) -> Applied:
-    """Everything of a Commit, in the caller's transaction. ``careful``: one of its rows was refused before."""
+    """Applies everything of a Commit in the caller's transaction. ``careful``: one of its rows was refused before."""
     applied = Applied()
     open_joins(session, commit.joins)
     if commit.enqueues:
@@ -97,8 +97,8 @@ def _put(session: Session, put: Put, applied: Applied) -> None:
         raise changed_meanwhile(put)
 
 
-def _conclude(session: Session, batch: BulkAction, commit: Commit, applied: Applied) -> None:
-    """Say of each task that was left alone why, and add the batch up."""
+def _conclude(session: Session, bulk: BulkAction, commit: Commit, applied: Applied) -> None:
+    """Adds an audit row for each task that was left alone, with the reason, and the summary of the bulk action."""
     lost = [t.task_id for t in commit.transitions if t.task_id in applied.lost]
     ids = dumps([str(task_id) for task_id in lost])
     rows = session.rows(SQL["states"], ids, ids) if lost else []
@@ -107,7 +107,7 @@ def _conclude(session: Session, batch: BulkAction, commit: Commit, applied: Appl
     applied.skipped = {
         task_id: UNUSABLE if task_id in applied.refused else states.get(str(task_id)) for task_id in lost
     }
-    audits = batch.audits(len(commit.transitions) - len(lost), applied.skipped)
+    audits = bulk.audits(len(commit.transitions) - len(lost), applied.skipped)
     add_audits(session, [_audit(audit) for audit in audits])
 
 
@@ -127,7 +127,7 @@ def _control(session: Session, control: Control, applied: Applied) -> None:
 
 
 def _hold(session: Session, hold: Hold) -> bool:
-    """Pause or resume a queue, kind or group; False when it was so already."""
+    """Pauses or resumes a queue, kind or group; False when it was so already."""
     target, name = hold.target.value, hold.name
     if hold.on:
         changed = session.run(SQL["hold_on"], target, name, hold.actor, hold.reason, session.now)
@@ -141,7 +141,7 @@ def _hold(session: Session, hold: Hold) -> bool:
             # A small group is back at once; of a large one the ticks bring piece after piece.
             session.run(SQL["resume"], name)
             resume_groups(session)
-        session.news.anything = True
+        session.wakes.anything = True
     if changed:
         action = target.upper() + ("_PAUSE" if hold.on else "_RESUME")
         before, after = dumps({"paused": not hold.on}), dumps({"paused": hold.on})
@@ -150,7 +150,7 @@ def _hold(session: Session, hold: Hold) -> bool:
 
 
 def _limit(session: Session, limit: Limit) -> bool:
-    """``actor`` None: a worker's configuration, which never overrides an operator."""
+    """Sets the limits of a kind. ``actor`` None: a worker's configuration, which never overrides an operator."""
     old = session.row(SQL["limit"], limit.kind)
     concurrency, rate_ms, actor = old or (None, None, None)
     same = old is not None and (concurrency, rate_ms) == (limit.concurrency, limit.rate_ms)
@@ -162,19 +162,19 @@ def _limit(session: Session, limit: Limit) -> bool:
         before = dumps({"concurrency": concurrency, "rate_ms": rate_ms})
         after = dumps({"concurrency": limit.concurrency, "rate_ms": limit.rate_ms})
         add_audits(session, [[limit.actor, "KIND_LIMIT", None, None, None, f"kind:{limit.kind}", before, after]])
-    session.news.anything = True
+    session.wakes.anything = True
     return True
 
 
 def recount(session: Session, kind: str) -> int:
-    """Count a kind's running tasks anew."""
+    """Counts a kind's running tasks anew."""
     ((running,),) = session.rows(SQL["count_running"], kind)
     session.run(SQL["set_running"], running, kind, running)
     return int(running)
 
 
 def recount_limited(session: Session) -> int:
-    """Count all limited kinds anew; answers by how much the counters were wrong."""
+    """Counts all limited kinds anew; returns by how much the counters were wrong."""
     return sum(abs(recount(session, kind) - before) for kind, before in session.rows(SQL["limited"]))
 
 
@@ -184,7 +184,7 @@ def _request_cancel(session: Session, request: CancelRequest, applied: Applied) 
     if not found:
         applied.lost.add(request.task_id)
         return
-    session.news.cancel = True
+    session.wakes.cancel = True
     if found[0][0] is not None:
         applied.asked_before.add(request.task_id)
         return
@@ -229,7 +229,7 @@ def _declare(session: Session, declare: Declare) -> None:
 
 
 def _fire(session: Session, fire: Fire) -> bool:
-    """True for exactly one caller per planned run, whose tasks are enqueued with it."""
+    """Marks a planned run as fired. True for exactly one caller per run, whose tasks are enqueued with it."""
     if not session.run(SQL["fire"], to_micros(fire.next_at), session.now, fire.name, to_micros(fire.seen)):
         return False
     if fire.tasks:

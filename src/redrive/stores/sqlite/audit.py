@@ -1,4 +1,4 @@
-"""Audit rows."""
+"""Writes audit rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SQL = statements("redrive.stores.sqlite", "settle.sql")
 
 
 def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:
-    """Rows of: actor, action, reason, task id, batch id, target, before, after (the last two as JSON text)."""
+    """Adds rows of: actor, action, reason, task id, bulk id, target, before, after (the last two as JSON text)."""
     if rows:
         session.run(SQL["audit"], session.now, dumps(rows))
 
@@ -25,7 +25,7 @@ def values(audit: Audit) -> list[Any]:
         audit.action,
         audit.reason,
         task_id,
-        audit.batch_id,
+        audit.bulk_id,
         audit.target,
         _json(audit.before),
         _json(audit.after),

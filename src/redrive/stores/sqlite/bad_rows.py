@@ -1,4 +1,4 @@
-"""Rows that cannot be worked with: found when a call over many was refused, and failed each by itself.
+"""Fails rows that cannot be worked with, each by itself, when a call over many was refused.
 
 Nothing here runs while all is well. A claim, a tick or a recovery that was refused has been rolled back; then the rows
 that it met are tried one by one, and what does not pass is mended and moved to ``failed``. Of transitions the culprit
@@ -27,7 +27,7 @@ from redrive.stores.sqlite.session import Session, dumps
 from redrive.stores.sqlite.settle import settle
 
 SQL = statements("redrive.stores.sqlite", "bad_rows.sql")
-LOOKED_AT = 3000
+MOST_ROWS_CHECKED = 3000
 MOST_TIMEOUT_MS = 2_000_000_000
 _TIMES = ("created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "cancel_requested_at")
 _LABELS = ("task_group", "scope", "trace_id", "idempotency_key", "worker_id")
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def about_a_row(error: BaseException) -> bool:
-    """Whether a call was refused for what is in a row, as far as its error tells."""
+    """Returns whether a call was refused for what is in a row, as far as its error tells."""
     if isinstance(error, StoreUnavailable | StoreUnusable | SchemaError):
         return False
     if isinstance(error, sqlite3.Error):
@@ -44,14 +44,14 @@ def about_a_row(error: BaseException) -> bool:
 
 
 def set_aside(session: Session, queues: Sequence[str]) -> int:
-    """Fail the rows that claims and ticks cannot work with; answers how many."""
-    found = [row[0] for row in session.rows(SQL["suspects"], dumps(list(queues)), session.now, LOOKED_AT)]
+    """Fails the rows that claims and ticks cannot work with; returns how many."""
+    found = [row[0] for row in session.rows(SQL["suspects"], dumps(list(queues)), session.now, MOST_ROWS_CHECKED)]
     return _fail_all(session, found)
 
 
 def set_aside_expired(session: Session) -> int:
-    """The same for leases that ran out: those whose names nobody can read."""
-    found = [row[0] for row in session.rows(SQL["expired"], session.now, LOOKED_AT)]
+    """Fails leases that ran out and whose names nobody can read."""
+    found = [row[0] for row in session.rows(SQL["expired"], session.now, MOST_ROWS_CHECKED)]
     return _fail_all(session, found, moving=False)
 
 
@@ -66,7 +66,7 @@ def _fail_all(session: Session, rowids: Sequence[int], *, moving: bool = True) -
 
 
 def _trial(session: Session, rowid: int, moving: bool) -> str | None:
-    """Why a row cannot be read or (``moving``) moved; None when it can. Whatever is tried is taken back."""
+    """Returns why a row cannot be read or (``moving``) moved; None when it can. Whatever is tried is taken back."""
     try:
         _inside(session, lambda inner: _try_row(inner, rowid, moving), keep=False)
     except Exception as error:
@@ -103,7 +103,7 @@ def fail_row(session: Session, rowid: int, why: str) -> None:
 
 
 def settle_in_parts(session: Session, transitions: Sequence[Transition], refused: dict[UUID, str]) -> set[UUID]:
-    """Apply what can be applied; answers the ids that were lost. A task that its holder or recovery would move and
+    """Applies what can be applied; returns the ids that were lost. A task that its holder or recovery would move and
     whose row stands in the way is failed; what an operator wanted of it is refused, and the row is left as it is."""
     try:
         return _inside(session, lambda inner: settle(inner, transitions))
@@ -127,7 +127,7 @@ def settle_in_parts(session: Session, transitions: Sequence[Transition], refused
 
 
 def _inside(session: Session, work: Callable[[Session], T], *, keep: bool = True) -> T:
-    """In a savepoint of its own, with totals of its own: what fails leaves nothing behind."""
+    """Runs work in a savepoint of its own, with totals of its own: what fails leaves nothing behind."""
     inner = Session(session.connection, session.now, session.features)
     session.connection.execute("savepoint part")
     try:
@@ -141,7 +141,7 @@ def _inside(session: Session, work: Callable[[Session], T], *, keep: bool = True
     session.connection.execute("release part")
     if keep:
         session.tally.merge(inner.tally)
-        session.news.merge(inner.news)
+        session.wakes.merge(inner.wakes)
     return answer
 
 

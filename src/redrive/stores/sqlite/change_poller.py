@@ -1,4 +1,4 @@
-"""When to look whether another process committed: at a hint from the file system, else now and then."""
+"""Decides when to look whether another process committed: at a hint from the file system, else now and then."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from redrive.stores.sqlite.inotify import Watch
 logger = logging.getLogger("redrive.sqlite")
 
 # Without hints: how often to look while nothing else is to be done.
-POLL_EVERY = 0.006
+POLL_WITHOUT_HINTS_EVERY_S = 0.006
 # With hints: how often all the same, since a file system may keep some to itself.
-SAFETY = 0.5
+POLL_WITH_HINTS_EVERY_S = 0.5
 # A hint comes when the log is written, which is before the commit is synced and visible: look again after this long,
 # then after twice as long, and so on; less often once that has taken longer than a commit does.
-AGAIN_AFTER = 0.0005
+LOOK_AGAIN_AFTER_S = 0.0005
 # No hints for this long after own work or news. Our own writes cause hints too, and commits that come in quick
 # succession are answered together: a busy store is not slowed down by watching.
-DEAF_FOR = 0.003
+IGNORE_HINTS_FOR_S = 0.003
 
 
 class ChangePoller:
-    """The writing thread waits here while it has nothing to do."""
+    """Where the writing thread waits while it has nothing to do."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -31,45 +31,45 @@ class ChangePoller:
         self.reset()
 
     def reset(self) -> None:
-        """As new: a forked process must not take the hints of its parent."""
+        """Starts anew: a forked process must not take the hints of its parent."""
         self._lock = threading.Lock()
         self._log = ""
         self._asleep = False
         self._blind = False
-        self._pause = DEAF_FOR
+        self._pause = IGNORE_HINTS_FOR_S
         self.close()
 
     def close(self) -> None:
-        """What is watched belongs to one connection: while that is open, nobody deletes the log."""
+        """Stops watching: what is watched belongs to one connection; while that is open, nobody deletes the log."""
         with self._lock:
             watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
 
     def wait(self, bell: threading.Lock) -> bool:
-        """Until the bell rings (True), or until it is time to look (False)."""
-        watch = self._follow() if self._pause > DEAF_FOR else None
+        """Waits until the bell rings (True), or until it is time to look (False)."""
+        watch = self._follow() if self._pause > IGNORE_HINTS_FOR_S else None
         rung = self._drowse(bell) if watch is None else self._sleep(bell, watch)
         if rung:
-            self._pause = DEAF_FOR
+            self._pause = IGNORE_HINTS_FOR_S
         return rung
 
     def found(self) -> None:
-        """The look was worth it."""
-        self._pause = DEAF_FOR
+        """Notes that a look found something."""
+        self._pause = IGNORE_HINTS_FOR_S
 
     def ring(self) -> None:
-        """The bell has been rung; somebody who sleeps beside the watch does not hear it."""
+        """Wakes somebody who sleeps beside the watch and does not hear the bell."""
         if self._asleep:
             with self._lock:  # not while it is being closed: its number may already be another file's
                 if self._watch is not None:
                     self._watch.interrupt()
 
     def _drowse(self, bell: threading.Lock) -> bool:
-        rung = bell.acquire(timeout=min(self._pause, POLL_EVERY))
+        rung = bell.acquire(timeout=min(self._pause, POLL_WITHOUT_HINTS_EVERY_S))
         if not rung and self._watch is not None:
             self._watch.forget()  # before the look that follows: what is written after it counts
-        self._pause = min(self._pause * 2, POLL_EVERY)
+        self._pause = min(self._pause * 2, POLL_WITHOUT_HINTS_EVERY_S)
         return rung
 
     def _sleep(self, bell: threading.Lock, watch: Watch) -> bool:
@@ -81,11 +81,11 @@ class ChangePoller:
             heard = watch.wait(self._pause)
             rung = bell.acquire(blocking=False)
         self._asleep = False
-        self._pause = AGAIN_AFTER if heard else min(self._pause * 3, SAFETY)
+        self._pause = LOOK_AGAIN_AFTER_S if heard else min(self._pause * 3, POLL_WITH_HINTS_EVERY_S)
         return rung
 
     def _follow(self) -> Watch | None:
-        """The watch, on the log that is there now; None where there is none to be had."""
+        """Returns the watch, on the log that is there now; None where there is none to be had."""
         if self._blind:
             return None
         try:

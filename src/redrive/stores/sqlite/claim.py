@@ -1,4 +1,4 @@
-"""Claiming: the quick way when nothing is limited or held, else lane by lane."""
+"""Claims tasks: the quick way when nothing is limited or held, else lane by lane."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from redrive.stores.sqlite.clock import SECOND, micros, to_datetime
 from redrive.stores.sqlite.session import Row, Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "claim.sql")
-OPEN, PICKED = (SQL["rows"].replace(":rows", SQL[which]) for which in ("open", "picked"))
-ROUNDS = 5
+CLAIM_OPEN_ROWS, CLAIM_PICKED_ROWS = (SQL["rows"].replace(":rows", SQL[which]) for which in ("open", "picked"))
+MOST_ROUNDS_PER_CLAIM = 5
 # At most this many rows are looked at in one round: a large backlog is set aside over several claims.
-SCAN = 2000
+MOST_ROWS_PER_ROUND = 2000
 
 
 @dataclass(slots=True)
@@ -65,19 +65,19 @@ def _held_and_limited(session: Session) -> tuple[list[Row], list[Row]]:
 
 
 def _claim_by_lanes(session: Session, want: ClaimRequest, lease: _Lease) -> None:
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS_PER_CLAIM):
         left = want.count - lease.count
         found = _look(session, _rules(session, want), left, left)
         if found.away or found.held:
             # Usually the next ones may run. If some have to be set aside, nothing runs before that is done, with all of
             # them that can be seen from here: what is behind them, or they themselves in their lane, may be the next.
-            found = _look(session, _rules(session, want), left, left + SCAN)
+            found = _look(session, _rules(session, want), left, left + MOST_ROWS_PER_ROUND)
         elif found.run:
             lease.claim_rows(found.run)
         if found.away:
             session.run(SQL["add_lanes"], dumps(sorted(found.kinds)))
             session.run(SQL["set_aside"], dumps(found.away))
-            session.news.anything = True
+            session.wakes.anything = True
         if found.held:
             for queue, kind in session.rows(SQL["hold_back"], dumps(found.held)):
                 session.tally.move(queue, kind, "queued", "paused")
@@ -85,7 +85,7 @@ def _claim_by_lanes(session: Session, want: ClaimRequest, lease: _Lease) -> None
         if lease.count >= want.count or not (found.away or found.held):
             return
     # A large backlog is set aside over several claims: say that it is worth looking again.
-    session.news.anything = True
+    session.wakes.anything = True
 
 
 class _Lease:
@@ -106,10 +106,10 @@ class _Lease:
             left = self._want.count - self.count
             if left <= 0:
                 return
-            self._take(OPEN, queue, left)
+            self._take(CLAIM_OPEN_ROWS, queue, left)
 
     def claim_rows(self, rowids: list[int]) -> None:
-        rows = self._take(PICKED, dumps(rowids))
+        rows = self._take(CLAIM_PICKED_ROWS, dumps(rowids))
         counts = dumps(list(Counter(row[2] for row in rows).items()))
         self._session.run(SQL["take_places"], self._session.now, counts)
 
@@ -137,7 +137,8 @@ class _Lease:
         return [_claimed(self._whole(row), self._token, times[row[9]], self._session.now) for row in self._rows]
 
     def _whole(self, row: Row) -> Row:
-        """Large payloads are fetched one by one: a thousand of them as one text might be more than SQLite can make."""
+        """Returns large payloads, fetched one by one: a thousand of them as one text might be more than SQLite can
+        make."""
         large = row[17]
         if large:
             found = self._session.row(SQL["large"], row[0], MAX_PAYLOAD_BYTES)
@@ -199,7 +200,7 @@ def _rules(session: Session, want: ClaimRequest) -> Rules:
     holds, kinds = _held_and_limited(session)
     held = {target: frozenset(name for t, name in holds if t == target) for target in ("queue", "kind", "group")}
     handles = None if want.handles is None else frozenset(want.handles)
-    room: dict[str, int] = {} if want.only is not None else {"": want.count + SCAN}
+    room: dict[str, int] = {} if want.only is not None else {"": want.count + MOST_ROWS_PER_ROUND}
     for kind, concurrency, rate_ms, running, next_at in kinds:
         if kind in held["kind"] or kind != (want.only or kind) or (handles is not None and kind not in handles):
             continue
@@ -216,7 +217,7 @@ def _look(session: Session, rules: Rules, left: int, reach: int) -> Found:
     found = Found()
     for queue in rules.queues:
         for row in _ready(session, queue, rules.room, reach):
-            if len(found.run) >= left or len(found.away) + len(found.held) >= SCAN:
+            if len(found.run) >= left or len(found.away) + len(found.held) >= MOST_ROWS_PER_ROUND:
                 return found
             _judge(row, rules, found)
     return found
@@ -235,16 +236,16 @@ def _judge(row: Row, rules: Rules, found: Found) -> None:
 
 
 def _ready(session: Session, queue: str, room: dict[str, int], reach: int) -> Iterator[Row]:
-    """Ready rows of a queue's open lanes, merged in order, at most ``reach`` of each."""
+    """Returns ready rows of a queue's open lanes, merged in order, at most ``reach`` of each."""
     names = dumps([lane for lane, free in room.items() if free > 0])
     lanes = session.gathered(SQL["waiting"], names, queue)
     return heapq.merge(*(session.gathered(SQL["ready"], queue, lane, min(room[lane], reach)) for lane in lanes))
 
 
 def free_places(session: Session, counts: Counter[str]) -> None:
-    """Give back places of limited kinds, and wake the fleet where a kind had been full."""
+    """Gives back places of limited kinds, and wakes the fleet where a kind had been full."""
     if not counts:
         return
     for kind, running, concurrency in session.rows(SQL["free_places"], dumps(list(counts.items()))):
         if running + counts[kind] >= concurrency:
-            session.news.anything = True
+            session.wakes.anything = True

@@ -1,4 +1,4 @@
-"""Times as SQLite holds them: whole microseconds since 1970, UTC."""
+"""Converts times to what SQLite holds: whole microseconds since 1970, UTC."""
 
 from __future__ import annotations
 

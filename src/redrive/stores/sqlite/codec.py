@@ -1,4 +1,4 @@
-"""Rows of SQLite as the stores' common row mapping expects them: ids, times and lists in their own types."""
+"""Converts rows of SQLite to what the stores' common row mapping expects: ids, times and lists in their own types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TIMES = frozenset(
         "last_ends",
     }
 )
-FIRST, LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
+FIRST_SHOWN_TIME, LAST_SHOWN_TIME = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 _IDS = frozenset({"task_id", "sample_task", "lease_token", "join_id"})
 
 
@@ -71,7 +71,7 @@ def group(row: sqlite3.Row) -> GroupRow:
     return common.group(_typed(row))
 
 
-def meant(row: sqlite3.Row) -> FailedRef:
+def failed_ref(row: sqlite3.Row) -> FailedRef:
     values = _typed(row)
     return FailedRef(UUID(values["id"]), values["failed_seq"], values["error_fingerprint"], values["failed_at"])
 
@@ -121,14 +121,14 @@ def _typed(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _time(value: int) -> datetime:
-    """A time that the calendar does not have is shown as the last one that it safely has."""
+    """Returns a time; one that the calendar does not have is shown as the last one that it safely has."""
     try:
         return to_datetime(value)
     except OverflowError:
-        return LAST if value > 0 else FIRST
+        return LAST_SHOWN_TIME if value > 0 else FIRST_SHOWN_TIME
 
 
 def _id(text: str) -> UUID:
-    """Something that is no id (others may write to the file) is shown as one that is made of it: one such row must not
-    make a whole list unreadable."""
+    """Returns an id; something that is none (others may write to the file) is shown as one that is made of it: one such
+    row must not make a whole list unreadable."""
     return from_text(text) if is_id(text) else UUID(bytes=sha256(text.encode()).digest()[:16])

@@ -1,4 +1,4 @@
-"""Opening the file: checks that name what is wrong, and the settings every connection has."""
+"""Opens the file: checks that name what is wrong, and the settings every connection has."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from redrive.stores.shown import shown_path
 from redrive.stores.sqlite.errors import is_busy
 from redrive.stores.sqlite.url import Location
 
-OLDEST = (3, 37, 0)
-PATIENCE = 10.0
-LONGEST_STEP = 0.05
+OLDEST_SQLITE = (3, 37, 0)
+LOCK_PATIENCE_S = 10.0
+LONGEST_LOCK_PAUSE_S = 0.05
 T = TypeVar("T")
 
 # journal_size_limit: a log that grew under a long reader is cut back; autocheckpoint: 16 MB between two, since a
-# batch of a thousand tasks already writes about a quarter of that. secure_delete: what is deleted or overwritten is
+# commit of a thousand tasks already writes about a quarter of that. secure_delete: what is deleted or overwritten is
 # zeros then; some builds of SQLite have it on anyway, and erasing data relies on it.
 _SETTINGS = """
 pragma foreign_keys = on;
@@ -34,7 +34,7 @@ pragma secure_delete = on;
 
 
 def connect(location: Location) -> sqlite3.Connection:
-    """A connection that never waits inside SQLite: waiting is ours (``patiently``)."""
+    """Returns a connection that never waits inside SQLite: waiting is ours (``patiently``)."""
     _check(location)
     if not location.memory:
         create_private(Path(location.path))  # its log and shared memory take its mode over
@@ -57,8 +57,8 @@ def _text(value: bytes) -> str:
 
 
 def patiently(work: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """Repeat what another process's lock keeps from happening, for a while."""
-    give_up = time.monotonic() + PATIENCE
+    """Repeats for a while what another process's lock keeps from happening."""
+    give_up = time.monotonic() + LOCK_PATIENCE_S
     longest = 0.002
     while True:
         try:
@@ -68,11 +68,11 @@ def patiently(work: Callable[[], T], sleep: Callable[[float], None] = time.sleep
                 raise
         # Uneven steps, so that two waiting processes do not keep meeting; longer ones for a lock that is held for long.
         sleep(random.uniform(0.0003, longest))  # noqa: S311
-        longest = min(longest * 1.1, LONGEST_STEP)
+        longest = min(longest * 1.1, LONGEST_LOCK_PAUSE_S)
 
 
 def in_transaction(connection: sqlite3.Connection) -> bool:
-    """Whether a transaction is open; a connection that was thrown away has none."""
+    """Returns whether a transaction is open; a connection that was thrown away has none."""
     try:
         return connection.in_transaction
     except sqlite3.ProgrammingError:  # it is closed
@@ -80,7 +80,7 @@ def in_transaction(connection: sqlite3.Connection) -> bool:
 
 
 def undo(connection: sqlite3.Connection) -> None:
-    """Leave no transaction open, whatever state a failure left behind."""
+    """Rolls back whatever transaction a failure left open."""
     if in_transaction(connection):
         try:
             connection.execute("rollback")
@@ -106,9 +106,9 @@ def _prepare(connection: sqlite3.Connection, location: Location) -> None:
 
 
 def _check(location: Location) -> None:
-    if sqlite3.sqlite_version_info < OLDEST:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise ConfigError(
-            f"this Python has SQLite {sqlite3.sqlite_version}, redrive needs {'.'.join(map(str, OLDEST))}",
+            f"this Python has SQLite {sqlite3.sqlite_version}, redrive needs {'.'.join(map(str, OLDEST_SQLITE))}",
             hint="use a newer Python build or system SQLite library",
         )
     if location.memory:

@@ -24,7 +24,7 @@ from redrive.stores.sqlite.session import NO_FEATURES, Session
 from redrive.stores.sqlite.url import Location
 
 T = TypeVar("T")
-FORK_PATIENCE = 2.0
+FORK_PATIENCE_S = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +44,8 @@ class Answer:
 
 
 class ConnectionThread:
-    """Started by the first request, stopped by ``close``; may be started again after that."""
+    """A thread with its connection: started by the first request, stopped by ``close``; may be started again after
+    that."""
 
     def __init__(
         self, name: str, location: Location, clock: Callable[[], float], features: Features = NO_FEATURES
@@ -55,10 +56,10 @@ class ConnectionThread:
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
         self.reset()
-        _desks.add(self)
+        _threads.add(self)
 
     def reset(self) -> None:
-        """As new: in a process that was forked, the thread does not exist and the locks may be held by nobody."""
+        """Starts anew: in a process that was forked, the thread does not exist and the locks may be held by nobody."""
         self._lock = threading.Lock()
         # Held by the thread while it is inside SQLite, or in a transaction that will be over in a moment.
         self._busy = threading.Lock()
@@ -71,7 +72,7 @@ class ConnectionThread:
         self._closing = False
 
     async def run(self, work: Callable[[Session], T]) -> T:
-        """Have ``work`` done by the thread. A caller that is cancelled while it is being done changes nothing."""
+        """Has ``work`` done by the thread. A caller that is cancelled while it is being done changes nothing."""
         loop = asyncio.get_running_loop()
         request = Request(work, loop, loop.create_future())
         self.submit(request)
@@ -88,12 +89,12 @@ class ConnectionThread:
         self.ring()
 
     def ring(self) -> None:
-        """Have the thread look up from its wait."""
+        """Wakes the thread from its wait."""
         with suppress(RuntimeError):  # it has been rung already
             self._bell.release()
 
     async def close(self) -> None:
-        """Serve what waits, close the connection, end the thread."""
+        """Serves what waits, closes the connection, ends the thread."""
         with self._lock:
             thread = self._thread
             self._closing = True
@@ -121,7 +122,7 @@ class ConnectionThread:
                     return
 
     def _attend(self) -> bool:
-        """Wait for requests; False when there is none and the desk closes."""
+        """Waits for requests; False when there is none and the thread is closing."""
         while not self._waiting:
             if self._closing:
                 return False
@@ -132,7 +133,7 @@ class ConnectionThread:
         self._bell.acquire()
 
     def _serve(self) -> None:
-        """Readers answer one by one, each request seeing one snapshot."""
+        """Serves requests one by one, each seeing one snapshot."""
         request = self._take(1)[0]
         try:
             connection = self.connected()
@@ -154,7 +155,7 @@ class ConnectionThread:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """For a wait in the middle of a request: the process may be forked meanwhile."""
+        """Marks a wait in the middle of a request: the process may be forked meanwhile."""
         self._busy.release()
         try:
             yield
@@ -173,7 +174,7 @@ class ConnectionThread:
         return self._connection
 
     def refuse(self, error: BaseException, *, as_it_is: bool = False) -> BaseException:
-        """The error as the caller hears it. A connection that is in doubt is not used again."""
+        """Returns the error as the caller hears it. A connection that is in doubt is not used again."""
         if breaks_connection(error) and not self.location.memory:
             self._disconnect()
         if as_it_is and not isinstance(error, StopIteration):  # which no future carries
@@ -191,14 +192,14 @@ class ConnectionThread:
     # -- around a fork ---------------------------------------------------------------------------------------------
 
     def hold(self) -> bool:
-        """Have the thread stay out of SQLite until ``let_go``; False when it does not come out in time."""
-        return threading.current_thread() is not self._thread and self._busy.acquire(timeout=FORK_PATIENCE)
+        """Keeps the thread out of SQLite until ``let_go``; False when it does not come out in time."""
+        return threading.current_thread() is not self._thread and self._busy.acquire(timeout=FORK_PATIENCE_S)
 
     def let_go(self) -> None:
         self._busy.release()
 
     def forked(self, *, held: bool) -> None:
-        """In the child: leave the parent's connection to the parent."""
+        """Leaves the parent's connection to the parent, in the child of a fork."""
         connection, self._connection = self._connection, None
         self.reset()
         if connection is not None and held and not connection.in_transaction:
@@ -215,7 +216,7 @@ class ConnectionThread:
 # has the parent's connections. While they exist, SQLite believes that this process holds the locks that they had, and
 # takes none of its own: the parent would delete the log at its end under the child's feet. So they are closed, except
 # those in a transaction (a handler's own): their files are lost to the child.
-_desks: weakref.WeakSet[ConnectionThread] = weakref.WeakSet()
+_threads: weakref.WeakSet[ConnectionThread] = weakref.WeakSet()
 _held: list[ConnectionThread] = []
 _inherited: list[sqlite3.Connection] = []
 _torn: set[str] = set()
@@ -225,12 +226,12 @@ _dropping = threading.Lock()
 
 def _before_fork() -> None:
     _forking.acquire()
-    _held[:] = [desk for desk in list(_desks) if desk.hold()]
+    _held[:] = [thread for thread in list(_threads) if thread.hold()]
 
 
 def _after_in_parent() -> None:
-    for desk in _held:
-        desk.let_go()
+    for thread in _held:
+        thread.let_go()
     _held.clear()
     _forking.release()
 
@@ -238,8 +239,8 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     global _forking, _dropping
     _forking, _dropping = threading.Lock(), threading.Lock()
-    for desk in list(_desks):
-        desk.forked(held=desk in _held)
+    for thread in list(_threads):
+        thread.forked(held=thread in _held)
     _held.clear()
 
 
@@ -262,7 +263,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def deliver(answers: Sequence[Answer]) -> None:
-    """Answer everybody, with one wake-up per event loop."""
+    """Gives everybody their answer, with one wake-up per event loop."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[Answer]] = defaultdict(list)
     for answer in answers:
         by_loop[answer.request.loop].append(answer)

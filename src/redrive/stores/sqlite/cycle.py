@@ -1,4 +1,4 @@
-"""Settling and claiming in one commit: the worker's hot loop."""
+"""Settles and claims in one commit: the worker's hot loop."""
 
 from __future__ import annotations
 

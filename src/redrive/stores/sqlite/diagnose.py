@@ -1,4 +1,4 @@
-"""The health of a SQLite file."""
+"""Examines the health of a SQLite file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.session import Session
 
 SQL = statements("redrive.stores.sqlite", "diagnose.sql")
-LEAST_FREE = 256 << 20
-LARGE_WAL = 256 << 20
+LEAST_FREE_BYTES = 256 << 20
+LARGE_WAL_BYTES = 256 << 20
 
 
 def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
@@ -56,7 +56,7 @@ def _space(path: str) -> list[Finding]:
     file, wal = Path(path), Path(f"{path}-wal")
     findings = []
     free = shutil.disk_usage(file.resolve().parent).free
-    if free < LEAST_FREE:
+    if free < LEAST_FREE_BYTES:
         findings.append(
             Finding(
                 Level.CRITICAL,
@@ -66,7 +66,7 @@ def _space(path: str) -> list[Finding]:
             )
         )
     size = wal.stat().st_size if wal.exists() else 0
-    if size > LARGE_WAL:
+    if size > LARGE_WAL_BYTES:
         findings.append(
             Finding(
                 Level.WARNING,

@@ -1,4 +1,4 @@
-"""What features add to moves, in the transaction of the moves."""
+"""Applies what features add to moves, in the transaction of the moves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redrive.stores.sqlite.session import Session, dumps
 
 
 def react(session: Session, moves: Sequence[tuple[Transition, Landed]]) -> None:
-    """Apply what the features say to these moves, all together."""
+    """Applies what the features return for these moves, all together."""
     if moves:
         add_effects(session, session.features.reactions.effects_of(moves))
 
@@ -28,6 +28,6 @@ def add_effects(session: Session, effects: Effects) -> None:
 
 
 def write_rows(session: Session, rows: Iterable[Rows]) -> None:
-    """Rows of the features' own tables: one statement for each kind of them."""
+    """Writes rows of the features' own tables: one statement for each kind of them."""
     for part in rows:
         session.run(session.features.statement(part.feature, part.statement), dumps(part.values))

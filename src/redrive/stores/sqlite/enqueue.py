@@ -1,4 +1,4 @@
-"""Enqueueing, as plain statements: usable on any connection, inside the caller's own transaction."""
+"""Enqueues by plain statements: usable on any connection, inside the caller's own transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from redrive.kernel.task import (
 )
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import micros, to_datetime, to_micros
-from redrive.stores.sqlite.session import Execute, News, Session, Tally, dumps, take_positions
+from redrive.stores.sqlite.session import Execute, PendingWakes, Session, Tally, dumps, take_positions
 
 SQL = statements("redrive.stores.sqlite", "enqueue.sql")
 # Rows per INSERT. Few sizes, so that each statement is prepared once and found in the cache from then on.
@@ -37,7 +37,7 @@ _INSERTS = {n: SQL["insert"] + " " + ", ".join([SQL["values"]] * n) for n in _SI
 
 
 def enqueue_on(connection: sqlite3.Connection, tasks: Sequence[NewTask], now_us: int) -> list[Enqueued]:
-    """Enqueue on somebody's connection: it commits or rolls back with their transaction."""
+    """Enqueues on somebody's connection: it commits or rolls back with their transaction."""
     cursor = connection.cursor()
     # Whatever shape the owner of the connection likes its rows in.
     cursor.row_factory = None
@@ -45,20 +45,20 @@ def enqueue_on(connection: sqlite3.Connection, tasks: Sequence[NewTask], now_us:
 
 
 def enqueue_with(execute: Execute, tasks: Sequence[NewTask], now_us: int) -> list[Enqueued]:
-    """The same through any driver: ``execute(sql, args)`` answers the rows, placeholders are ``?``."""
+    """Enqueues through any driver: ``execute(sql, args)`` returns the rows, placeholders are ``?``."""
     tally = Tally()
-    answers = add_tasks(execute, tasks, now_us, tally, News())
+    answers = add_tasks(execute, tasks, now_us, tally, PendingWakes())
     tally.flush(execute)
     return answers
 
 
 def enqueue(session: Session, tasks: Sequence[NewTask], *, again: bool = False, fired: bool = False) -> list[Enqueued]:
-    """``fired``: by a schedule, whose keys nobody else may use."""
+    """Enqueues in a session. ``fired``: by a schedule, whose keys nobody else may use."""
 
     def execute(sql: str, args: tuple[Any, ...]) -> list[Any]:
         return session.connection.execute(sql, args).fetchall()
 
-    return add_tasks(execute, tasks, session.now, session.tally, session.news, again=again, fired=fired)
+    return add_tasks(execute, tasks, session.now, session.tally, session.wakes, again=again, fired=fired)
 
 
 def add_tasks(
@@ -66,12 +66,12 @@ def add_tasks(
     tasks: Sequence[NewTask],
     now: int,
     tally: Tally,
-    news: News,
+    wakes: PendingWakes,
     *,
     again: bool = False,
     fired: bool = False,
 ) -> list[Enqueued]:
-    """``again``: the same ids may have landed before; those count as created."""
+    """Adds tasks, and their keys and totals. ``again``: the same ids may have landed before; those count as created."""
     _check(tasks, now, fired)
     existing = _claim_keys(execute, tasks, now)
     skip = set(existing)
@@ -80,14 +80,14 @@ def add_tasks(
         skip.update(UUID(row[0]) for row in execute(SQL["landed"], (ids, ids)))
     new = [task for task in tasks if task.id not in skip] if skip else tasks
     if new:
-        _insert(execute, new, now, tally, news)
+        _insert(execute, new, now, tally, wakes)
     if not existing:
         return [Enqueued(task.id) for task in tasks]
     return [existing.get(task.id) or Enqueued(task.id) for task in tasks]
 
 
 def _check(tasks: Sequence[NewTask], now: int, fired: bool) -> None:
-    """What gets in must be something that a worker can claim and an operator can list."""
+    """Refuses what a worker could not claim or an operator could not list."""
     for name in {task.kind for task in tasks}:
         check_name(name, "kind")
     for name in {task.queue for task in tasks}:
@@ -113,13 +113,13 @@ def _check(tasks: Sequence[NewTask], now: int, fired: bool) -> None:
 
 
 def digest(task: NewTask) -> str:
-    """What a repeated key is compared by: kind and payload, whatever the order of the payload's keys."""
+    """Returns what a repeated key is compared by: kind and payload, whatever the order of the payload's keys."""
     text = "" if task.payload is None else json.dumps(json.loads(task.payload), sort_keys=True)
     return hashlib.sha256(f"{task.kind}\x1f{text}".encode()).hexdigest()
 
 
 def _claim_keys(execute: Execute, tasks: Sequence[NewTask], now: int) -> dict[UUID, Enqueued]:
-    """Answers for the tasks whose key already names another one."""
+    """Takes the keys of new tasks; returns answers for those whose key already names another task."""
     keyed = [(task, digest(task)) for task in tasks if task.idempotency_key is not None]
     if not keyed:
         return {}
@@ -135,7 +135,7 @@ def _claim_keys(execute: Execute, tasks: Sequence[NewTask], now: int) -> dict[UU
     return answers
 
 
-def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, news: News) -> None:
+def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, wakes: PendingWakes) -> None:
     kinds = dumps(list({task.kind for task in tasks}))
     lanes = {row[0] for row in execute(SQL["lanes"], (kinds,))}
     position = take_positions(execute, len(tasks))
@@ -167,17 +167,17 @@ def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, 
         position += 1
         counts[task.queue, task.kind, state] += 1
         if due is not None and waits:
-            news.due_at(due, now)
+            wakes.due_at(due, now)
     _insert_rows(execute, values, len(tasks))
     _belong(execute, [task for task in tasks if task.feature is not None or task.join is not None])
     for (queue, kind, state), n in counts.items():
         tally.add(queue, kind, state, n)
         if state == State.QUEUED:
-            news.queues.add(queue)
+            wakes.queues.add(queue)
 
 
 def _belong(execute: Execute, tasks: Sequence[NewTask]) -> None:
-    """Say whose these tasks are. Most are nobody's, and pay nothing for it."""
+    """Writes which features and joins these tasks belong to. Most belong to none, and pay nothing for it."""
     if not tasks:
         return
     rows = [[str(task.id), task.feature, task.facts, _text(task.join)] for task in tasks]

@@ -1,4 +1,4 @@
-"""Personal data goes: see ``redrive.kernel.erase``."""
+"""Erases personal data: see ``redrive.kernel.erase``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SQL = statements("redrive.stores.sqlite", "erase.sql")
 
 
 def erase(session: Session, wanted: Erase) -> dict[str, int]:
-    """In the caller's transaction; returns how many, by place."""
+    """Erases in the caller's transaction; returns how many, by place."""
     found = session.rows(SQL["erase_ids"], dumps([str(task_id) for task_id in wanted.task_ids]))
     ids = dumps([row[0] for row in found])
     gone = session.rows(SQL["erase_gone"], ids)

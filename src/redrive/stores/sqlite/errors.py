@@ -1,4 +1,4 @@
-"""What sqlite3 raises, in the words of the port."""
+"""Translates what sqlite3 raises into errors of the port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BROKEN = (*_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQL
 
 
 def code_of(error: BaseException) -> int:
-    """The primary SQLite result code, or 0 when the error is not SQLite's."""
+    """Returns the primary SQLite result code, or 0 when the error is not SQLite's."""
     code = getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else 0
 
@@ -36,7 +36,7 @@ def breaks_connection(error: BaseException) -> bool:
 
 
 def translate(error: BaseException, where: str) -> BaseException:
-    """An error of the port for one of the driver's; errors that are neither are passed on as they are."""
+    """Returns an error of the port for one of the driver's; errors that are neither are passed on as they are."""
     if isinstance(error, sqlite3.Error):
         return _translate(error, where)
     if isinstance(error, UnicodeError | OverflowError):

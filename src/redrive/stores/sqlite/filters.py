@@ -1,4 +1,4 @@
-"""Filters as SQL: only those that are asked for, so that each can use its index. Values are always parameters."""
+"""Turns filters into SQL: only those that are asked for, so that each can use its index."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _mark(_nth: int) -> str:
 
 
 def live(query: Query) -> Filter:
-    """What to append for the live table, or None when nothing there can match."""
+    """Returns what to append for the live table, or None when nothing there can match."""
     return _tasks(query, chosen(query.states, LIVE), errors=True)
 
 
@@ -43,7 +43,8 @@ def failed(which: FailureFilter) -> tuple[str, list[Any]]:
 
 
 def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None, *, few: bool = True) -> Filter:
-    """None when nothing can match. ``few``: it is looked for among the tasks, not among the dead letters."""
+    """Returns what to append for cancelled tasks; None when nothing can match. ``few``: it is looked for among the
+    tasks, not among the dead letters."""
     wanted = of_cancelled(which, "h" if few else "d")
     if wanted is None:
         return None
@@ -59,12 +60,12 @@ def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None, *, 
 
 
 def of_totals(which: FailureFilter) -> tuple[str, list[Any]]:
-    """What the totals by queue and kind can be narrowed down to."""
+    """Returns what the totals by queue and kind can be narrowed down to."""
     return where([(name, value) for name in ("queue", "kind") if (value := getattr(which, name)) is not None], _mark)
 
 
 def count_failed(which: FailureFilter) -> tuple[str, str, list[Any]]:
-    """The statement to use, what to append to it, and the values."""
+    """Returns the statement to use, what to append to it, and the values."""
     wanted = by_totals(which)
     if wanted is None:
         return "count_failed", *failed(which)

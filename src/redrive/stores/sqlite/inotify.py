@@ -1,4 +1,4 @@
-"""Hearing that another process writes to the log: inotify, through the C library. Linux only."""
+"""Notices that another process writes to the log: inotify, through the C library. Linux only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Watch:
         self._poll.register(self._interrupt, select.POLLIN)
 
     def follow(self, path: str) -> bool:
-        """Watch the file that has this name now; False when there is none. Costs little when it is the same one."""
+        """Watches the file that has this name now; False when there is none. Costs little when it is the same one."""
         try:
             _call("inotify_add_watch", self._inotify, ctypes.c_char_p(os.fsencode(path)), ctypes.c_uint32(_CHANGES))
         except FileNotFoundError:
@@ -40,14 +40,14 @@ class Watch:
         return True
 
     def wait(self, timeout: float) -> bool:
-        """True when the file changed, False when the time is over or somebody interrupts."""
+        """Waits; True when the file changed, False when the time is over or somebody interrupts."""
         ready = [fd for fd, _ in self._poll.poll(timeout * 1000)]
         if self._interrupt in ready:
             os.eventfd_read(self._interrupt)
         return self._inotify in ready and self.forget()
 
     def forget(self) -> bool:
-        """Changes up to now are known. The kernel merges equal events: a burst of writes is one."""
+        """Drops the changes up to now. The kernel merges equal events: a burst of writes is one."""
         try:
             return bool(os.read(self._inotify, 4096))
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Joins: members arrive with their settlements, and the last one brings the tasks that follow."""
+"""Counts arrivals at joins: members arrive with their settlements, and the last one brings the tasks that follow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMN = {State.COMPLETED: 0, State.FAILED: 1, State.CANCELLED: 2}
 
 
 class Arrivals:
-    """Changes of joins, gathered over all moves of a transaction: one update each."""
+    """Gathers changes of joins over all moves of a transaction: one update each."""
 
     __slots__ = ("_changes",)
 
@@ -27,7 +27,7 @@ class Arrivals:
         self._changes: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def move(self, join_id: str, was: str, now: str, n: int = 1) -> None:
-        """Members left one state for another; only those in which a task has ended count."""
+        """Notes that members left one state for another; only those in which a task has ended count."""
         for state, change in ((was, -n), (now, n)):
             if (column := _COLUMN.get(State(state))) is not None:
                 self._changes[join_id][column] += change
@@ -52,12 +52,12 @@ def close_join(session: Session, join_id: UUID) -> None:
 
 
 def settle_empty(session: Session, joins: Iterable[NewJoin]) -> None:
-    """Joins that got no members have ended already."""
+    """Ends joins that got no members."""
     _end(session, [str(join.id) for join in joins])
 
 
 def _end(session: Session, join_ids: Collection[str]) -> None:
-    """Enqueue what follows, where the last member has come. Who enqueues it is the only one that sees it missing."""
+    """Enqueues what follows, where the last member has come. Who enqueues it is the only one that sees it missing."""
     ended = session.rows(SQL["ended"], dumps(list(join_ids)))
     if not ended:
         return

@@ -1,4 +1,4 @@
-"""Movements of money."""
+"""Posts movements of money."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SQL = statements("redrive.stores.sqlite", "apply.sql")
 
 
 def post(session: Session, posting: Posting) -> bool:
-    """One movement of money; False when the key was posted before."""
+    """Posts one movement of money; False when the key was posted before."""
     if not session.run(SQL["posting"], posting.key, session.now, posting.note):
         return False
     sums: Counter[str] = Counter()

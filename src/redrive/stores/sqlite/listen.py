@@ -1,4 +1,4 @@
-"""Hints: who wants them, and how they reach each listener's own event loop."""
+"""Sends hints to listeners, each on its own event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Listeners:
         return bool(self._listeners)
 
     def add(self, on_wake: OnWake) -> Callable[[], None]:
-        """Answers how to end it."""
+        """Adds a listener; returns what removes it."""
         added = (asyncio.get_running_loop(), on_wake)
         with self._lock:
             self._listeners = (*self._listeners, added)
@@ -39,7 +39,7 @@ class Listeners:
             self._listeners = ()
 
     def send(self, wakes: Sequence[Wake]) -> None:
-        """From any thread. A loop that has gone takes its listeners with it."""
+        """Sends hints, from any thread. A loop that has gone takes its listeners with it."""
         for loop, on_wake in self._listeners:
             try:
                 loop.call_soon_threadsafe(_tell, on_wake, wakes)

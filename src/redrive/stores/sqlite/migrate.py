@@ -1,4 +1,4 @@
-"""Migrations on SQLite: each step is one transaction, and holding the write lock keeps every other process out."""
+"""Migrates SQLite: each step is one transaction, and holding the write lock keeps every other process out."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.writer import Writer
 
 STEPS = schema.load("redrive.stores.sqlite")
-BOOTSTRAP = """create table if not exists redrive_migration (
+CREATE_STEPS_TABLE = """create table if not exists redrive_migration (
   feature text not null default '', version integer not null, name text not null, applied_at integer not null,
   needs integer not null, digest text, primary key (feature, version)
 ) strict;
 """
-HAS_TABLE = "select 1 from sqlite_master where type = 'table' and name = 'redrive_migration'"
-APPLIED = "select * from redrive_migration order by version"
-RECORD = "insert into redrive_migration (feature, version, name, applied_at, needs, digest) values (?, ?, ?, ?, ?, ?)"
-FORGET = "delete from redrive_migration where feature = ? and version = ?"
+HAS_STEPS_TABLE = "select 1 from sqlite_master where type = 'table' and name = 'redrive_migration'"
+APPLIED_STEPS = "select * from redrive_migration order by version"
+RECORD_STEP = (
+    "insert into redrive_migration (feature, version, name, applied_at, needs, digest) values (?, ?, ?, ?, ?, ?)"
+)
+FORGET_STEP = "delete from redrive_migration where feature = ? and version = ?"
 T = TypeVar("T")
 
 
@@ -51,26 +53,26 @@ class SqliteMigrations:
             schema.check_version(line, _version(rows, line.feature), needs, self._writer.location.where)
 
     async def up(self, to: int | None = None) -> list[str]:
-        """Every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
+        """Applies every step that is missing; ``to`` ends redrive's own before the last, and leaves features alone."""
         done = await self._repeat(lambda session: self._step_up(session, self._lines[0], to))
         for line in self._lines[1:] if to is None else ():
             done += await self._repeat(partial(self._step_up, line=line, to=None))
         return done
 
     async def down(self, to: int) -> list[str]:
-        """Back to a version of redrive's own; features go before the last of it does."""
+        """Goes back to a version of redrive's own; features go before the last of it does."""
         done: list[str] = []
         for line in self._lines[1:] if to == 0 else ():
             done += await self._repeat(partial(self._step_down, line=line, to=0))
         return done + await self._repeat(lambda session: self._step_down(session, self._lines[0], to))
 
     def sql(self, *, down: bool = False, to: int | None = None) -> str:
-        """The steps as one script, for the sqlite3 shell: one transaction, noted like steps run by us."""
+        """Returns the steps as one script, for the sqlite3 shell: one transaction, noted like steps run by us."""
         steps = schema.scripts(self._lines, down=down, to=to, record=_forget if down else _note)
-        return f"begin immediate;\n{'' if down else BOOTSTRAP}{steps}commit;\n"
+        return f"begin immediate;\n{'' if down else CREATE_STEPS_TABLE}{steps}commit;\n"
 
     async def _repeat(self, step: Callable[[Session], str | None]) -> list[str]:
-        """One step per transaction, each looking anew at what other processes may have done meanwhile."""
+        """Runs one step per transaction, each looking anew at what other processes may have done meanwhile."""
         done: list[str] = []
         while (label := await self._writer.run(step)) is not None:
             done.append(label)
@@ -81,10 +83,10 @@ class SqliteMigrations:
         if not steps:
             return None
         step = steps[0]
-        session.run(BOOTSTRAP)
+        session.run(CREATE_STEPS_TABLE)
         _run_script(session.connection, step.up)
         needs = schema.needs_of(line.steps, step.version)
-        session.run(RECORD, line.feature, step.version, step.name, session.now, needs, step.digest)
+        session.run(RECORD_STEP, line.feature, step.version, step.name, session.now, needs, step.digest)
         return line.label(step)
 
     def _step_down(self, session: Session, line: schema.Line, to: int) -> str | None:
@@ -92,14 +94,14 @@ class SqliteMigrations:
         if not steps:
             return None
         _run_script(session.connection, steps[0].down)
-        session.run(FORGET, line.feature, steps[0].version)
+        session.run(FORGET_STEP, line.feature, steps[0].version)
         return line.label(steps[0])
 
     def _applied(self, session: Session) -> list[dict[str, Any]]:
         cursor = session.connection.cursor()
         cursor.row_factory = sqlite3.Row
-        known = session.row(HAS_TABLE) is not None
-        rows = [{"feature": "", "digest": None, **dict(row)} for row in cursor.execute(APPLIED)] if known else []
+        known = session.row(HAS_STEPS_TABLE) is not None
+        rows = [{"feature": "", "digest": None, **dict(row)} for row in cursor.execute(APPLIED_STEPS)] if known else []
         for line in self._lines:
             # A database of a version in development may not even have these columns.
             digests = {row["version"]: row["digest"] for row in rows if row["feature"] == line.feature}
@@ -123,7 +125,7 @@ def _version(rows: list[dict[str, Any]], feature: str) -> int:
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:
-    """``executescript`` would commit first; this stays inside the transaction."""
+    """Runs a script inside the transaction; ``executescript`` would commit first."""
     for statement in _split(script):
         connection.execute(statement)
 

@@ -218,16 +218,16 @@ def _keep(session: Session, kept: Sequence[Move]) -> None:
                 _holder(m.t),
                 failed if m.final is State.FAILED else None,
                 m.t.dead,
-                m.t.batch_id,
+                m.t.bulk_id,
                 *_failure(m.t),
             ]
         )
         failed += m.final is State.FAILED
         if queued:
             position += 1
-            session.news.queues.add(m.row.queue)
+            session.wakes.queues.add(m.row.queue)
         elif m.final is State.DELAYED and m.next_attempt_at is not None:
-            session.news.due_at(m.next_attempt_at, session.now)
+            session.wakes.due_at(m.next_attempt_at, session.now)
     session.run(SQL["move"], dumps(values))
 
 
@@ -339,7 +339,7 @@ def _audit(m: Move) -> list[Any]:
 
 
 def _audit_row(t: Transition, before: str, after: str) -> list[Any]:
-    return [t.actor, t.action or action(t.event), t.reason, str(t.task_id), t.batch_id, None, before, after]
+    return [t.actor, t.action or action(t.event), t.reason, str(t.task_id), t.bulk_id, None, before, after]
 
 
 def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
@@ -351,13 +351,13 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
         return set()
     position = session.positions(len(rows))
     chosen = [asked[row[0]] for row in rows]
-    values = [[str(t.task_id), position + nth, t.actor, t.reason, t.batch_id] for nth, t in enumerate(chosen)]
+    values = [[str(t.task_id), position + nth, t.actor, t.reason, t.bulk_id] for nth, t in enumerate(chosen)]
     session.run(SQL["revive"], session.now, dumps(values))
     session.run(SQL["revived"], dumps([row[0] for row in rows]))
     arrivals, landed = Arrivals(), []
     for t, (_, queue, kind, join_id, attempts, most, replays, labels, feature, facts) in zip(chosen, rows, strict=True):
         session.tally.move(queue, kind, "cancelled", "queued")
-        session.news.queues.add(queue)
+        session.wakes.queues.add(queue)
         if join_id is not None:
             arrivals.move(join_id, "cancelled", "queued")
         if feature is not None:

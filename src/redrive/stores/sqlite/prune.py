@@ -1,4 +1,4 @@
-"""Retention: what is past its keep goes, in bounded pieces, so that nobody waits for long."""
+"""Removes what is past its keep, in bounded pieces, so that nobody waits for long."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from redrive.stores.sqlite.clock import DAY
 from redrive.stores.sqlite.session import Row, Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "prune.sql")
-LIMIT = 5000
+ROWS_PER_PIECE = 5000
 Piece = tuple[int, bool]  # how many rows went, and whether there may be more
 
 
 def prune(session: Session, keep: Retention) -> Piece:
-    """One piece of everything. Returns how many rows went, and if there may be more."""
+    """Removes one piece of everything. Returns how many rows went, and if there may be more."""
 
     def before(days: float) -> int:
         return session.now - round(days * DAY)
 
     session.run(SQL["prune_again"], session.now, session.now - DAY)
     session.run(SQL["prune_workers"], before(keep.worker_days))
-    hours = session.run(SQL["prune_hours"], before(keep.trend_days), LIMIT)
+    hours = session.run(SQL["prune_hours"], before(keep.trend_days), ROWS_PER_PIECE)
     pieces = [
-        _full(session.run(SQL["prune_history"], before(keep.history_days), LIMIT)),
-        _full(session.run(SQL["prune_short"], session.now, LIMIT)),
+        _full(session.run(SQL["prune_history"], before(keep.history_days), ROWS_PER_PIECE)),
+        _full(session.run(SQL["prune_short"], session.now, ROWS_PER_PIECE)),
         _orphans(session, "keys", before(keep.key_days)),
         _orphans(session, "attempts", before(keep.attempt_days)),
         _orphans(session, "joins", before(keep.history_days)),
@@ -31,24 +31,25 @@ def prune(session: Session, keep: Retention) -> Piece:
         _causes(session, before(keep.cause_days), before(max(keep.noted_cause_days, keep.cause_days))),
         *_records(session, keep),
         *_series(session, keep),
-        (0, hours >= LIMIT),
+        (0, hours >= ROWS_PER_PIECE),
     ]
     return sum(removed for removed, _ in pieces), any(more for _, more in pieces)
 
 
 def _full(removed: int) -> Piece:
-    return removed, removed >= LIMIT
+    return removed, removed >= ROWS_PER_PIECE
 
 
 def _from(session: Session, what: str, tie: str | int) -> Row:
-    """Where the last piece ended: rows whose task is there are kept and, until the next pass, not looked at again."""
+    """Returns where the last piece ended: rows whose task is there are kept and, until the next pass, not looked at
+    again."""
     at, place = session.row(SQL["prune_from"], what) or (0, tie)
     return at, tie if place == "" else place
 
 
 def _orphans(session: Session, what: str, before: int) -> Piece:
     at, tie = _from(session, what, 0 if what == "attempts" else "")
-    rows = session.rows(SQL[what], at, tie, before, LIMIT)
+    rows = session.rows(SQL[what], at, tie, before, ROWS_PER_PIECE)
     return _remove(session, what, rows)
 
 
@@ -57,12 +58,12 @@ def _dead_letters(session: Session, before: int) -> Piece:
     oldest = session.row(SQL["oldest_letter"], last)
     if oldest is None or oldest[0] >= before:
         return 0, False
-    return _remove(session, "letters", session.rows(SQL["letters"], last, LIMIT, before))
+    return _remove(session, "letters", session.rows(SQL["letters"], last, ROWS_PER_PIECE, before))
 
 
 def _causes(session: Session, before: int, noted_before: int) -> Piece:
     at, tie = _from(session, "causes", "")
-    rows = session.rows(SQL["causes"], at, tie, before, noted_before, LIMIT)
+    rows = session.rows(SQL["causes"], at, tie, before, noted_before, ROWS_PER_PIECE)
     names = dumps([row[1] for row in rows if not row[2]])
     if names != "[]":
         session.run(SQL["prune_cause_hours"], names)
@@ -71,20 +72,22 @@ def _causes(session: Session, before: int, noted_before: int) -> Piece:
 
 
 def _remove(session: Session, what: str, rows: list[Row]) -> Piece:
-    """Rows of: time, name, and whether it is kept."""
+    """Removes rows of: time, name, and whether it is kept."""
     if not rows:
         return 0, False
     session.run(SQL["pruned"], what, session.now, *rows[-1][:2])
     removed = session.run(SQL[f"prune_{what}"], dumps([row[1] for row in rows if not row[2]]))
-    return removed, len(rows) >= LIMIT
+    return removed, len(rows) >= ROWS_PER_PIECE
 
 
 def _records(session: Session, keep: Retention) -> list[Piece]:
-    found = [_full(session.run(SQL["prune_expired"], session.now, LIMIT))]
+    found = [_full(session.run(SQL["prune_expired"], session.now, ROWS_PER_PIECE))]
     for collection, rule in (keep.records or {}).items():
         states = None if rule.states is None else dumps(rule.states)
         old = session.now - round(rule.days * DAY)
-        found.append(_full(session.run(SQL["prune_records"], collection, old, states, int(rule.keep_last), LIMIT)))
+        found.append(
+            _full(session.run(SQL["prune_records"], collection, old, states, int(rule.keep_last), ROWS_PER_PIECE))
+        )
     return found
 
 
@@ -93,6 +96,10 @@ def _series(session: Session, keep: Retention) -> list[Piece]:
     days = {"minute": keep.series_minute_days, "hour": keep.series_hour_days, "day": keep.series_day_days}
     session.run(SQL["prune_sheets"], session.now - round(keep.series_minute_days * DAY))
     return [
-        (0, session.run(SQL["prune_series"], resolution, session.now - round(kept * DAY), LIMIT) >= LIMIT)
+        (
+            0,
+            session.run(SQL["prune_series"], resolution, session.now - round(kept * DAY), ROWS_PER_PIECE)
+            >= ROWS_PER_PIECE,
+        )
         for resolution, kept in days.items()
     ]

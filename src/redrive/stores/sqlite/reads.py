@@ -1,4 +1,4 @@
-"""Everything that only looks."""
+"""Reads everything that the port's read views ask for."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Reads:
         found = await self.read(lambda session: _rows(session, text, [*args, limit]))
         # What cannot be named cannot be meant.
         meant = [row for row in found if is_id(row["id"])]
-        return [codec.meant(row) for row in meant]
+        return [codec.failed_ref(row) for row in meant]
 
     async def count_failed(self, which: FailureFilter) -> int:
         name, sql, args = filters.count_failed(which)
@@ -291,8 +291,8 @@ def _get(session: Session, task_ids: Collection[UUID], documents: int | None = N
 def _among_cancelled(
     session: Session, which: FailureFilter, after: int = 0, upto: int | None = None
 ) -> tuple[str, filters.Filter]:
-    """The statement to use, and what to append to it. A few cancelled tasks are looked at one by one; where there are
-    very many, the index of the dead letters that the filter names is walked instead."""
+    """Returns the statement to use, and what to append to it. A few cancelled tasks are looked at one by one; where
+    there are very many, the index of the dead letters that the filter names is walked instead."""
     sql, args = filters.of_totals(which)
     [(total,)] = _rows(session, SQL["total_cancelled"] + sql, args)
     if not total:

@@ -27,7 +27,7 @@ select * from redrive_history where true
 select id, state, kind, queue, priority, attempt_count, max_attempts, task_group, scope, trace_id, idempotency_key, timeout_ms,
   created_at, run_at, next_attempt_at, last_attempt_at, lease_token, lease_expires_at, worker_id, cancel_requested_at, paused_by,
   error_code, error_reason, failure_type, error_fingerprint, failed_at, failed_seq, dead_reason, replay_count, last_replayed_at,
-  last_replayed_by, last_replayed_reason, last_replayed_batch,
+  last_replayed_by, last_replayed_reason, last_replayed_bulk_id,
   case when length(cast(payload as blob)) <= ?1 and json_valid(payload) then payload end as payload, payload is not null as has_payload,
   case when length(cast(progress as blob)) <= ?1 and json_valid(progress) then progress end as progress, progress is not null as has_progress,
   error_summary,
@@ -52,7 +52,7 @@ select id, seq, task_id, dead_at, attempt_count, max_attempts, replay_count, rea
 from redrive_dead_letter where true
 
 -- page_audit: the same of audit rows
-select id, at, actor, action, reason, task_id, batch_id, target, kind, scope, trace_id, salt, erased,
+select id, at, actor, action, reason, task_id, bulk_id, target, kind, scope, trace_id, salt, erased,
   case when length(cast(before as blob)) <= ?1 and json_valid(before) then before end as before, before is not null as has_before,
   case when length(cast(after as blob)) <= ?1 and json_valid(after) then after end as after, after is not null as has_after
 from redrive_audit where true

@@ -1,4 +1,4 @@
-"""What one request works with: the connection, the time, and what has to follow from it."""
+"""Defines what one request works with: the connection, the time, and what has to follow from it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from redrive.stores.features import Features
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.sqlite", "session.sql")
-DUE_SOON = 5_000_000
-BEAT_WITHIN = 0.02
+DUE_SOON_US = 5_000_000
+BEAT_WITHIN_S = 0.02
 _COLUMN = {state.value: index for index, state in enumerate(State)}
 
 NO_FEATURES = Features((), "sqlite")
@@ -26,7 +26,7 @@ Execute = Callable[[str, tuple[Any, ...]], Iterable[Any]]
 
 
 class Tally:
-    """Changes of the totals, gathered and written once per transaction."""
+    """Gathers changes of the totals, written once per transaction."""
 
     __slots__ = ("_changes",)
 
@@ -55,8 +55,8 @@ class Tally:
 
 
 @dataclass(slots=True)
-class News:
-    """Why somebody should look, sent once the transaction is committed."""
+class PendingWakes:
+    """Gathers why somebody should look, sent once the transaction is committed."""
 
     queues: set[str] = field(default_factory=set)
     due: int | None = None
@@ -64,21 +64,22 @@ class News:
     anything: bool = False
 
     def due_at(self, at: int, now: int) -> None:
-        """Workers look at the clock at least every few seconds; only what is due sooner needs a hint."""
-        if at - now < DUE_SOON:
+        """Notes a time if it is soon: workers look at the clock every few seconds anyway."""
+        if at - now < DUE_SOON_US:
             self.due = at if self.due is None else min(self.due, at)
 
-    def merge(self, other: News) -> None:
+    def merge(self, other: PendingWakes) -> None:
         self.queues |= other.queues
         self.cancel |= other.cancel
         self.anything |= other.anything
         if other.due is not None:
             self.due = other.due if self.due is None else min(self.due, other.due)
 
-    def wakes(self, now: int) -> list[Wake]:
+    def to_send(self, now: int) -> list[Wake]:
         # What another process committed may be ready now, due soon or a request to cancel: look, and beat. Not at
         # once: its next commits within this moment are answered by the same beat.
-        found = [Wake(), Wake(due_in=BEAT_WITHIN)] if self.anything else [Wake(queue=queue) for queue in self.queues]
+        """Returns the hints to send."""
+        found = [Wake(), Wake(due_in=BEAT_WITHIN_S)] if self.anything else [Wake(queue=queue) for queue in self.queues]
         if self.due is not None:
             found.append(Wake(due_in=max(self.due - now, 0) / 1_000_000))
         if self.cancel:
@@ -88,20 +89,22 @@ class News:
 
 @dataclass(slots=True)
 class Session:
-    """``now`` is the store's clock, in microseconds, read when the request's turn came."""
+    """One request's connection, clock and what it gathers. ``now`` is the store's clock, in microseconds, read when the
+    request's turn came."""
 
     connection: sqlite3.Connection
     now: int
     features: Features = NO_FEATURES
     tally: Tally = field(default_factory=Tally)
-    news: News = field(default_factory=News)
+    wakes: PendingWakes = field(default_factory=PendingWakes)
 
     def rows(self, sql: str, *args: Any) -> list[Row]:
         return self.connection.execute(sql, args).fetchall()
 
     def gathered(self, sql: str, *args: Any) -> list[Any]:
-        """Many rows as one, of ``json_group_array``. Between two rows SQLite's thread lets others have the interpreter,
-        and gets it back five milliseconds later when a handler is busy: five hundred rows would take seconds."""
+        """Returns many rows that are sent as one, of ``json_group_array``. Between two rows SQLite's thread lets others
+        have the interpreter, and gets it back five milliseconds later when a handler is busy: five hundred rows would
+        take seconds."""
         ((text,),) = self.connection.execute(sql, args).fetchall()
         found: list[Any] = json.loads(text)
         return found
@@ -111,15 +114,15 @@ class Session:
         return found
 
     def run(self, sql: str, *args: Any) -> int:
-        """Execute, and answer how many rows changed."""
+        """Executes a statement; returns how many rows changed."""
         return self.connection.execute(sql, args).rowcount
 
     def positions(self, count: int) -> int:
-        """The first of ``count`` places at the tail."""
+        """Takes ``count`` places at the tail; returns the first."""
         return take_positions(lambda sql, args: self.connection.execute(sql, args).fetchall(), count)
 
     def failed_places(self, count: int) -> int:
-        """The first of ``count`` places in the order of failures."""
+        """Takes ``count`` places in the order of failures; returns the first."""
         ((last,),) = self.rows(SQL["take_failed"], count)
         return int(last) - count + 1
 
@@ -130,5 +133,5 @@ def take_positions(execute: Execute, count: int) -> int:
 
 
 def dumps(value: Any) -> str:
-    """JSON for ``json_each``. Not ASCII-only: text that is not valid is then refused where it is bound."""
+    """Returns JSON for ``json_each``. Not ASCII-only: text that is not valid is then refused where it is bound."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

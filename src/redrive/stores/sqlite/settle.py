@@ -1,4 +1,4 @@
-"""Settling: completions, which are most of it, and every other transition of the state machine."""
+"""Settles tasks: completions, which are most of it, and every other transition of the state machine."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _landed(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
 
 
 def settle_or_raise(session: Session, transition: Transition) -> None:
-    """The end of a task in its handler's own transaction."""
+    """Ends a task in its handler's own transaction; raises if its lease is lost."""
     if settle(session, [transition]):
         raise lease_lost(transition.task_id)
 
@@ -90,7 +90,7 @@ def settle_or_raise(session: Session, transition: Transition) -> None:
 def renew(
     session: Session, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
 ) -> set[UUID]:
-    """Extend leases and keep progress, fenced by token; answers the ids no longer held."""
+    """Extends leases and keeps progress, fenced by token; returns the ids no longer held."""
     pairs = dumps([[str(task_id), str(token)] for task_id, token in leases])
     ids = session.gathered(SQL["holding"], pairs)
     session.run(SQL["renew"], session.now + micros(lease), dumps(ids))

@@ -77,7 +77,7 @@ update redrive_task set
   last_replayed_at = case when v.event = 'redrive' then v.now else redrive_task.last_replayed_at end,
   last_replayed_by = case when v.event = 'redrive' then v.actor else redrive_task.last_replayed_by end,
   last_replayed_reason = case when v.event = 'redrive' then v.reason else redrive_task.last_replayed_reason end,
-  last_replayed_batch = case when v.event = 'redrive' then v.batch else redrive_task.last_replayed_batch end
+  last_replayed_bulk_id = case when v.event = 'redrive' then v.bulk_id else redrive_task.last_replayed_bulk_id end
 from (
   select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as event, json_extract(j.value, '$[2]') as state,
     json_extract(j.value, '$[3]') as position, json_extract(j.value, '$[4]') as next_attempt_at,
@@ -85,7 +85,7 @@ from (
     json_extract(j.value, '$[7]') as memo, json_extract(j.value, '$[8]') as actor, json_extract(j.value, '$[9]') as reason,
     json_extract(j.value, '$[10]') as now, json_extract(j.value, '$[11]') as settled_token,
     json_extract(j.value, '$[12]') as failed_seq, json_extract(j.value, '$[13]') as dead,
-    json_extract(j.value, '$[14]') as batch, json_extract(j.value, '$[15]') as code,
+    json_extract(j.value, '$[14]') as bulk_id, json_extract(j.value, '$[15]') as code,
     json_extract(j.value, '$[16]') as cause, json_extract(j.value, '$[17]') as type,
     json_extract(j.value, '$[18]') as message, json_extract(j.value, '$[19]') as stack,
     json_extract(j.value, '$[20]') as fingerprint, json_extract(j.value, '$[21]') as summary
@@ -138,7 +138,7 @@ select json_group_array(json_array(h.id, h.queue, h.kind, h.join_id, h.attempt_c
 -- revive: back from history into the live table
 insert into redrive_task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
   scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by, last_replayed_reason,
-  last_replayed_batch, feature, facts, join_id)
+  last_replayed_bulk_id, feature, facts, join_id)
 select h.id, h.created_at, json_extract(v.value, '$[1]'), 'queued', h.max_attempts, h.timeout_ms, h.priority, h.kind,
   h.queue, coalesce((select k.kind from redrive_kind k where k.kind = h.kind), ''), h.task_group, h.scope, h.trace_id,
   h.idempotency_key, h.payload, h.replay_count + 1, ?, json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]'),
@@ -159,7 +159,7 @@ where exists (select 1 from redrive_history h where h.id = json_extract(v.value,
     and t.settled_token = json_extract(v.value, '$[1]'))
 
 -- audit: audit rows, with what their task says about itself
-insert into redrive_audit (at, actor, action, reason, task_id, batch_id, target, before, after, kind, scope, trace_id)
+insert into redrive_audit (at, actor, action, reason, task_id, bulk_id, target, before, after, kind, scope, trace_id)
 select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'),

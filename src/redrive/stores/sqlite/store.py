@@ -1,4 +1,4 @@
-"""The SQLite store: the port's verbs, each one request to the writing or the reading thread."""
+"""Implements the port on SQLite: each verb is one request to the writing or the reading thread."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class SqliteStore(Reads, Series):
         self.features = Features(features, "sqlite")
         self.location = parse(url)
         self.clock: Callable[[], float] = time.time
-        self._hub = Listeners()
-        self._writer = Writer(self.location, self._now, self._hub, self.features)
+        self._listeners = Listeners()
+        self._writer = Writer(self.location, self._now, self._listeners, self.features)
         self._reader = ConnectionThread("redrive-sqlite-read", self.location, self._now, self.features)
         self.migrations = SqliteMigrations(self._writer, features)
 
@@ -68,24 +68,24 @@ class SqliteStore(Reads, Series):
 
     @property
     def listening(self) -> bool:
-        return self._hub.listening
+        return self._listeners.listening
 
     async def open(self) -> None:
-        """An embedded database brings itself up to date; one that is too new is refused."""
+        """Opens the file and brings it up to date; one that is too new is refused."""
         await self.migrations.up()
         await self.migrations.check()
 
     async def close(self) -> None:
-        self._hub.clear()
+        self._listeners.clear()
         # The writer last: whoever closes last leaves one clean file behind.
         await self._reader.close()
         await self._writer.close()
 
     def abandon(self, *, inherited: bool = False) -> None:
-        """Nothing here belongs to an event loop, and a fork is seen to by the threads' own means."""
+        """Does nothing: nothing here belongs to an event loop, and a fork is seen to by the threads' own means."""
 
     def listen(self, on_wake: Callable[[Wake], None], queues: Sequence[str]) -> Callable[[], None]:
-        leave = self._hub.add(on_wake)
+        leave = self._listeners.add(on_wake)
         self._writer.ring()
         return leave
 
@@ -115,7 +115,8 @@ class SqliteStore(Reads, Series):
         return await (self._writer.run(work) if want is None else self._past_bad_rows(work, want.queues))
 
     async def _past_bad_rows(self, work: Callable[[Session], T], queues: Sequence[str]) -> T:
-        """The answer of a claim or a tick; if it is refused, once more without the rows that it cannot work with."""
+        """Returns the answer of a claim or a tick; if it is refused, asks once more without the rows that it cannot
+        work with."""
         try:
             return await self._writer.run(work)
         except Exception as error:
@@ -147,7 +148,7 @@ class SqliteStore(Reads, Series):
         return 0
 
     async def scrub(self, tries: int = SCRUB_TRIES) -> bool:
-        """The write-ahead log has copies of pages as they were: it is emptied into the file."""
+        """Empties the write-ahead log, which has copies of pages as they were, into the file."""
         if self.location.memory:
             return True
         for _ in range(tries):
@@ -162,7 +163,7 @@ class SqliteStore(Reads, Series):
         return removed
 
     def transaction(self, settlement: Callable[[], Transition]) -> AbstractAsyncContextManager[SqliteTransaction]:
-        """While it is open every other writer waits: do slow work before it, not inside it."""
+        """Opens a transaction. While it is open every other writer waits: do slow work before it, not inside it."""
         return transaction(self._writer, lambda: partial(settle_or_raise, transition=settlement()))
 
     # -- plumbing --------------------------------------------------------------------------------------------------

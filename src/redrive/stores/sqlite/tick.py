@@ -1,4 +1,4 @@
-"""A worker's beat."""
+"""Takes a worker's heartbeats."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from redrive.stores.sqlite.clock import SECOND, micros
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "tick.sql")
-SEEN_EVERY = 4_000_000
-PROMOTE_LIMIT = 1000
+SEEN_EVERY_US = 4_000_000
+MOST_PROMOTED_PER_TICK = 1000
 # Totals are kept directly, history is one table, and a tick promotes for all queues.
 _NOTHING_TO_DO = ("fold", "partitions", "promote")
 
@@ -25,13 +25,13 @@ def tick(session: Session, beat: Heartbeat) -> TickResult:
     cancels = [from_text(row[0]) for row in session.rows(SQL["cancels"], beat.worker_id) if is_id(row[0])]
     ((due,),) = session.rows(SQL["next_due"], session.now, session.now)
     next_due = None if due is None else (due - session.now) / 1_000_000
-    return TickResult(duties, cancels, 0.0 if back >= PROMOTE_LIMIT else next_due, promoted + back)
+    return TickResult(duties, cancels, 0.0 if back >= MOST_PROMOTED_PER_TICK else next_due, promoted + back)
 
 
 def _beat(session: Session, beat: Heartbeat) -> None:
     now, stopping = session.now, int(beat.stopping)
     seen = session.run(
-        SQL["beat"], now, beat.running, stopping, beat.worker_id, now - SEEN_EVERY, stopping, beat.running
+        SQL["beat"], now, beat.running, stopping, beat.worker_id, now - SEEN_EVERY_US, stopping, beat.running
     )
     if not seen:
         session.run(
@@ -54,7 +54,8 @@ def _beat(session: Session, beat: Heartbeat) -> None:
 
 
 def _duties(session: Session, beat: Heartbeat) -> list[str]:
-    """Each duty goes to one worker of the fleet per interval, and to nobody when there is nothing to do."""
+    """Returns the duties for this worker: each goes to one worker of the fleet per interval, and to nobody when there
+    is nothing to do."""
     now = session.now
     wanted = {name: micros(every) for name, every in beat.duties.items() if name not in _NOTHING_TO_DO}
     session.run(SQL["duties_new"], now, dumps(list(wanted)))
@@ -71,37 +72,38 @@ def _duties(session: Session, beat: Heartbeat) -> list[str]:
 
 
 def _promote(session: Session) -> int:
-    rows = session.rows(SQL["due"], session.now, PROMOTE_LIMIT)
+    rows = session.rows(SQL["due"], session.now, MOST_PROMOTED_PER_TICK)
     if not rows:
         return 0
     first = session.positions(len(rows))
     session.run(SQL["promote"], first, dumps([row[0] for row in rows]))
     for _, queue, kind in rows:
         session.tally.move(queue, kind, "delayed", "queued")
-        session.news.queues.add(queue)
+        session.wakes.queues.add(queue)
     return len(rows)
 
 
 def resume_groups(session: Session) -> int:
-    """Tasks of a group that is held no more, back to their queues, as many as nobody minds waiting for. Answers how
+    """Returns tasks of groups that are held no more to their queues, as many as nobody minds waiting for. Returns how
     many: a full piece means "call again"."""
     group = session.row(SQL["resuming"])
     if group is None:
         return 0
-    rows = session.rows(SQL["held_back"], group[0], f"group:{group[0]}", PROMOTE_LIMIT)
-    if len(rows) < PROMOTE_LIMIT:
+    rows = session.rows(SQL["held_back"], group[0], f"group:{group[0]}", MOST_PROMOTED_PER_TICK)
+    if len(rows) < MOST_PROMOTED_PER_TICK:
         session.run(SQL["resumed"], group[0])
     if rows:
         first = session.positions(len(rows))
         session.run(SQL["let_go"], first, dumps([row[0] for row in rows]))
     for _, queue, kind in rows:
         session.tally.move(queue, kind, "paused", "queued")
-        session.news.queues.add(queue)
+        session.wakes.queues.add(queue)
     return len(rows)
 
 
 def expired(session: Session, limit: int) -> list[ExpiredLease]:
-    """Leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by tokens."""
+    """Returns leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by
+    tokens."""
     rows = session.rows(SQL["expired"], session.now, _known(session), limit)
     for id_, token, *_ in rows:
         if not (is_id(id_) and is_id(token)):

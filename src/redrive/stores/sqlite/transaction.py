@@ -15,10 +15,10 @@ from redrive.errors import RedriveError, StoreUnavailable
 from redrive.stores.refusals import ended_inside
 from redrive.stores.sqlite.connect import in_transaction, undo
 from redrive.stores.sqlite.connection_thread import Answer, Request, deliver
-from redrive.stores.sqlite.session import News, Session, Tally
+from redrive.stores.sqlite.session import PendingWakes, Session, Tally
 
 T = TypeVar("T")
-CHECK_EVERY = 1.0
+CHECK_EVERY_S = 1.0
 
 
 class WritingThread(Protocol):
@@ -35,7 +35,7 @@ class WritingThread(Protocol):
 
     def commit(self, connection: sqlite3.Connection, tally: Tally) -> None: ...
 
-    def announce(self, news: News) -> None: ...
+    def announce(self, wakes: PendingWakes) -> None: ...
 
     def refuse(self, error: BaseException, *, as_it_is: bool = False) -> BaseException: ...
 
@@ -84,7 +84,7 @@ class Exclusive(Request):
         """True when the transaction is over."""
         try:
             with writer.outside():
-                job = self.jobs.get(timeout=CHECK_EVERY)
+                job = self.jobs.get(timeout=CHECK_EVERY_S)
         except queue.Empty:
             # A caller whose loop has gone will never end it; a store that closes does not wait for it.
             return self.loop.is_closed() or writer.stopping
@@ -94,8 +94,8 @@ class Exclusive(Request):
                 raise ended_inside()
             if job.last:
                 writer.commit(session.connection, session.tally)
-                session.news.anything = True
-                writer.announce(session.news)
+                session.wakes.anything = True
+                writer.announce(session.wakes)
             answer = Answer(job, value)
         except BaseException as error:
             if job.last:

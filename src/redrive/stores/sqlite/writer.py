@@ -11,35 +11,35 @@ from typing import TypeVar
 
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.features import Features
-from redrive.stores.sqlite.change_poller import POLL_EVERY, ChangePoller
+from redrive.stores.sqlite.change_poller import POLL_WITHOUT_HINTS_EVERY_S, ChangePoller
 from redrive.stores.sqlite.clock import micros
 from redrive.stores.sqlite.connect import patiently, undo
 from redrive.stores.sqlite.connection_thread import Answer, ConnectionThread, Request, deliver
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection
 from redrive.stores.sqlite.listen import Listeners
-from redrive.stores.sqlite.session import NO_FEATURES, News, Session, Tally
-from redrive.stores.sqlite.shared_enqueue import Enqueue, batches, merged, split
+from redrive.stores.sqlite.session import NO_FEATURES, PendingWakes, Session, Tally
+from redrive.stores.sqlite.shared_enqueue import Enqueue, group_enqueues, merged, split
 from redrive.stores.sqlite.transaction import Exclusive, refuse_inside
 from redrive.stores.sqlite.url import Location
 
-MAX_GROUP = 1000
+MOST_REQUESTS_PER_COMMIT = 1000
 T = TypeVar("T")
 
 
 class Writer(ConnectionThread):
     def __init__(
-        self, location: Location, clock: Callable[[], float], hub: Listeners, features: Features = NO_FEATURES
+        self, location: Location, clock: Callable[[], float], listeners: Listeners, features: Features = NO_FEATURES
     ) -> None:
-        self._hub = hub
-        self._lookout = ChangePoller(location.path)
+        self._listeners = listeners
+        self._change_poller = ChangePoller(location.path)
         self.exclusive: Exclusive | None = None
         super().__init__("redrive-sqlite-write", location, clock, features)
 
     def reset(self) -> None:
         super().reset()
-        self._hub.reset()
-        self._lookout.reset()
+        self._listeners.reset()
+        self._change_poller.reset()
         if self.exclusive is not None:
             self.exclusive.over = True
         self.exclusive = None
@@ -61,20 +61,20 @@ class Writer(ConnectionThread):
 
     def ring(self) -> None:
         super().ring()
-        self._lookout.ring()
+        self._change_poller.ring()
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
     def _rest(self) -> None:
-        if not self._hub.listening or self._connection is None or self.location.memory:
+        if not self._listeners.listening or self._connection is None or self.location.memory:
             super()._rest()
-        elif not self._lookout.wait(self._bell):
+        elif not self._change_poller.wait(self._bell):
             with self._busy:
                 self._look()
 
     def _disconnect(self) -> None:
         super()._disconnect()
-        self._lookout.close()
+        self._change_poller.close()
 
     def _serve(self) -> None:
         try:
@@ -91,14 +91,14 @@ class Writer(ConnectionThread):
             self.exclusive = None
         else:
             self._serve_group(connection, group)
-        if time.monotonic() - self._looked_at > POLL_EVERY:
+        if time.monotonic() - self._looked_at > POLL_WITHOUT_HINTS_EVERY_S:
             self._look()
 
     def _take_group(self) -> list[Request]:
         """Requests that can share a transaction: an exclusive one comes alone."""
         with self._lock:
             group: list[Request] = []
-            while self._waiting and len(group) < MAX_GROUP:
+            while self._waiting and len(group) < MOST_REQUESTS_PER_COMMIT:
                 if isinstance(self._waiting[0], Exclusive) and group:
                     break
                 group.append(self._waiting.popleft())
@@ -107,32 +107,32 @@ class Writer(ConnectionThread):
             return group
 
     def _serve_group(self, connection: sqlite3.Connection, group: list[Request]) -> None:
-        tally, news = Tally(), News()
+        tally, wakes = Tally(), PendingWakes()
         answers: list[Answer] = []
         try:
             wanted = [request for request in group if not request.future.cancelled()]
-            for batch in batches(wanted):
-                answers += self._serve_batch(connection, batch, tally, news, alone=len(wanted) == 1)
+            for together in group_enqueues(wanted):
+                answers += self._serve_together(connection, together, tally, wakes, alone=len(wanted) == 1)
             self.commit(connection, tally)
         except BaseException as error:
             undo(connection)
             answers = [Answer(request, error=self.refuse(error)) for request in group]
         else:
-            self.announce(news)
+            self.announce(wakes)
         deliver(answers)
 
-    def _serve_batch(
-        self, connection: sqlite3.Connection, batch: list[Request], tally: Tally, news: News, *, alone: bool
+    def _serve_together(
+        self, connection: sqlite3.Connection, together: list[Request], tally: Tally, wakes: PendingWakes, *, alone: bool
     ) -> list[Answer]:
-        if len(batch) > 1:
-            answer = self._serve_one(connection, merged(batch), tally, news, alone=False)
+        if len(together) > 1:
+            answer = self._serve_one(connection, merged(together), tally, wakes, alone=False)
             if answer.error is None:
-                return split(batch, answer)
+                return split(together, answer)
         # One by one, also when somebody's data was refused: only its owner should hear of it.
-        return [self._serve_one(connection, request, tally, news, alone=alone) for request in batch]
+        return [self._serve_one(connection, request, tally, wakes, alone=alone) for request in together]
 
     def _serve_one(
-        self, connection: sqlite3.Connection, request: Request, tally: Tally, news: News, *, alone: bool
+        self, connection: sqlite3.Connection, request: Request, tally: Tally, wakes: PendingWakes, *, alone: bool
     ) -> Answer:
         """One request in its own savepoint. What it raises is its own, unless SQLite gave up the transaction."""
         session = self.session(connection)
@@ -150,7 +150,7 @@ class Writer(ConnectionThread):
         if not alone:
             connection.execute("release request")
         tally.merge(session.tally)
-        news.merge(session.news)
+        wakes.merge(session.wakes)
         return Answer(request, value)
 
     def commit(self, connection: sqlite3.Connection, tally: Tally) -> None:
@@ -158,10 +158,10 @@ class Writer(ConnectionThread):
             tally.flush(connection.execute)
             connection.execute("commit")
 
-    def announce(self, news: News) -> None:
-        wakes = news.wakes(micros(self._clock()))
-        if wakes:
-            self._hub.send(wakes)
+    def announce(self, wakes: PendingWakes) -> None:
+        pending = wakes.to_send(micros(self._clock()))
+        if pending:
+            self._listeners.send(pending)
 
     def _look(self) -> None:
         """``data_version`` of this connection changes when, and only when, another one committed."""
@@ -173,6 +173,6 @@ class Writer(ConnectionThread):
         except sqlite3.Error:  # only a hint is missed; whoever writes next hears what is wrong
             return
         if self._seen_version not in (None, version):
-            self._hub.send(News(anything=True).wakes(0))
-            self._lookout.found()
+            self._listeners.send(PendingWakes(anything=True).to_send(0))
+            self._change_poller.found()
         self._seen_version = version

@@ -120,31 +120,31 @@ class TestClaim:
         got: list[Claimed] = []
 
         async def drain(worker: str, store: Store) -> None:
-            while batch := await harness.claim(7, worker=worker, store=store):
-                got.extend(batch)
+            while claimed := await harness.claim(7, worker=worker, store=store):
+                got.extend(claimed)
 
         await asyncio.gather(
             drain("w1", harness.store), drain("w2", other), drain("w3", harness.store), drain("w4", other)
         )
         # A claim may come back short while the rest is locked by another; nobody is left out in the end.
-        while batch := await harness.claim(50):
-            got.extend(batch)
+        while claimed := await harness.claim(50):
+            got.extend(claimed)
         assert sorted(task.id for task in got) == sorted(ids)
         await harness.check_totals()
 
     async def test_one_worker_is_not_blocked_by_another_claim(self, harness: Harness) -> None:
-        """Batches of several queues and priorities, claimed and settled at once, all end."""
+        """Tasks of several queues and priorities, claimed and settled at once, all end."""
         other = await harness.another()
         await harness.enqueue_many(40, queue="a")
         await harness.enqueue_many(40, queue="b", priority=1)
 
         async def work(worker: str, store: Store, queues: tuple[str, ...]) -> int:
-            done, batch = 0, await harness.claim(5, worker=worker, queues=queues, store=store)
-            while batch:
-                moves = [harness.decide(task, Completed(), worker) for task in batch]
+            done, claimed = 0, await harness.claim(5, worker=worker, queues=queues, store=store)
+            while claimed:
+                moves = [harness.decide(task, Completed(), worker) for task in claimed]
                 cycle = await store.cycle(Commit(transitions=moves), harness.want(5, worker=worker, queues=queues))
                 assert not cycle.lost
-                done, batch = done + len(moves), cycle.claimed
+                done, claimed = done + len(moves), cycle.claimed
             return done
 
         await asyncio.gather(work("w1", harness.store, ("a", "b")), work("w2", other, ("b", "a")))

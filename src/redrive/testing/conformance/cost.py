@@ -1,4 +1,4 @@
-"""Cost: of the batch, not of the backlog. Statement counts and plans are part of the contract."""
+"""Cost: of what is asked for, not of the backlog. Statement counts and plans are part of the contract."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def measure(harness: Harness, work: Callable[[], Awaitable[Any]]) -> Cost:
 
 
 async def run_hot_verbs(harness: Harness, size: int) -> dict[str, Cost]:
-    """Each hot verb once, with a batch of ``size``; the queue's other tenants are not touched."""
+    """Each hot verb once, with ``size`` tasks; the queue's other tenants are not touched."""
     store = harness.store
     costs: dict[str, Cost] = {}
     claimed: list[Claimed] = []
@@ -70,7 +70,7 @@ async def warm_up(store: Store, harness: Harness) -> None:
 
 
 class TestCost:
-    async def test_a_batch_costs_as_many_statements_as_a_single_task(self, harness: Harness) -> None:
+    async def test_many_tasks_cost_as_many_statements_as_a_single_task(self, harness: Harness) -> None:
         await warm_up(harness.store, harness)
         small, large = await run_hot_verbs(harness, 2), await run_hot_verbs(harness, 40)
         for verb in HOT:

@@ -184,7 +184,7 @@ class TestIdempotency:
         (answer,) = (await harness.store.apply(commit)).enqueued
         assert not answer.created and not answer.conflict
 
-    async def test_duplicates_inside_one_batch(self, harness: Harness) -> None:
+    async def test_duplicates_inside_one_list(self, harness: Harness) -> None:
         tasks = [
             harness.new(idempotency_key="k"),
             harness.new("B"),
@@ -210,14 +210,14 @@ class TestIdempotency:
         assert not any(answer.conflict for answer in enqueued)
         assert await harness.totals() == {("default", "A", State.QUEUED): 1}
 
-    async def test_concurrent_batches_with_crossed_keys_do_not_block_each_other(self, harness: Harness) -> None:
+    async def test_concurrent_lists_with_crossed_keys_do_not_block_each_other(self, harness: Harness) -> None:
         other = await harness.another()
         keys = [f"k{n}" for n in range(20)]
-        batches = [[harness.new(idempotency_key=key) for key in (keys if n % 2 else reversed(keys))] for n in range(8)]
+        lists = [[harness.new(idempotency_key=key) for key in (keys if n % 2 else reversed(keys))] for n in range(8)]
         await asyncio.gather(
             *(
-                store.apply(Commit(enqueues=batch))
-                for batch, store in zip(batches, [harness.store, other] * 4, strict=True)
+                store.apply(Commit(enqueues=tasks))
+                for tasks, store in zip(lists, [harness.store, other] * 4, strict=True)
             )
         )
         assert await harness.totals() == {("default", "A", State.QUEUED): 20}

@@ -29,7 +29,7 @@ async def found(harness: Harness, which: FailureFilter, **bounds: Any) -> list[U
     return [task.id for task in await harness.store.failed(which, limit=100, **bounds)]
 
 
-def again(task_id: UUID, seen: int | None = None, batch: str = "b1") -> Transition:
+def again(task_id: UUID, seen: int | None = None, bulk_id: str = "b1") -> Transition:
     return Transition(
         task_id,
         Event.REDRIVE,
@@ -37,7 +37,7 @@ def again(task_id: UUID, seen: int | None = None, batch: str = "b1") -> Transiti
         actor="ann",
         reason="why",
         action="TASK_RETRY_BATCH_ITEM",
-        batch_id=batch,
+        bulk_id=bulk_id,
         seen=seen,
     )
 
@@ -69,7 +69,7 @@ class TestFailed:
         await fail(harness, failing(), "B", group="g")
         await fail(harness, failing(), "B", queue="elsewhere", scope="s")
         everything = await harness.store.failed(FailureFilter(), limit=100)
-        names = {"fingerprint": "error_fingerprint", "batch": "last_replayed_batch"}
+        names = {"fingerprint": "error_fingerprint", "bulk_id": "last_replayed_bulk_id"}
         wanted = [
             task.id
             for task in everything
@@ -149,26 +149,26 @@ class TestFailed:
             after = page[-1].failed_seq or 0
         assert walked == ids
 
-    async def test_a_retry_of_many_is_audited_with_its_batch(self, harness: Harness) -> None:
+    async def test_a_retry_of_many_is_audited_with_its_bulk_id(self, harness: Harness) -> None:
         failed, cancelled = await fail(harness), await harness.cancelled()
         moves = [again(failed), again(cancelled)]
         assert not (await harness.store.apply(Commit(transitions=moves))).lost
         for task_id in (failed, cancelled):
-            assert (await harness.task(task_id)).last_replayed_batch == "b1"
+            assert (await harness.task(task_id)).last_replayed_bulk_id == "b1"
             timeline = await harness.store.timeline(task_id)
             assert timeline is not None
             row = timeline.audit[-1]
-            assert (row.action, row.batch_id, row.reason) == ("TASK_RETRY_BATCH_ITEM", "b1", "why")
+            assert (row.action, row.bulk_id, row.reason) == ("TASK_RETRY_BATCH_ITEM", "b1", "why")
 
-    async def test_a_batch_says_what_it_skipped_and_why(self, harness: Harness) -> None:
+    async def test_a_bulk_action_says_what_it_skipped_and_why(self, harness: Harness) -> None:
         failed, queued, nobody = await fail(harness), await harness.enqueue(), UUID(int=7)
         done = await harness.running("B", queue="other", scope="s", trace_id="t")
         assert await harness.settle(done, Completed())
-        batch = BulkAction("b1", "ann", "TASK_RETRY_BATCH", "why", {"kind": "A"})
+        bulk = BulkAction("b1", "ann", "TASK_RETRY_BATCH", "why", {"kind": "A"})
         moves = [again(task_id) for task_id in (failed, queued, nobody, done.id)]
-        applied = await harness.store.apply(Commit(transitions=moves, bulk=batch))
+        applied = await harness.store.apply(Commit(transitions=moves, bulk=bulk))
         assert applied.skipped == {queued: "queued", nobody: None, done.id: "completed"}
-        rows = await harness.audit(batch_id="b1")
+        rows = await harness.audit(bulk_id="b1")
         assert sorted(row.action for row in rows) == [
             "TASK_RETRY_BATCH_ITEM",
             "TASK_RETRY_BATCH_SKIPPED",
@@ -189,21 +189,21 @@ class TestFailed:
         seen = (await harness.task(task_id)).failed_seq
         assert await harness.operate(Event.REDRIVE, task_id)
         assert await harness.settle(await harness.claim_one(), TERMINAL)
-        batch = BulkAction("b1", "ann", "TASK_RETRY_BATCH")
-        applied = await harness.store.apply(Commit(transitions=[again(task_id, seen)], bulk=batch))
+        bulk = BulkAction("b1", "ann", "TASK_RETRY_BATCH")
+        applied = await harness.store.apply(Commit(transitions=[again(task_id, seen)], bulk=bulk))
         assert applied.skipped == {task_id: "failed"}
         current = (await harness.task(task_id)).failed_seq
         assert not (await harness.store.apply(Commit(transitions=[again(task_id, current)]))).lost
         cancelled = await harness.cancelled()
         assert (await harness.store.apply(Commit(transitions=[again(cancelled, 1)]))).lost == {cancelled}
 
-    async def test_those_that_came_back_from_a_batch(self, harness: Harness) -> None:
+    async def test_those_that_came_back_from_a_bulk_action(self, harness: Harness) -> None:
         first, second = await fail(harness), await fail(harness)
-        await harness.store.apply(Commit(transitions=[again(first, batch="mine"), again(second, batch="other")]))
+        await harness.store.apply(Commit(transitions=[again(first, bulk_id="mine"), again(second, bulk_id="other")]))
         for _ in range(2):
             assert await harness.settle(await harness.claim_one(), TERMINAL)
-        assert await found(harness, FailureFilter(batch="mine")) == [first]
-        assert await harness.store.count_failed(FailureFilter(batch="mine")) == 1
+        assert await found(harness, FailureFilter(bulk_id="mine")) == [first]
+        assert await harness.store.count_failed(FailureFilter(bulk_id="mine")) == 1
 
     async def test_failures_by_the_hour(self, harness: Harness) -> None:
         began = await harness.store.now()
@@ -248,7 +248,7 @@ class TestGivenUp:
             FailureFilter(queue="elsewhere"): [],
             FailureFilter(dead_reason="non_retryable", kind="A", error_code="TASK_PAYLOAD_INVALID"): [third],
             FailureFilter(ids=(first, kept)): [first],
-            FailureFilter(batch="b1"): [],
+            FailureFilter(bulk_id="b1"): [],
         }.items():
             assert await ids(which) == wanted, which
             assert (await harness.store.cancelled_end(which))[1] == len(wanted)

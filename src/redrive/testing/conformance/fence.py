@@ -68,7 +68,7 @@ class TestFence:
             assert await harness.store.timeline(claimed.id) == before
         await harness.check_totals()
 
-    async def test_old_and_new_lease_of_one_task_in_one_batch(self, harness: Harness) -> None:
+    async def test_old_and_new_lease_of_one_task_in_one_call(self, harness: Harness) -> None:
         """A worker that got its own task back settles both leases at once: only the current one counts."""
         for outcome, state in (SETTLED["complete"], SETTLED["fail"]):
             first, second = await taken_over(harness)
@@ -114,7 +114,7 @@ class TestFence:
         assert not await harness.renew(mine)
         assert await harness.count(State.RUNNING) == 2
 
-    async def test_only_the_lost_settlements_of_a_batch_are_refused(self, harness: Harness) -> None:
+    async def test_only_the_lost_settlements_of_a_call_are_refused(self, harness: Harness) -> None:
         first, second = await taken_over(harness)
         await harness.enqueue_many(2)
         good = await harness.claim(2)

@@ -1,5 +1,5 @@
-"""What the suite needs of a store besides the port: a second door to the same data, a clock that can be moved,
-and eyes that count rows and work. One subclass per store; everything else is shared."""
+"""Gives the suite what it needs of a store besides the port: a second store, a clock to move, counts of rows and
+work."""
 
 from __future__ import annotations
 
@@ -52,36 +52,36 @@ class Harness(ABC):
 
     @abstractmethod
     async def another(self, features: Sequence[Feature] | None = None) -> Store:
-        """A second store object on the same data, as another process would have; closed with the harness. It knows the
-        same features, unless others are given."""
+        """Returns a second store object on the same data, as another process would have; closed with the harness. It
+        knows the same features, unless others are given."""
 
     @abstractmethod
     async def advance(self, seconds: float) -> None:
-        """Let time pass for the data, and for every store of this harness."""
+        """Lets time pass for the data, and for every store of this harness."""
 
     @abstractmethod
     async def stock(self, count: int, state: State, *, kind: str, queue: str = "default") -> None:
-        """Put many rows of a state where they belong, totals included, faster than the port would."""
+        """Puts many rows of a state where they belong, totals included, faster than the port would."""
 
     @abstractmethod
     async def stock_causes(self, count: int) -> None:
-        """Put many failure groups there, with an hour each, by which nothing is failed."""
+        """Puts many failure groups there, with an hour each, by which nothing is failed."""
 
     @abstractmethod
     async def tally(self) -> Totals:
-        """Totals by counting rows: the truth that maintained totals are held against."""
+        """Returns totals by counting rows: the truth that maintained totals are held against."""
 
     @abstractmethod
     async def sql(self, text: str) -> list[tuple[Any, ...]]:
-        """Run a statement of the application's own, outside of any task."""
+        """Runs a statement of the application's own, outside of any task."""
 
     @abstractmethod
     def measure(self, store: Store) -> AbstractAsyncContextManager[Cost]:
-        """Count what ``store`` sends and visits inside the block."""
+        """Counts what ``store`` sends and visits inside the block."""
 
     @abstractmethod
     def as_argument(self, value: UUID) -> object:
-        """An id as an argument of a statement."""
+        """Returns an id as an argument of a statement."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -122,12 +122,12 @@ class Harness(ABC):
         return claimed[0]
 
     async def running(self, kind: str = "A", **options: Unpack[TaskOptions]) -> Claimed:
-        """A new task, claimed; nothing else may be waiting in its queue."""
+        """Returns a new task, claimed; nothing else may be waiting in its queue."""
         await self.enqueue(kind, **options)
         return await self.claim_one(queues=(options.get("queue", "default"),))
 
     async def failed(self, kind: str = "A", **options: Unpack[TaskOptions]) -> UUID:
-        """A new task, failed for good."""
+        """Returns a new task, failed for good."""
         claimed = await self.running(kind, **options)
         assert await self.settle(claimed, TERMINAL)
         return claimed.id
@@ -144,7 +144,7 @@ class Harness(ABC):
     async def settle(
         self, claimed: Claimed, outcome: Outcome, *, store: Store | None = None, again: bool = False
     ) -> bool:
-        """Whether the settlement landed."""
+        """Settles a task; returns whether that landed."""
         cycle = await (store or self.store).cycle(
             Commit(transitions=[self.decide(claimed, outcome)]), None, again=again
         )
@@ -163,7 +163,7 @@ class Harness(ABC):
         progress: Mapping[UUID, str] | None = None,
         store: Store | None = None,
     ) -> bool:
-        """Whether the lease is still held."""
+        """Renews a lease; returns whether it is still held."""
         lost = await (store or self.store).renew([(claimed.id, claimed.token)], lease, progress or {})
         assert lost <= {claimed.id}
         return not lost
@@ -197,7 +197,7 @@ class Harness(ABC):
     async def operate(
         self, event: Event, *ids: UUID, actor: str = "ann", reason: str | None = "because", store: Store | None = None
     ) -> bool:
-        """An operator's action on tasks; whether all of them moved."""
+        """Does an operator's action on tasks; returns whether all of them moved."""
         moves = [operator_move(event, task_id, actor, reason) for task_id in ids]
         applied = await (store or self.store).apply(Commit(transitions=moves))
         return not applied.lost
@@ -235,7 +235,7 @@ class Harness(ABC):
         return sum(n for (_, _, found), n in (await self.totals()).items() if found is state)
 
     async def check_totals(self) -> None:
-        """Maintained totals are what counting rows would say (invariant 8)."""
+        """Checks that maintained totals are what counting rows would say (invariant 8)."""
         assert await self.totals() == await self.tally()
         failed = await self.store.failed(FailureFilter(), limit=1_000_000)
         real = Counter(
@@ -278,12 +278,12 @@ def operator_move(event: Event, task_id: UUID, actor: str | None = "ann", reason
 
 
 def failing(message: str = "boom") -> Failed:
-    """A failure that is retried while attempts remain."""
+    """Returns a failure that is retried while attempts remain."""
     return Failed(failure(ErrorCode.EXECUTION_FAILED, "unknown_exception", message, stack=f"Traceback: {message}"))
 
 
 def failing_with(summary: dict[str, Any], message: str = "boom") -> Failed:
-    """A failure of one and the same cause, whatever it says, and what may be shown of it."""
+    """Returns a failure of one and the same cause, whatever it says, and what may be shown of it."""
     cause = failing(message).failure
     return Failed(replace(cause, summary=summary, fingerprint="0123456789abcdef"))
 

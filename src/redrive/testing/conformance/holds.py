@@ -82,8 +82,8 @@ class TestHolds:
         while (await harness.tick()).next_due == 0:
             pass
         got: list[Claimed] = []
-        while batch := await harness.claim(1000):
-            got += batch
+        while claimed := await harness.claim(1000):
+            got += claimed
         assert sorted(task.id for task in got) == sorted(ids)
         await harness.check_totals()
 

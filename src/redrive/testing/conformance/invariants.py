@@ -150,7 +150,7 @@ class TestInvariants:
         assert await harness.state(skewed) is State.COMPLETED
         assert [task.id for task in await harness.store.find(Query())] == [skewed]
 
-    async def test_invariant_7_a_claim_costs_its_batch_not_the_backlog(self, harness: Harness) -> None:
+    async def test_invariant_7_a_claim_costs_what_it_takes_not_the_backlog(self, harness: Harness) -> None:
         """See ``TestCost`` for every hot verb and more rows."""
         costs = []
         for backlog in (0, 5_000, 20_000):

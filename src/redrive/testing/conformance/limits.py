@@ -89,13 +89,13 @@ class TestLimits:
             stores = (harness.store, other)
             leaving = dice.sample(held, dice.randint(0, len(held)))
             held = [entry for entry in held if entry not in leaving]
-            batches: list[list[Claimed]] = [[], []]
+            ended: list[list[Claimed]] = [[], []]
             for claimed, owner in leaving:
-                batches[owner].append(claimed)
+                ended[owner].append(claimed)
             cycles = await asyncio.gather(
                 *(
                     stores[n].cycle(
-                        Commit(transitions=[harness.decide(claimed, Completed()) for claimed in batches[n]]),
+                        Commit(transitions=[harness.decide(claimed, Completed()) for claimed in ended[n]]),
                         harness.want(dice.randint(1, 4), worker=f"w{n}"),
                     )
                     for n in (0, 1)
@@ -135,12 +135,12 @@ class TestLimits:
                 harness.claim(4), harness.claim(4, store=other), harness.limit(kind, concurrency=1), harness.claim(1)
             )
             # A store that does not listen may have left one of the last round for this one.
-            running = sum(task.kind == kind for batch in claims if batch for task in batch)
+            running = sum(task.kind == kind for claimed in claims if claimed for task in claimed)
             assert (await limit_of(harness, kind)).running == running
             assert running == 0 or not any(task.kind == kind for task in await harness.claim(5))
             await harness.control(Limit(kind, None, None, "ann"))
-            while batch := await harness.claim(20):
-                await harness.settle_many([(task, Completed()) for task in batch])
+            while claimed := await harness.claim(20):
+                await harness.settle_many([(task, Completed()) for task in claimed])
 
     async def test_a_quota_raised_lowered_and_lifted(self, harness: Harness) -> None:
         await harness.limit("K", concurrency=1)
@@ -182,10 +182,10 @@ class TestLimits:
         await harness.enqueue_many(30, "K", queue="a")
         await harness.enqueue_many(30, "K", queue="b")
         for _ in range(8):
-            batches = await asyncio.gather(
+            claims = await asyncio.gather(
                 *(harness.claim(3, queues=("a", "b"), store=store) for store in (harness.store, other) * 2)
             )
-            assert sum(map(len, batches)) == 1
+            assert sum(map(len, claims)) == 1
             await harness.advance(61)
 
     async def test_a_rate_and_a_quota_together(self, harness: Harness) -> None:

@@ -168,12 +168,12 @@ class TestOperators:
     async def test_audit_rows_of_their_own(self, harness: Harness) -> None:
         task_id = await harness.enqueue()
         rows = [
-            Audit("ann", "TASK_RETRY_BATCH_SUMMARY", "cleanup", batch_id="b1", after={"retried": 4}),
+            Audit("ann", "TASK_RETRY_BATCH_SUMMARY", "cleanup", bulk_id="b1", after={"retried": 4}),
             Audit("ann", "TASK_RETRY_BATCH_ITEM", None, task_id, "b1", {"state": "failed"}, {"state": "queued"}),
         ]
         await harness.store.apply(Commit(audits=rows))
         item, summary = await harness.audit()
-        assert (summary.action, summary.batch_id, summary.after, summary.before) == (
+        assert (summary.action, summary.bulk_id, summary.after, summary.before) == (
             "TASK_RETRY_BATCH_SUMMARY",
             "b1",
             {"retried": 4},

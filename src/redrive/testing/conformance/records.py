@@ -92,7 +92,7 @@ class TestAudit:
         for name, value, wanted in (
             ("action", "NOTE", 2),
             ("actor", "bob", 1),
-            ("batch_id", "b1", 1),
+            ("bulk_id", "b1", 1),
             ("task_id", first, 2),
             ("kind", "A", 3),
             ("kind", "B", 2),

@@ -46,7 +46,7 @@ class TestSettle:
         assert task.execution_ms == pytest.approx(12.5)
         assert task.finished and task.finished_at is not None
 
-    async def test_a_batch_of_all_outcomes(self, harness: Harness) -> None:
+    async def test_all_outcomes_in_one_call(self, harness: Harness) -> None:
         await harness.enqueue_many(len(SETTLED) * 3)
         claimed = await harness.claim(100)
         outcomes = list(SETTLED.values()) * 3
@@ -57,7 +57,7 @@ class TestSettle:
         assert [await harness.state(task.id) for task in claimed] == [state for _, state in outcomes]
         await harness.check_totals()
 
-    async def test_results_of_a_batch_stay_with_their_tasks(self, harness: Harness) -> None:
+    async def test_results_of_one_call_stay_with_their_tasks(self, harness: Harness) -> None:
         await harness.enqueue_many(6)
         claimed = await harness.claim(6)
         await harness.settle_many([(t, Completed(str(n) if n % 2 else None)) for n, t in enumerate(claimed)])

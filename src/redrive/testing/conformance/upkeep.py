@@ -118,15 +118,15 @@ class TestUpkeep:
     async def test_one_that_is_kept_does_not_end_the_round(self, harness: Harness) -> None:
         await harness.enqueue(idempotency_key="kept", queue="q")
         await harness.store.apply(Commit(enqueues=[harness.new(idempotency_key=f"k{n}") for n in range(5100)]))
-        while batch := await harness.claim(2000):
-            await harness.settle_many([(task, Completed()) for task in batch])
+        while claimed := await harness.claim(2000):
+            await harness.settle_many([(task, Completed()) for task in claimed])
         await harness.advance(4 * DAY)
         assert await harness.store.upkeep("prune", KEEP) == 5100
 
     async def test_what_is_kept_is_read_once_and_pruned_when_its_task_has_left(self, harness: Harness) -> None:
         ids = await harness.enqueue_many(100, max_attempts=1)
-        while batch := await harness.claim(10):
-            await harness.settle_many([(task, failing()) for task in batch])
+        while claimed := await harness.claim(10):
+            await harness.settle_many([(task, failing()) for task in claimed])
             await harness.advance(1)
         await harness.advance(20 * DAY)
         async with harness.measure(harness.store) as first:

@@ -11,10 +11,10 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.store import Store, Wake
 from redrive.testing.conformance.harness import Harness
 
-PATIENCE = 20.0
+HINT_PATIENCE_S = 20.0
 
 
-class Ears:
+class HintCollector:
     """Collects hints, and waits for one that fits."""
 
     def __init__(self, store: Store, queues: tuple[str, ...]) -> None:
@@ -27,7 +27,7 @@ class Ears:
         self._news.set()
 
     async def hear(self, fits: Callable[[Wake], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HINT_PATIENCE_S):
             while not any(fits(wake) for wake in self._heard):
                 self._news.clear()
                 await self._news.wait()
@@ -36,12 +36,12 @@ class Ears:
         self._heard.clear()
 
 
-async def ears(store: Store, *queues: str) -> Ears:
-    listening = Ears(store, queues or ("default",))
+async def ears(store: Store, *queues: str) -> HintCollector:
+    listening = HintCollector(store, queues or ("default",))
     # A listener is a worker: it has been at work before. (Twice: the first may only just open the connection.)
     for _ in range(2):
         await store.renew([], 1.0, {})
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HINT_PATIENCE_S):
         while not getattr(store, "listening", True):  # noqa: ASYNC110 - the port has no event for it
             await asyncio.sleep(0.01)
     # What is announced when a listener connects is not what the tests wait for.

@@ -1,4 +1,4 @@
-"""Duties that the fleet shares: each is done by one worker per interval, whoever ticks first."""
+"""Performs the duties that the fleet shares: each is done by one worker per interval, whoever ticks first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("redrive.maintenance")
 
 
 async def perform(duty: Duty, store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
-    """Do one duty. A duty that fails is done by the next one to tick; it never stops the worker."""
+    """Performs one duty. One that fails is done by the next worker to tick; it never stops this one."""
     name = duty.name
     try:
         await duty.run(store, worker_id, stopping)

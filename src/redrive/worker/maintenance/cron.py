@@ -1,4 +1,4 @@
-"""Periodic tasks: fired once across the fleet, also for what was missed."""
+"""Enqueues periodic tasks: once across the fleet, also for runs that were missed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from redrive.kernel.store import ScheduleRow, Store
 from redrive.kernel.task import NewTask
 
 logger = logging.getLogger("redrive.maintenance")
-MAX_CATCH_UP = 1000
+MOST_MISSED_RUNS_FIRED = 1000
 
 
 async def fire_schedules(store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
-    """Enqueue what is due by the schedules, and plan their next runs."""
+    """Enqueues what is due by the schedules, and plans their next runs."""
     now, due = await store.due_schedules()
     paused = await _paused(store) if due else set()
     for row in due:
@@ -40,10 +40,10 @@ async def _paused(store: Store) -> set[str]:
 
 
 def planned(row: ScheduleRow, now: datetime) -> tuple[list[datetime], datetime]:
-    """The runs that are due by ``now`` under the schedule's policy, and the next one after."""
+    """Returns the runs that are due by ``now`` under the schedule's policy, and the next one after."""
     times = [row.next_at]
     following = next_after(row.cron, row.timezone, row.next_at)
-    while following <= now and len(times) < MAX_CATCH_UP:
+    while following <= now and len(times) < MOST_MISSED_RUNS_FIRED:
         times.append(following)
         following = next_after(row.cron, row.timezone, following)
     if following <= now:

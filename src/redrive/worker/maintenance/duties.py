@@ -1,4 +1,4 @@
-"""The duties of every worker, whatever its application."""
+"""Lists the duties of every worker, whatever its application."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from redrive.worker.time_limits import TimeLimits
 def standard_duties(
     settings: Settings, retention: Retention, report: Report, limits: TimeLimits, features: Iterable[str]
 ) -> list[Duty]:
-    """Recovery, schedules and the store's own housekeeping. ``features``: those whose tasks this worker can end."""
+    """Returns the duties for recovery, schedules and the store's housekeeping. ``features``: those whose tasks this
+    worker can end."""
     recover = Recovery(settings.recovery_batch_size, report, limits).run
     every = settings.recovery_interval
     return [

@@ -1,4 +1,4 @@
-"""Expired leases go back to their queue, or to failed when their attempts are used up."""
+"""Recovers tasks whose leases ran out: back to their queue, or failed when their attempts are used up."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from redrive.worker.time_limits import TimeLimits
 
 
 class Recovery:
-    """No path of its own: an expired lease is an outcome like any other, and is fenced and reported like any other."""
+    """Settles expired leases. It has no path of its own: an expired lease is an outcome like any other, fenced and
+    reported like any other."""
 
-    def __init__(self, batch_size: int, report: Report, limits: TimeLimits) -> None:
-        self._batch_size = batch_size
+    def __init__(self, leases_at_once: int, report: Report, limits: TimeLimits) -> None:
+        self._leases_at_once = leases_at_once
         self._report = report
         self._limits = limits
 
     async def run(self, store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
-        size = self._batch_size
+        at_once = self._leases_at_once
         while True:
-            leases = await store.expired(size)
+            leases = await store.expired(at_once)
             if not leases:
                 return
             transitions = [settle(lease, Expired(self._passed_limit(lease)), Policy(), 0.0) for lease in leases]
@@ -33,10 +34,11 @@ class Recovery:
                 if lease.id not in applied.lost:
                     self._report.recovered(lease, transition, self._passed_limit(lease))
             self._report.flush()
-            if len(leases) < size or len(applied.lost) == len(leases):
+            if len(leases) < at_once or len(applied.lost) == len(leases):
                 return
 
     def _passed_limit(self, lease: ExpiredLease) -> float | None:
-        """The time limit that the attempt had passed when its lease ran out; None when it was the lease alone."""
+        """Returns the time limit that the attempt had passed when its lease ran out; None when it was the lease
+        alone."""
         limit = self._limits.of(lease.kind, lease.timeout)
         return limit if limit is not None and lease.seconds > limit else None

@@ -1,4 +1,4 @@
-"""The store's own housekeeping, in bounded pieces."""
+"""Does the store's own housekeeping, in bounded pieces."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from redrive.kernel.retention import Retention
 from redrive.kernel.store import Store
 
 logger = logging.getLogger("redrive.maintenance")
-FULL = 5000
+ROWS_OF_A_FULL_PIECE = 5000
 
 
 class Upkeep:
-    """One piece of housekeeping, by the name that stores know. ``level``: how what it did is logged, if it is."""
+    """Does one kind of housekeeping, by the name that stores know. ``level``: the log level of what it did, if any."""
 
     def __init__(self, name: str, retention: Retention, level: int | None = None) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class Upkeep:
         total = 0
         while (done := await store.upkeep(self._name, self._retention)) > 0:
             total += done
-            if done < FULL:
+            if done < ROWS_OF_A_FULL_PIECE:
                 break
             await asyncio.sleep(0.05)
         if total and self._level is not None:

@@ -20,7 +20,7 @@ begin
     select * from jsonb_to_recordset(p_moves) x(
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
-      message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, batch text,
+      message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
       seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
@@ -78,7 +78,7 @@ begin
       last_replayed_at = case when ok.event = 'redrive' then v_now else t.last_replayed_at end,
       last_replayed_by = case when ok.event = 'redrive' then ok.actor else t.last_replayed_by end,
       last_replayed_reason = case when ok.event = 'redrive' then ok.reason else t.last_replayed_reason end,
-      last_replayed_batch = case when ok.event = 'redrive' then ok.batch else t.last_replayed_batch end
+      last_replayed_bulk_id = case when ok.event = 'redrive' then ok.bulk_id else t.last_replayed_bulk_id end
     from ok
     where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final not in ('completed', 'cancelled')))
     returning t.*, ok.dead
@@ -135,8 +135,8 @@ begin
       from ok o join l on l.id = o.id where o.was = 'failed'
     ) x group by x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.error_fingerprint
   ), audited as (
-    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
-    select v_now, o.actor, o.action, o.reason, o.id, o.batch, l.kind, l.scope, l.trace_id,
+    insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, kind, scope, trace_id, before, after)
+    select v_now, o.actor, o.action, o.reason, o.id, o.bulk_id, l.kind, l.scope, l.trace_id,
       jsonb_build_object('state', o.was, 'attempt_count', o.attempt_count), jsonb_build_object('state', o.final)
     from ok o join l on l.id = o.id where o.actor is not null
   )

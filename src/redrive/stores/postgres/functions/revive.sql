@@ -21,20 +21,20 @@ begin
   ), new as (
     insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
       task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
-      last_replayed_reason, last_replayed_batch, feature, facts, join_id)
+      last_replayed_reason, last_replayed_bulk_id, feature, facts, join_id)
     select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
       o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
-      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.batch,
+      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.bulk_id,
       o.feature, o.facts, o.join_id
-    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, batch text) on x.id = o.id
+    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, bulk_id text) on x.id = o.id
     returning task.*
   ), tally as (
     insert into redrive.total_delta (queue, kind, queued, cancelled)
     select n.queue, n.kind, count(*), -count(*) from new n group by n.queue, n.kind
   ), audited as (
-    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
-    select v_now, x.actor, x.action, x.reason, n.id, x.batch, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'
-    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text, batch text) on x.id = n.id
+    insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, kind, scope, trace_id, before, after)
+    select v_now, x.actor, x.action, x.reason, n.id, x.bulk_id, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'
+    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text, bulk_id text) on x.id = n.id
     where x.actor is not null
   ), woken as (
     select redrive.wake(n.queue, min(n.position)) from new n group by n.queue

@@ -109,7 +109,7 @@ create table redrive.task (
   dead_reason          text,
   last_replayed_by     text,
   last_replayed_reason text,
-  last_replayed_batch  text,                       -- the bulk operation that retried it last
+  last_replayed_bulk_id  text,                       -- the bulk operation that retried it last
   feature              text,                       -- who reacts to its moves
   facts                jsonb,                      -- what the feature wants to know then
   join_id              uuid,                       -- the join that it is a member of
@@ -129,8 +129,8 @@ create index task_failed_fingerprint on redrive.task (error_fingerprint, failed_
 create index task_failed_scope on redrive.task (scope, failed_seq) where state = 'failed' and scope is not null;
 create index task_failed_queue on redrive.task (queue, failed_seq) where state = 'failed';
 create index task_failed_group on redrive.task (task_group, failed_seq) where state = 'failed' and task_group is not null;
-create index task_failed_batch on redrive.task (last_replayed_batch, failed_seq)
-  where state = 'failed' and last_replayed_batch is not null;
+create index task_failed_bulk on redrive.task (last_replayed_bulk_id, failed_seq)
+  where state = 'failed' and last_replayed_bulk_id is not null;
 create index task_paused_group on redrive.task (task_group, id) where state = 'paused';
 create index task_cancel on redrive.task (worker_id) where cancel_requested_at is not null;
 create index task_scope on redrive.task (scope, id) where scope is not null;
@@ -468,7 +468,7 @@ create table redrive.audit (
   action    text not null,
   reason    text,
   task_id   uuid,
-  batch_id  text,
+  bulk_id  text,
   target    text,
   kind      text,                                  -- these three are the task's, or of a kind that was acted on
   scope     text,
@@ -482,7 +482,7 @@ create index audit_task on redrive.audit (task_id, id) where task_id is not null
 create index audit_action on redrive.audit (action, id);
 create index audit_actor on redrive.audit (actor, id);
 create index audit_at on redrive.audit (at, id);
-create index audit_batch on redrive.audit (batch_id, id) where batch_id is not null;
+create index audit_bulk on redrive.audit (bulk_id, id) where bulk_id is not null;
 create index audit_kind on redrive.audit (kind, id) where kind is not null;
 create index audit_scope on redrive.audit (scope, id) where scope is not null;
 create index audit_trace on redrive.audit (trace_id, id) where trace_id is not null;

@@ -927,7 +927,7 @@ begin
     select * from jsonb_to_recordset(p_moves) x(
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
-      message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, batch text,
+      message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
       seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
@@ -985,7 +985,7 @@ begin
       last_replayed_at = case when ok.event = 'redrive' then v_now else t.last_replayed_at end,
       last_replayed_by = case when ok.event = 'redrive' then ok.actor else t.last_replayed_by end,
       last_replayed_reason = case when ok.event = 'redrive' then ok.reason else t.last_replayed_reason end,
-      last_replayed_batch = case when ok.event = 'redrive' then ok.batch else t.last_replayed_batch end
+      last_replayed_bulk_id = case when ok.event = 'redrive' then ok.bulk_id else t.last_replayed_bulk_id end
     from ok
     where t.id = ok.id and t.id = any (array(select o.id from ok o where o.final not in ('completed', 'cancelled')))
     returning t.*, ok.dead
@@ -1042,8 +1042,8 @@ begin
       from ok o join l on l.id = o.id where o.was = 'failed'
     ) x group by x.kind, x.queue, x.task_group, x.error_code, x.error_reason, x.failure_type, x.dead_reason, x.error_fingerprint
   ), audited as (
-    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
-    select v_now, o.actor, o.action, o.reason, o.id, o.batch, l.kind, l.scope, l.trace_id,
+    insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, kind, scope, trace_id, before, after)
+    select v_now, o.actor, o.action, o.reason, o.id, o.bulk_id, l.kind, l.scope, l.trace_id,
       jsonb_build_object('state', o.was, 'attempt_count', o.attempt_count), jsonb_build_object('state', o.final)
     from ok o join l on l.id = o.id where o.actor is not null
   )
@@ -1111,20 +1111,20 @@ begin
   ), new as (
     insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
       task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
-      last_replayed_reason, last_replayed_batch, feature, facts, join_id)
+      last_replayed_reason, last_replayed_bulk_id, feature, facts, join_id)
     select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
       o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
-      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.batch,
+      o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.bulk_id,
       o.feature, o.facts, o.join_id
-    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, batch text) on x.id = o.id
+    from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, bulk_id text) on x.id = o.id
     returning task.*
   ), tally as (
     insert into redrive.total_delta (queue, kind, queued, cancelled)
     select n.queue, n.kind, count(*), -count(*) from new n group by n.queue, n.kind
   ), audited as (
-    insert into redrive.audit (at, actor, action, reason, task_id, batch_id, kind, scope, trace_id, before, after)
-    select v_now, x.actor, x.action, x.reason, n.id, x.batch, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'
-    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text, batch text) on x.id = n.id
+    insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, kind, scope, trace_id, before, after)
+    select v_now, x.actor, x.action, x.reason, n.id, x.bulk_id, n.kind, n.scope, n.trace_id, '{"state": "cancelled"}', '{"state": "queued"}'
+    from new n join jsonb_to_recordset(p_moves) x(id uuid, actor text, action text, reason text, bulk_id text) on x.id = n.id
     where x.actor is not null
   ), woken as (
     select redrive.wake(n.queue, min(n.position)) from new n group by n.queue
@@ -2219,7 +2219,7 @@ begin
     kind = redrive.cut(t.kind, 120), queue = redrive.cut(t.queue, 120), lane = '',
     task_group = redrive.cut(t.task_group, 1536), scope = redrive.cut(t.scope, 1536),
     trace_id = redrive.cut(t.trace_id, 1536), idempotency_key = redrive.cut(t.idempotency_key, 1536),
-    worker_id = redrive.cut(t.worker_id, 1536), last_replayed_batch = redrive.cut(t.last_replayed_batch, 1536),
+    worker_id = redrive.cut(t.worker_id, 1536), last_replayed_bulk_id = redrive.cut(t.last_replayed_bulk_id, 1536),
     error_code = redrive.cut(t.error_code, 200), error_reason = redrive.cut(t.error_reason, 200),
     error_fingerprint = redrive.cut(t.error_fingerprint, 200),
     max_attempts = least(greatest(t.max_attempts, 1), 1000000),

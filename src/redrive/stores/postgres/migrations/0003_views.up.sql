@@ -28,7 +28,7 @@ create view redrive.v_dead_letters as
 
 -- Who did what, when and why.
 create view redrive.v_audit as
-  select a.id, a.at, a.actor, a.action, a.reason, a.task_id, a.batch_id, a.target, a.kind, a.scope, a.trace_id, a.before,
+  select a.id, a.at, a.actor, a.action, a.reason, a.task_id, a.bulk_id as batch_id, a.target, a.kind, a.scope, a.trace_id, a.before,
     a.after
   from redrive.audit a;
 

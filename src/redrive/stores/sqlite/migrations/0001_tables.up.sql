@@ -52,7 +52,7 @@ create table redrive_task (
   dead_reason          text,
   last_replayed_by     text,
   last_replayed_reason text,
-  last_replayed_batch  text,                       -- the bulk operation that retried it last
+  last_replayed_bulk_id  text,                       -- the bulk operation that retried it last
   payload              text,
   progress             text,
   memo                 text,                       -- what a snoozed handler wants back
@@ -91,8 +91,8 @@ create index redrive_task_failed_fingerprint on redrive_task (error_fingerprint,
 create index redrive_task_failed_scope on redrive_task (scope, failed_seq) where state = 'failed' and scope is not null;
 create index redrive_task_failed_queue on redrive_task (queue, failed_seq) where state = 'failed';
 create index redrive_task_failed_group on redrive_task (task_group, failed_seq) where state = 'failed' and task_group is not null;
-create index redrive_task_failed_batch on redrive_task (last_replayed_batch, failed_seq)
-  where state = 'failed' and last_replayed_batch is not null;
+create index redrive_task_failed_bulk on redrive_task (last_replayed_bulk_id, failed_seq)
+  where state = 'failed' and last_replayed_bulk_id is not null;
 create index redrive_task_paused_group on redrive_task (task_group, id) where state = 'paused';
 create index redrive_task_cancel on redrive_task (worker_id) where cancel_requested_at is not null;
 create index redrive_task_scope on redrive_task (scope, id) where scope is not null;
@@ -388,7 +388,7 @@ create table redrive_audit (
   action    text not null,
   reason    text,
   task_id   text,
-  batch_id  text,
+  bulk_id  text,
   target    text,
   kind      text,                                  -- these three are the task's, or of a kind that was acted on
   scope     text,
@@ -402,7 +402,7 @@ create index redrive_audit_task on redrive_audit (task_id, id) where task_id is 
 create index redrive_audit_action on redrive_audit (action, id);
 create index redrive_audit_actor on redrive_audit (actor, id);
 create index redrive_audit_at on redrive_audit (at, id);
-create index redrive_audit_batch on redrive_audit (batch_id, id) where batch_id is not null;
+create index redrive_audit_bulk on redrive_audit (bulk_id, id) where bulk_id is not null;
 create index redrive_audit_kind on redrive_audit (kind, id) where kind is not null;
 create index redrive_audit_scope on redrive_audit (scope, id) where scope is not null;
 create index redrive_audit_trace on redrive_audit (trace_id, id) where trace_id is not null;

@@ -37,7 +37,7 @@ create view redrive_v_dead_letters as
 -- Who did what, when and why.
 create view redrive_v_audit as
   select a.id, strftime('%Y-%m-%dT%H:%M:%fZ', a.at / 1e6, 'unixepoch') as at, a.actor, a.action, a.reason, a.task_id,
-    a.batch_id, a.target, a.kind, a.scope, a.trace_id, a.before, a.after
+    a.bulk_id as batch_id, a.target, a.kind, a.scope, a.trace_id, a.before, a.after
   from redrive_audit a;
 
 -- Exact totals. Completed and cancelled count everything ever finished, also what retention has removed.

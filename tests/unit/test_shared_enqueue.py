@@ -22,7 +22,7 @@ class Server:
         self.sent: list[int] = []
         self.gate = asyncio.Event()
         self.error: Exception | None = None
-        self.batcher = SharedEnqueue(self._send)
+        self.shared = SharedEnqueue(self._send)
 
     async def _send(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         self.sent.append(len(tasks))
@@ -32,7 +32,7 @@ class Server:
         return [Enqueued(task.id) for task in tasks]
 
     def caller(self, kind: str = "K") -> asyncio.Task[list[Enqueued]]:
-        return asyncio.create_task(self.batcher.enqueue([NewTask(new_id(), kind, "default", None)]))
+        return asyncio.create_task(self.shared.enqueue([NewTask(new_id(), kind, "default", None)]))
 
 
 async def test_the_first_goes_alone_and_the_others_together() -> None:
