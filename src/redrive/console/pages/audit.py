@@ -78,7 +78,7 @@ def filter_of(given: Mapping[str, str]) -> AuditFilter:
     return AuditFilter(
         action=given.get("auditAction"),
         actor=given.get("auditActor"),
-        batch_id=given.get("batchId"),
+        bulk_id=given.get("batchId"),
         task_id=None if task is None else _task(task),
         kind=given.get("jobKind"),
         scope=given.get("episodeId"),

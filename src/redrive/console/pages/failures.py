@@ -78,7 +78,7 @@ async def preview(page: ThePage) -> Response:
     foreseen = None
     if page.may_act and found.total:
         chosen = EVERY_FAILURE if found.plan else which
-        foreseen = await page.operator.operations.foresee(Action.RETRY, chosen, found.plan)
+        foreseen = await page.operator.operations.preview(Action.RETRY, chosen, found.plan)
     return await page.render(
         "preview.html",
         which=fields(which),

@@ -27,7 +27,7 @@ class Progress:
 
 async def look(operator: Operator, operation_id: str) -> Progress:
     shown = views.operation(await operator.operations.record(operation_id))
-    listed = await operator.failures.list(FailureFilter(batch=operation_id), limit=SHOWN)
+    listed = await operator.failures.list(FailureFilter(bulk_id=operation_id), limit=SHOWN)
     return Progress(
         shown,
         listed.total,
@@ -38,7 +38,7 @@ async def look(operator: Operator, operation_id: str) -> Progress:
 
 async def rows(operator: Operator, operation_id: str) -> list[View]:
     """Returns what the audit log says about an operation, the latest first."""
-    found = await operator.audit.query(AuditFilter(batch_id=operation_id), page_size=SHOWN)
+    found = await operator.audit.query(AuditFilter(bulk_id=operation_id), page_size=SHOWN)
     return [views.audit_row(row) for row in found.rows]
 
 
