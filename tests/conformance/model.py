@@ -94,8 +94,8 @@ class Model:
     def ask_to_cancel(self, task_id: UUID) -> bool:
         row = self.rows[task_id]
         if row.state is State.RUNNING:
+            self.audits += not row.cancel  # who asks again is told who asked first
             row.cancel = True
-            self.audits += 1
         return row.state is State.RUNNING
 
     def promote(self) -> int:
