@@ -157,6 +157,18 @@ class TestWithoutTokens:
                 refused = await client.post(f"{HOME}/queues/pause", data=fields, headers=headers)
                 assert refused.status_code == 403
 
+    async def test_a_form_works_behind_a_proxy_that_names_another_host(self, app: App) -> None:
+        async with console(app) as client:
+            form = {"csrf": form_token(await page(client)), "target": "queue", "name": "default"}
+            public = {"origin": "https://ops.example"}
+            refused = await client.post(f"{HOME}/queues/pause", data=form, headers=public)
+            assert refused.status_code == 403
+            own = {**public, "sec-fetch-site": "same-origin"}
+            assert (await client.post(f"{HOME}/queues/pause", data=form, headers=own)).status_code == 303
+            for site in ("same-site", "cross-site"):
+                other = {**public, "sec-fetch-site": site}
+                assert (await client.post(f"{HOME}/queues/pause", data=form, headers=other)).status_code == 403
+
     async def test_another_name_for_this_machine_is_refused(self, app: App) -> None:
         async with console(app) as client:
             assert (await client.get(HOME, headers={"host": "rebound.example"})).status_code == 400

@@ -144,10 +144,14 @@ def _refuse_foreign_pages(request: Request) -> None:
 
 
 def is_own_page(request: Request) -> bool:
-    """Returns whether a request comes from no page at all, or from one that this instance serves."""
+    """Returns whether a request comes from no page at all, or from one that this instance serves.
+
+    Over TLS and on this machine a browser says so itself. Elsewhere the origin is compared with the host, which a proxy
+    in between may have replaced."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-    own = origin is None or urlsplit(origin).netloc == request.headers.get("host")
-    return own and site in (None, "same-origin", "none")
+    if site is not None:
+        return site in ("same-origin", "none")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
 async def the_operator(app: TheApp, caller: Annotated[Caller, Depends(the_caller)]) -> Operator:
