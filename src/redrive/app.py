@@ -27,7 +27,7 @@ from redrive.kernel.commit import Commit, Schedule
 from redrive.kernel.duty import Duty
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Policy
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import (
     Enqueued,
     NewTask,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from redrive.cli.support.output import clean, relative
-from redrive.kernel.store import WorkerRow
+from redrive.kernel.ports.store import WorkerRow
 from redrive.ops.workers import standing
 from redrive.stores import shown_url
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 
 from redrive.kernel.feature import Feature
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import HISTORY, State
 from redrive.stores.postgres.store import PostgresStore
 from redrive.testing.conformance.harness import Cost, Harness, Totals

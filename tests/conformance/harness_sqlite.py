@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.kernel.feature import Feature
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import State
 from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.store import SqliteStore

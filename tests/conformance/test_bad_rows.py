@@ -16,8 +16,8 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, HandedBack, Outcome
+from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.reactions import Landed
-from redrive.kernel.store import Query, Store
 from redrive.kernel.task import State
 from redrive.ops import failed as ops
 from redrive.ops.allowance import UNRESTRICTED

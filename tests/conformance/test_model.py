@@ -18,7 +18,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed, Outcome, Released, Retry, Snooze
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing, operator_move
 from tests.conformance.harness_postgres import PostgresHarness

@@ -15,7 +15,7 @@ from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.outcome import Completed, Retry
-from redrive.kernel.store import Heartbeat
+from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness, failing
 from redrive.testing.conformance.limits import limit_of

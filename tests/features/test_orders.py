@@ -18,7 +18,7 @@ from redrive.errors import InvalidInput
 from redrive.examples.orders import ORDERS
 from redrive.examples.orders.duty import remind
 from redrive.examples.orders.service import Orders
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.ops import executor
 from redrive.ops.access import Caller, Role
 from redrive.ops.doctor import examine

@@ -22,8 +22,8 @@ from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
+from redrive.kernel.ports.store import Query
 from redrive.kernel.retention import Retention
-from redrive.kernel.store import Query
 from redrive.kernel.task import NewTask, State
 from redrive.stores.postgres.migrate import CREATE_STEPS_TABLE, STEPS
 from redrive.stores.postgres.store import PostgresStore

@@ -11,7 +11,7 @@ from redrive.kernel.commit import Target
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.ops import actions, growth, inspect, operations
 from redrive.ops.allowance import UNRESTRICTED, Rule

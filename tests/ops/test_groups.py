@@ -17,7 +17,7 @@ from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
-from redrive.kernel.store import Heartbeat
+from redrive.kernel.ports.store import Heartbeat
 from redrive.ops import access, audit, audit_rows, executor, groups, operations
 from redrive.ops.access import Role
 from redrive.ops.allowance import Rule

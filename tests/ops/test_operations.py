@@ -13,7 +13,7 @@ from redrive.kernel import operation as kernel
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Operation, Status
 from redrive.kernel.outcome import Completed
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import State
 from redrive.ops import actions, approvals, failed, operations
 from redrive.ops.allowance import UNRESTRICTED, Rule

@@ -70,7 +70,7 @@ from redrive.errors import StoreError
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Lease, Policy, settle
 from redrive.kernel.outcome import Completed
-from redrive.kernel.store import ClaimRequest
+from redrive.kernel.ports.store import ClaimRequest
 
 app = App("sqlite:///" + sys.argv[1])
 app.declare("K")

@@ -20,7 +20,7 @@ import pytest
 
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
-from redrive.kernel.store import Wake
+from redrive.kernel.ports.store import Wake
 from redrive.kernel.task import NewTask
 from redrive.stores.sqlite import change_poller, inotify
 from redrive.stores.sqlite.change_poller import ChangePoller
@@ -270,7 +270,7 @@ class TestWatch:
 FORK = """
 import asyncio, os, sys
 from redrive import App
-from redrive.kernel.store import Wake
+from redrive.kernel.ports.store import Wake
 from redrive.stores.sqlite import change_poller
 
 def watches():

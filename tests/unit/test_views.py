@@ -10,7 +10,7 @@ import pytest
 from redrive.ids import new_id
 from redrive.kernel.operation import Operation
 from redrive.kernel.payload import CUT, JsonText
-from redrive.kernel.store import GroupRow
+from redrive.kernel.ports.store import GroupRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 from redrive.ops import views
 from redrive.ops.access import Role

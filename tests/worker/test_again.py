@@ -14,7 +14,7 @@ import pytest
 
 from redrive import App, Bulk, Context, Snooze, State, StopReason
 from redrive.errors import LeaseLost, StoreError
-from redrive.kernel.store import Wake
+from redrive.kernel.ports.store import Wake
 from redrive.settings import Options
 from redrive.worker.worker import Worker
 

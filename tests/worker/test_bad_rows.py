@@ -12,7 +12,7 @@ import pytest
 
 from redrive import App, State
 from redrive.api import health
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.ops import executor
 from redrive.settings import Options
 from tests.conformance.test_bad_rows import CHECKED, POSTGRES, SQLITE, UNCHECKED

@@ -15,7 +15,7 @@ from redrive.errors import LeaseLost, StoreUnavailable
 from redrive.kernel.commit import Commit
 from redrive.kernel.failure import MAX_MESSAGE
 from redrive.kernel.outcome import Verdict
-from redrive.kernel.store import ClaimRequest
+from redrive.kernel.ports.store import ClaimRequest
 from redrive.settings import Options
 from redrive.stores.postgres import pool as postgres_pool
 from redrive.worker.worker import Worker

@@ -13,8 +13,8 @@ import pytest
 from redrive import App, Context, Fail
 from redrive.errors import StoreError, StoreUnavailable
 from redrive.kernel.commit import Commit
+from redrive.kernel.ports.store import ClaimRequest, Heartbeat, TickResult
 from redrive.kernel.series import MOST_SERIES, OTHER, Tally, TallySheet, read
-from redrive.kernel.store import ClaimRequest, Heartbeat, TickResult
 from redrive.ops.history import history, rates
 from redrive.worker import tallies
 from redrive.worker.tallies import Tallies

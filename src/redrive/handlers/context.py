@@ -16,7 +16,7 @@ from uuid import UUID
 
 from redrive.kernel.outcome import Done, StopReason
 from redrive.kernel.payload import decode, encode
-from redrive.kernel.store import Transaction
+from redrive.kernel.ports.store import Transaction
 from redrive.kernel.task import Claimed
 
 logger = logging.getLogger("redrive.task")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 
 
 @dataclass(slots=True, frozen=True)

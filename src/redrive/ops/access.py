@@ -13,8 +13,8 @@ from enum import IntEnum
 from redrive.errors import InvalidInput, InvalidTransition, TokenUnknown
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.store import Store
 from redrive.kernel.task import check_name
 from redrive.ops.actions import check_actor
 from redrive.ops.people import person

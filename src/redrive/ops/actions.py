@@ -12,8 +12,8 @@ from redrive.kernel.audit import FOREIGN, AuditFilter
 from redrive.kernel.commit import CancelRequest, Commit, Hold, Limit, Target
 from redrive.kernel.failed import TaskStatus
 from redrive.kernel.machine import TABLE, Event, Transition
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
-from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_name, check_text
 from redrive.ops.people import mixed_scripts, person
 from redrive.ops.retry_log import log_retried

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from redrive.errors import ApprovalNeeded, ChangedMeanwhile
 from redrive.kernel.applied import Applied
 from redrive.kernel.operation import Action
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
-from redrive.kernel.store import Store
 from redrive.ops.people import person
 from redrive.ops.text import counted
 

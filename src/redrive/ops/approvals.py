@@ -12,8 +12,8 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Action, Operation, Status, facts
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
 from redrive.ops.actions import check_actor, check_states
 from redrive.ops.allowance import PlannedAction

@@ -17,8 +17,8 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
 from redrive.kernel.payload import JsonText, readable
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
-from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow, check_int
 from redrive.ops.actions import check_actor
 from redrive.ops.audit_chain import apply_sealed

@@ -19,8 +19,8 @@ from redrive.errors import ChangedMeanwhile, StoreError
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow
 from redrive.ops.audit_rows import LARGEST_ROW_ID, canonical, digest_of, ids_of, is_digest, parse_ranges, row_hash
 

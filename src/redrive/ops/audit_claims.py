@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import AuditRow
 from redrive.ops.audit_chain import Seal
 from redrive.ops.audit_rows import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from redrive.errors import InvalidInput, StoreError, StoreUnavailable, StoreUnusable
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Record
-from redrive.kernel.store import Store
 from redrive.kernel.task import AuditRow
 from redrive.ops import audit_chain
 from redrive.ops.archive_walk import ArchiveWalk

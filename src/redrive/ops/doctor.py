@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
-from redrive.kernel.store import Overview, Store, WorkerRow
+from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, groups, growth, inspect, operations
 from redrive.ops.text import counted, span

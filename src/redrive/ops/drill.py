@@ -16,8 +16,8 @@ from redrive.ids import new_id
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
-from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task
 from redrive.ops import actions, failed
 from redrive.ops.actions import check_actor

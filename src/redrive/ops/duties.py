@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from redrive.kernel.duty import Duty
 from redrive.kernel.operation import COLLECTION, Status
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.ops import approvals, audit, audit_chain, growth
 from redrive.ops import operation_runner as operations
 from redrive.ops import retention as failed

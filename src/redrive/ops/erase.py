@@ -26,8 +26,8 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import FINAL, Action, Operation, Status
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.store import Store
 from redrive.kernel.task import LIVE, AuditRow, State, check_text
 from redrive.ops import approvals, drill, groups, operations, plans
 from redrive.ops.actions import check_actor

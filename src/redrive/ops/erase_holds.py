@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from redrive.kernel.commit import Target
+from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Query
-from redrive.kernel.store import Store
 from redrive.kernel.task import LIVE
 from redrive.ops.erase_subject import Subject
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
+from redrive.kernel.ports.store import Store
 from redrive.kernel.reads import Query
-from redrive.kernel.store import Store
 
 
 def quoted_traces(value: Any) -> set[str]:

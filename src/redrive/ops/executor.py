@@ -19,8 +19,8 @@ from redrive.kernel.failure import MAX_STACK, Failure, FailureType, Origin, clea
 from redrive.kernel.machine import Lease, Policy, declared, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, HandedBack, Outcome, Released, Retry
 from redrive.kernel.payload import JsonText, decode, decode_shallow, encode
+from redrive.kernel.ports.store import ClaimRequest, Heartbeat, Store
 from redrive.kernel.series import TallySheet, TallyTable, count_end, write
-from redrive.kernel.store import ClaimRequest, Heartbeat, Store
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, State, Task, check_name, check_text
 from redrive.ops.workers import OUTSIDE

@@ -17,8 +17,8 @@ from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
 from redrive.kernel.failure import FailureType
 from redrive.kernel.machine import DeadReason, Event, Transition
 from redrive.kernel.operation import Action, facts
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
-from redrive.kernel.store import Store
 from redrive.kernel.task import State, Task, check_int, check_text
 from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Task
 from redrive.ops import actions, failed
 from redrive.ops.allowance import UNRESTRICTED

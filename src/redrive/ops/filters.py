@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 
 
 @dataclass(slots=True, frozen=True)

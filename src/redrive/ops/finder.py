@@ -7,7 +7,7 @@ from uuid import UUID
 
 from redrive.errors import GroupUnknown, InvalidInput
 from redrive.kernel.operation import COLLECTION as OPERATIONS
-from redrive.kernel.store import Query, Store
+from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.task import MAX_TEXT
 from redrive.ops import groups, inspect
 

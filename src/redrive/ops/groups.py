@@ -10,8 +10,8 @@ from typing import Any
 from redrive.errors import GroupUnknown, InvalidInput
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.ports.store import GroupRow, Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.store import GroupRow, Store
 from redrive.kernel.task import check_int, check_moment, check_text
 from redrive.ops.actions import check_actor, check_states
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.store import Store
 
 COLLECTION = "vitals"
 SAMPLE_EVERY_S = 300.0

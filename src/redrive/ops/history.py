@@ -9,6 +9,7 @@ from functools import partial
 from operator import attrgetter
 
 from redrive.errors import InvalidInput
+from redrive.kernel.ports.store import Store
 from redrive.kernel.series import (
     ALL,
     Document,
@@ -22,7 +23,6 @@ from redrive.kernel.series import (
     quantile,
     start_of,
 )
-from redrive.kernel.store import Store
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 RATE_MINUTES = 60

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
 from redrive.kernel.payload import CUT, JsonText, readable
-from redrive.kernel.store import Count, GroupRow, Holder, LetterCount, Overview, Query, Store, WorkerRow
+from redrive.kernel.ports.store import Count, GroupRow, Holder, LetterCount, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.pages import in_pieces
 from redrive.ops.workers import OUTSIDE, Lost, live_workers, lost

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.operation import moment
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 
 ENDLESS = 2**62  # beyond every failure
 

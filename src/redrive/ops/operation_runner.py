@@ -12,7 +12,7 @@ from redrive.errors import ChangedMeanwhile, PlanUnknown, StoreUnavailable, Stor
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Status
-from redrive.kernel.store import Query, Store
+from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.task import Task
 from redrive.ops import erase, plans
 from redrive.ops.operations import matches_of

@@ -22,8 +22,8 @@ from redrive.kernel.operation import (
     Status,
     moment,
 )
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.store import Store
 from redrive.kernel.task import check_int, check_text
 from redrive.ops import approvals, plans
 from redrive.ops.actions import check_actor, check_states

@@ -13,8 +13,8 @@ from redrive.errors import ChangedMeanwhile, PlanUnknown
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts, failures
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
-from redrive.kernel.store import Store
 from redrive.ops.matches import matching
 
 COLLECTION = "plan"

@@ -13,8 +13,8 @@ from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import FINAL
+from redrive.kernel.ports.store import Store
 from redrive.kernel.retention import RecordRule, Retention
-from redrive.kernel.store import Store
 from redrive.kernel.task import State
 from redrive.ops import access, allowance, approvals, audit_chain, drill, groups, growth, plans, sign_in
 from redrive.ops.audit import PRUNE_COLLECTION, RETENTION_ACTOR

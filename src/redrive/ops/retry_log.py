@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 from uuid import UUID
 
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 
 logger = logging.getLogger("redrive.ops")
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.payload import CUT
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Task
 from redrive.ops import groups
 from redrive.ops.groups import Group

@@ -17,8 +17,8 @@ from datetime import timedelta
 from redrive.errors import ChangedMeanwhile
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
+from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.store import Store
 from redrive.ops import access
 from redrive.ops.access import Caller
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Operation, Status
-from redrive.kernel.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
+from redrive.kernel.ports.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task
 from redrive.ops.text import span
 from redrive.ops.workers import OUTSIDE, is_lost, live_workers

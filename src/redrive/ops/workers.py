@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from redrive.kernel.store import Holder, Overview, WorkerRow
+from redrive.kernel.ports.store import Holder, Overview, WorkerRow
 from redrive.ops.text import span
 
 # A heartbeat is written every few seconds at most: after so long, or after three intervals, it is overdue.

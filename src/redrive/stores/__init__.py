@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from redrive.errors import ConfigError
 from redrive.kernel.feature import Feature
-from redrive.kernel.store import Capabilities, Store
+from redrive.kernel.ports.store import Capabilities, Store
 from redrive.stores.postgres import url as postgres_url
 from redrive.stores.shown import scheme_of, shown_scheme
 from redrive.stores.sqlite import url as sqlite_url

@@ -7,7 +7,7 @@ from typing import Any
 
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 
 # What the totals are kept by: a filter of these alone needs no rows to be counted.

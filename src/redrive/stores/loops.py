@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 
 _OWNED = "_redrive_stores"
 

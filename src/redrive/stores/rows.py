@@ -8,8 +8,8 @@ from typing import Any
 from redrive.kernel.failed import FailedCount
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, page_text, readable
+from redrive.kernel.ports.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.records import Record
-from redrive.kernel.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
 Row = Mapping[str, Any]

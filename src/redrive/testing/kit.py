@@ -19,7 +19,7 @@ from redrive.app import App
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.payload import decode
-from redrive.kernel.store import Heartbeat, Query, Store
+from redrive.kernel.ports.store import Heartbeat, Query, Store
 from redrive.kernel.task import State, Task
 from redrive.observe.logs import TaskLog
 from redrive.ops import inspect

@@ -17,7 +17,7 @@ from redrive.handlers.functions import insist_it_ran
 from redrive.handlers.registry import Isolation, Registry
 from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Completed, HandedBack, Outcome, StopReason
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Claimed
 from redrive.settings import Options, Settings
 from redrive.worker.bulk import BulkCalls

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from redrive.errors import RedriveError
-from redrive.kernel.store import ClaimRequest
+from redrive.kernel.ports.store import ClaimRequest
 from redrive.kernel.task import Claimed
 from redrive.settings import Options
 from redrive.worker.life import Life

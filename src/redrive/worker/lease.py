@@ -10,7 +10,7 @@ from uuid import UUID
 
 from redrive.errors import RedriveError
 from redrive.kernel.outcome import StopReason
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.settings import Settings
 from redrive.worker.outage import Outage
 from redrive.worker.run import Run, RunState

@@ -10,7 +10,7 @@ from redrive.errors import StoreUnavailable
 from redrive.handlers.cron import next_after
 from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Commit, Control, Declare, Limit, Schedule
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.settings import Settings
 from redrive.worker.life import Life
 from redrive.worker.outage import Outage

@@ -18,7 +18,7 @@ from redrive.handlers.registry import Handler, Isolation
 from redrive.kernel.failure import FailureType, clean, failure
 from redrive.kernel.outcome import Cancel, Completed, Done, Fail, Failed, Outcome, Released, Retry, StopReason, Verdict
 from redrive.kernel.payload import encode
-from redrive.kernel.store import Transaction
+from redrive.kernel.ports.store import Transaction
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import Claimed
 from redrive.observe.current import CURRENT

@@ -13,7 +13,7 @@ from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Fail, Outcome
-from redrive.kernel.store import ClaimRequest, Cycle, Store
+from redrive.kernel.ports.store import ClaimRequest, Cycle, Store
 from redrive.kernel.task import Claimed
 from redrive.observe.health import Health
 from redrive.worker.life import Life

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.duty import Duty
 from redrive.kernel.outcome import StopReason
+from redrive.kernel.ports.store import Heartbeat, Store, TickResult
 from redrive.kernel.series import TallySheet
-from redrive.kernel.store import Heartbeat, Store, TickResult
 from redrive.observe.health import Health
 from redrive.settings import Options
 from redrive.version import __version__

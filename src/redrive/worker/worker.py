@@ -21,8 +21,8 @@ from redrive.errors import InvalidTransition, RedriveError, StoreUnavailable, St
 from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Schedule
 from redrive.kernel.duty import Duty
+from redrive.kernel.ports.store import ClaimRequest, Cycle, Store, Wake
 from redrive.kernel.retention import Retention
-from redrive.kernel.store import ClaimRequest, Cycle, Store, Wake
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options, Settings

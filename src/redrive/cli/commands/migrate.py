@@ -15,7 +15,7 @@ from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import missing_file, refuse_memory
 from redrive.errors import InvalidInput, StoreError
-from redrive.kernel.store import SchemaStatus, Store
+from redrive.kernel.ports.store import SchemaStatus, Store
 from redrive.stores import make_store, shown_url
 
 To = Annotated[

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from redrive.kernel.duty import Duty
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 
 logger = logging.getLogger("redrive.orders")
 

@@ -1,1 +1,1 @@
-"""The port: what a store must be able to do. Its verbs are in ``redrive.kernel.store``, its reads here by subject."""
+"""The port: what a store must be able to do. Its verbs are in ``store``, its reads beside it by subject."""

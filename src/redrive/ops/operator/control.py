@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redrive.kernel.store import HoldRow, LimitRow, Overview, Query, WorkerRow
+from redrive.kernel.ports.store import HoldRow, LimitRow, Overview, Query, WorkerRow
 from redrive.kernel.task import State, Task, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role

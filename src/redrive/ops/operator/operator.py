@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from redrive.handlers.registry import Registry
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator.approvals import ApprovalService
 from redrive.ops.operator.audit import AuditService

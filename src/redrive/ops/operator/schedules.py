@@ -9,7 +9,7 @@ from redrive.errors import ScheduleUnknown
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.store import HoldRow, Overview, ScheduleRow
+from redrive.kernel.ports.store import HoldRow, Overview, ScheduleRow
 from redrive.kernel.task import NewTask, Task, check_name, check_text
 from redrive.ops import actions
 from redrive.ops.access import Role

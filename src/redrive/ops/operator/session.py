@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from redrive.errors import NotAllowed
 from redrive.handlers.registry import Registry
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.ops import groups, inspect
 from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor

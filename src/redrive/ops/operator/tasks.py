@@ -13,8 +13,8 @@ from redrive.handlers.new_task import as_enqueued, make_task
 from redrive.kernel.commit import Commit
 from redrive.kernel.operation import Action
 from redrive.kernel.payload import JsonText
+from redrive.kernel.ports.store import Overview, Query
 from redrive.kernel.records import Put
-from redrive.kernel.store import Overview, Query
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops import actions, finder, inspect
 from redrive.ops.access import Role

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from redrive.kernel.machine import Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Released
-from redrive.kernel.store import ClaimRequest, Cycle
+from redrive.kernel.ports.store import ClaimRequest, Cycle
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.calls import fetch
 from redrive.stores.postgres.pool import Pool

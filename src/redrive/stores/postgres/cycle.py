@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from redrive.kernel.commit import Commit
-from redrive.kernel.store import ClaimRequest, Cycle
+from redrive.kernel.ports.store import ClaimRequest, Cycle
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
 from redrive.stores.features import Features
 from redrive.stores.postgres.apply import apply

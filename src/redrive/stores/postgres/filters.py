@@ -6,7 +6,7 @@ from typing import Any
 
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import HISTORY, LIVE
 from redrive.stores.filters import Condition, by_one, by_totals, chosen, conditions, of_audit, of_cancelled, of_query
 

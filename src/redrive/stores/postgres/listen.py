@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from redrive.errors import RedriveError
-from redrive.kernel.store import Wake
+from redrive.kernel.ports.store import Wake
 from redrive.stores.postgres.pool import Pool
 from redrive.stores.postgres.scan_positions import ScanPositions
 

@@ -10,7 +10,7 @@ from typing import Any
 from asyncpg import exceptions as pg
 
 from redrive.kernel.feature import Feature
-from redrive.kernel.store import SchemaStatus
+from redrive.kernel.ports.store import SchemaStatus
 from redrive.stores import schema
 from redrive.stores.postgres.pool import Pool
 

@@ -11,8 +11,8 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import ExpiredLease, Transition
+from redrive.kernel.ports.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Transaction, Wake
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Transaction, Wake
 from redrive.stores.features import Features
 from redrive.stores.postgres.apply import commit_patiently
 from redrive.stores.postgres.calls import value
@@ -37,7 +37,7 @@ MOST_DELTAS_PER_FOLD = 20_000
 
 
 class PostgresStore(Reads, Series):
-    """See the port, ``redrive.kernel.store.Store``, for what each method promises."""
+    """See the port, ``redrive.kernel.ports.store.Store``, for what each method promises."""
 
     def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:
         self.url = url

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from redrive.errors import RedriveError
 from redrive.kernel.machine import ExpiredLease
-from redrive.kernel.store import Heartbeat, TickResult
+from redrive.kernel.ports.store import Heartbeat, TickResult
 from redrive.stores.features import Features
 from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows
 from redrive.stores.postgres.calls import fetch, value

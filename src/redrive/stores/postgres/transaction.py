@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from redrive.kernel.machine import Transition
-from redrive.kernel.store import Transaction
+from redrive.kernel.ports.store import Transaction
 from redrive.stores.features import Features
 from redrive.stores.postgres.connection import StoreConnection
 from redrive.stores.postgres.pool import Pool, refusal

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from redrive.ids import from_text
-from redrive.kernel.store import ClaimRequest
+from redrive.kernel.ports.store import ClaimRequest
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import SECOND, micros, to_datetime

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from redrive.ids import from_text, is_id
 from redrive.kernel.failed import FailedCount, FailedRef
+from redrive.kernel.ports.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.records import Record
-from redrive.kernel.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
 from redrive.stores import rows as common
 from redrive.stores.sqlite.clock import to_datetime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
-from redrive.kernel.store import ClaimRequest, Cycle
+from redrive.kernel.ports.store import ClaimRequest, Cycle
 from redrive.stores.sqlite.apply import apply
 from redrive.stores.sqlite.claim import claim
 from redrive.stores.sqlite.session import Session

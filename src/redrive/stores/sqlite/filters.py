@@ -9,7 +9,7 @@ from uuid import UUID
 
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import HISTORY, LIVE
 from redrive.stores.filters import by_one, by_totals, chosen, conditions, of_audit, of_cancelled, of_query, where
 from redrive.stores.sqlite.clock import to_micros

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-from redrive.kernel.store import Wake
+from redrive.kernel.ports.store import Wake
 
 OnWake = Callable[[Wake], None]
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from redrive.kernel.feature import Feature
-from redrive.kernel.store import SchemaStatus
+from redrive.kernel.ports.store import SchemaStatus
 from redrive.stores import schema
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.session import Session

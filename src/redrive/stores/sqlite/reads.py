@@ -13,8 +13,8 @@ from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
+from redrive.kernel.ports.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.records import Record
-from redrive.kernel.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.filters import DIMENSIONS, largest
 from redrive.stores.sql import statements

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from redrive.kernel.store import Wake
+from redrive.kernel.ports.store import Wake
 from redrive.kernel.task import State
 from redrive.stores.features import Features
 from redrive.stores.sql import statements

@@ -14,8 +14,8 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import ExpiredLease, Transition
+from redrive.kernel.ports.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Wake
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Wake
 from redrive.stores.features import Features
 from redrive.stores.pieces import prune_in_pieces
 from redrive.stores.schema import index_names
@@ -44,7 +44,7 @@ SCRUB_TRIES = 4
 
 
 class SqliteStore(Reads, Series):
-    """See the port, ``redrive.kernel.store.Store``, for what each method promises.
+    """See the port, ``redrive.kernel.ports.store.Store``, for what each method promises.
 
     May be used from several event loops and threads at once. ``clock`` is the time by which everything is
     decided; tests replace it.

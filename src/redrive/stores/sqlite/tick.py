@@ -6,7 +6,7 @@ from uuid import UUID
 
 from redrive.ids import from_text, is_id
 from redrive.kernel.machine import ExpiredLease
-from redrive.kernel.store import Heartbeat, TickResult
+from redrive.kernel.ports.store import Heartbeat, TickResult
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import SECOND, micros
 from redrive.stores.sqlite.session import Session, dumps

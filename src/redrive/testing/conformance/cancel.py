@@ -8,7 +8,7 @@ import pytest
 
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness
 from redrive.testing.conformance.outcomes import REQUEUED, SETTLED

@@ -8,7 +8,7 @@ import pytest
 
 from redrive.kernel.commit import Commit
 from redrive.kernel.outcome import Completed, Released, Snooze
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import Harness, failing
 

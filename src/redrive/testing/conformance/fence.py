@@ -9,7 +9,7 @@ import pytest
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness, failing
 from redrive.testing.conformance.outcomes import SETTLED

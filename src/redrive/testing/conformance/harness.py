@@ -22,7 +22,7 @@ from redrive.kernel.failure import failure
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event, Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
-from redrive.kernel.store import ClaimRequest, Cycle, Heartbeat, Query, Store, TickResult
+from redrive.kernel.ports.store import ClaimRequest, Cycle, Heartbeat, Query, Store, TickResult
 from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
 from redrive.testing.conformance.options import ClaimOptions, TaskOptions
 from redrive.testing.conformance.probe import PROBE

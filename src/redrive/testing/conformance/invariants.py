@@ -16,7 +16,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released, Snooze
-from redrive.kernel.store import Query, Store
+from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, RETRY_AT_ONCE, Harness, failing, operator_move
 from redrive.testing.conformance.outcomes import SETTLED

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.kernel.commit import Commit, Limit
 from redrive.kernel.outcome import Completed, Released
-from redrive.kernel.store import LimitRow
+from redrive.kernel.ports.store import LimitRow
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import LEASE, Harness
 from redrive.testing.conformance.outcomes import SETTLED

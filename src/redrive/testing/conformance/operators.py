@@ -13,7 +13,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Snooze
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import RETRY_AT_ONCE, TERMINAL, Harness, failing, operator_move
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypedDict
 from uuid import UUID
 
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 
 
 class TaskOptions(TypedDict, total=False):

@@ -11,7 +11,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import CUT, JsonText
-from redrive.kernel.store import MOST_ENTRIES, Query
+from redrive.kernel.ports.store import MOST_ENTRIES, Query
 from redrive.kernel.task import State, Task
 from redrive.testing.conformance.harness import Harness
 from redrive.testing.conformance.reads import one_of_each

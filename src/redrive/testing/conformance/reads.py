@@ -10,7 +10,7 @@ import pytest
 from redrive.ids import new_id
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 

@@ -7,7 +7,7 @@ import asyncio
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import DeadReason
 from redrive.kernel.outcome import Completed
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness
 

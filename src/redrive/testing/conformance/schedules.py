@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from redrive.kernel.commit import Commit, Declare, Fire, Schedule
-from redrive.kernel.store import ScheduleRow
+from redrive.kernel.ports.store import ScheduleRow
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import Harness
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from redrive.kernel.outcome import Completed
+from redrive.kernel.ports.store import Heartbeat, Store
 from redrive.kernel.retention import Retention
 from redrive.kernel.series import (
     ALL,
@@ -24,7 +25,6 @@ from redrive.kernel.series import (
     from_document,
     write,
 )
-from redrive.kernel.store import Heartbeat, Store
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 
 LONG_AGO = timedelta(days=1000)

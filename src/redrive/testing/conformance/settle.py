@@ -12,7 +12,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import DeadReason, Event
 from redrive.kernel.outcome import Cancel, Completed, Failed, Released, Retry, Snooze
-from redrive.kernel.store import Query
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import (
     LEASE,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from redrive.kernel.store import Heartbeat
+from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness
 

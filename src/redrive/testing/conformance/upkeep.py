@@ -7,9 +7,9 @@ from uuid import UUID
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
+from redrive.kernel.ports.store import Query
 from redrive.kernel.records import Put
 from redrive.kernel.retention import RecordRule, Retention
-from redrive.kernel.store import Query
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import Harness, failing
 

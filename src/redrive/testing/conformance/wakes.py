@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive.kernel.outcome import Completed
-from redrive.kernel.store import Store, Wake
+from redrive.kernel.ports.store import Store, Wake
 from redrive.testing.conformance.harness import Harness
 
 HINT_PATIENCE_S = 20.0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.duty import Duty
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 
 logger = logging.getLogger("redrive.maintenance")
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from redrive.handlers.cron import next_after
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit, Fire
-from redrive.kernel.store import ScheduleRow, Store
+from redrive.kernel.ports.store import ScheduleRow, Store
 from redrive.kernel.task import NewTask
 
 logger = logging.getLogger("redrive.maintenance")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import ExpiredLease, Policy, settle
 from redrive.kernel.outcome import Expired
-from redrive.kernel.store import Store
+from redrive.kernel.ports.store import Store
 from redrive.worker.report import Report
 from redrive.worker.time_limits import TimeLimits
 

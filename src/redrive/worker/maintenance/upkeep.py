@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from redrive.kernel.ports.store import Store
 from redrive.kernel.retention import Retention
-from redrive.kernel.store import Store
 
 logger = logging.getLogger("redrive.maintenance")
 ROWS_OF_A_FULL_PIECE = 5000
