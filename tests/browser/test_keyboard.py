@@ -35,6 +35,7 @@ async def test_the_palette_jumps_to_pages_and_to_what_is_known(studio: World, si
         await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
 
         await page.keyboard.press(key)
+        await page.keyboard.type("something")
         await page.keyboard.press("Escape")
         await expect(page.locator("dialog")).to_have_count(0)
 

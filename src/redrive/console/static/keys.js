@@ -140,6 +140,10 @@ function openPalette() {
       event.preventDefault();
       chosen = Math.min(Math.max(chosen + (event.key === "ArrowDown" ? 1 : -1), 0), Math.max(entries.length - 1, 0));
       draw();
+    } else if (event.key === "Escape") {
+      // A search field would only be emptied by it.
+      event.preventDefault();
+      made.close();
     } else if (event.key === "Enter") {
       event.preventDefault();
       if (entries[chosen]) location.href = entries[chosen].url;
