@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.browser.conftest import Sit, World, expect
+from tests.browser.conftest import Sit, expect
+from tests.browser.worlds import World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
 VALUES = re.compile(r"completed: \d+.*failed: \d+")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.conftest import Sit, World, expect
+from tests.browser.conftest import Sit, expect
+from tests.browser.worlds import World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
 # What can be used, in the order of the page; hidden ones (in closed details, or not shown) are left out.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redrive.console.static_files import asset
-from tests.browser.conftest import Sit, World
+from tests.browser.conftest import Sit
+from tests.browser.worlds import World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
 MORPH = """async ([script, before, after]) => {
