@@ -19,6 +19,8 @@ SUPPLIERS = json.loads('{"one": {"name": "Fast Freight"}, "two": {"name": "not-f
 TEXTS = {"en": {"gone": "{who} is gone for good", "late": "{who} came too late"}}
 REASONS = {"old": "it is too old", "new": "it is too new"}
 DEFAULT = "no reason was given"
+ERRORS = {1: "quota exceeded", 2: "not permitted", 3: "declined"}
+PLACES = ["Wrong Way", "Berlin", "Lost Springs", "Bad Request"]
 
 
 class Why(enum.Enum):
@@ -29,6 +31,10 @@ class Why(enum.Enum):
 class Declined(Exception):
     def __init__(self, who: str, why: str) -> None:
         super().__init__(f"{who} was declined: {why}")
+
+
+class Declared(Exception):
+    """An exception of the application's own."""
 
 
 def fingerprint(call: Callable[..., Any], *args: Any) -> str:
@@ -168,6 +174,47 @@ class TestWhatIsSaid:
         assert causes(told, ("gone", "a"), ("gone", "b c")) == 1
         assert causes(told, ("gone", "a"), ("late", "a")) == 2
         assert causes(told_why, ("a", True), ("a", False)) == 2
+
+
+class TestTables:
+    """A text from a table of errors is a reason, one from a table of data a value; the table as a whole says which."""
+
+    @pytest.mark.parametrize(
+        "say",
+        [
+            lambda n, who: f"provider said {ERRORS[n]} for {who}",
+            lambda n, who: "provider said %s for %s" % (ERRORS[n], who),  # noqa: UP031 - people do
+            lambda n, who: f"{ERRORS.get(n)}: {who}",
+            lambda n, who: ERRORS[n],
+        ],
+    )
+    @pytest.mark.parametrize("kind", [RuntimeError, Declared])
+    def test_of_errors(self, kind: type[Exception], say: Callable[..., str]) -> None:
+        def call(n: int, who: str) -> None:
+            raise kind(say(n, who))
+
+        assert causes(call, (1, "a"), (1, "not found"), (1, "Bad Ems")) == 1
+        assert causes(call, (1, "a"), (2, "a"), (3, "a")) == 3
+
+    def test_of_errors_in_an_enumeration(self) -> None:
+        def charge(why: Why, who: str) -> None:
+            raise RuntimeError(f"the {why.value} of {who}")
+
+        assert causes(charge, (Why.EXPIRED, "a"), (Why.EXPIRED, "b c")) == 1
+        assert causes(charge, (Why.EXPIRED, "a"), (Why.STOLEN, "a")) == 2
+
+    def test_of_data_though_one_of_it_reads_like_an_error(self) -> None:
+        def down(n: int) -> None:
+            raise RuntimeError(f"worker node {PLACES[n]} lost its {n} disks")
+
+        assert causes(down, 0, 1, 2, 3) == 1
+
+    def test_a_path_before_a_value_is_part_of_it(self) -> None:
+        def left(n: int, name: str) -> None:
+            place = "/srv/" + name if n % 2 else name
+            raise RuntimeError(f"{n} files left in {place}")
+
+        assert causes(left, (2, "x"), (3, "x"), (5, "inbox")) == 1
 
 
 class TestWhatItCameFrom:

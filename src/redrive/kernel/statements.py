@@ -2,8 +2,8 @@
 in the statements of its callers, and in the constants that these name.
 
 The statement that raised says best which part of its message is constant. A message may be made by a caller
-(``fail(f"no key for {name}")``), or from a format that is kept elsewhere. What merely stands near, in a list or in a
-table of the module, is data: a city, a customer, the name of a column.
+(``fail(f"no key for {name}")``), from a format that is kept elsewhere, or with a reason from a table of errors. What
+else stands near, in a list or in a table of the module, is data: a city, a customer, the name of a column.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from string import Template
 from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
+from redrive.kernel.error_tables import error_texts
 from redrive.kernel.expressions import Piece, read, statement
 from redrive.kernel.frames import MAX_FRAMES, MAX_KEPT_FRAMES, own
 
@@ -25,12 +26,15 @@ MAX_LOOKED_AT = 300
 MAX_DEPTH = 3
 _SPOKEN = ("__init__", "__str__")  # where exceptions make their messages
 _RAISE = dis.opmap["RAISE_VARARGS"]
+_TABLES = (dict, list, tuple, MappingProxyType, type)
+_PATH = re.compile(r"[~.]{0,2}[\\/]\S*")
 _FIELD = re.compile(r"%(?:\(\w{1,60}\))?[-#0 +]{0,4}\d{0,4}(?:\.\d{1,4})?[sdrfgxiueac]|\{[^{}]{0,100}\}")
 
 
 class Source(NamedTuple):
     """What an expression says. ``passing``: what it does not say each time. ``called``: what functions say that it or
-    its callers call. ``given``: what its callers wrote. ``raises``: it is a ``raise`` statement."""
+    its callers call. ``given``: what its callers wrote, and single words from tables of errors. ``raises``: it is
+    a ``raise`` statement."""
 
     texts: tuple[str, ...]
     passing: tuple[str, ...] = ()
@@ -71,6 +75,7 @@ def written_along(trace: TracebackType | None, package: str | None) -> Written:
         source = _source(statement(frame.f_code, step.tb_lasti), _scope(frame))
         called = (*source.called, *called)
         raises = frame.f_code.co_code[step.tb_lasti] == _RAISE
+        given = (*source.given, *given)
         statements.append(source._replace(called=called, given=given, raises=raises))
         given = (*source.texts, *source.passing, *given)
     functions = {id(step.tb_frame.f_code): step.tb_frame for step in steps}.values()
@@ -91,11 +96,13 @@ def _source(pieces: list[Piece], scope: _Scope) -> Source:
         (*_literals(each_time), *named.constants),
         (*_literals(passing), *other.constants),
         (*named.called, *other.called),
+        (*named.words, *other.words),
     )
 
 
 def _literals(pieces: list[Piece]) -> Iterator[str]:
-    return (piece.text for piece in pieces if piece.kind == "text")
+    """Returns the texts; what is nothing but the beginning of a path belongs to the value behind it."""
+    return (piece.text for piece in pieces if piece.kind == "text" and not _PATH.fullmatch(piece.text))
 
 
 def _together(sources: list[Source]) -> Source:
@@ -103,6 +110,7 @@ def _together(sources: list[Source]) -> Source:
         tuple(text for one in sources for text in one.texts),
         tuple(text for one in sources for text in one.passing),
         tuple(text for one in sources for text in one.called),
+        tuple(text for one in sources for text in one.given),
     )
 
 
@@ -147,6 +155,13 @@ def _scope(frame: FrameType) -> _Scope:
 class _Named(NamedTuple):
     constants: list[str]
     called: list[str]
+    words: list[str]
+    names: tuple[str, ...] = ()  # all that stand in the expression
+
+    def add_errors(self, table: Any) -> None:
+        """Adds the texts of a table of errors."""
+        for text in error_texts(table, self.names):
+            (self.words if text.isidentifier() else self.constants).append(text)
 
 
 def _named(pieces: list[Piece], scope: _Scope) -> _Named:
@@ -154,7 +169,7 @@ def _named(pieces: list[Piece], scope: _Scope) -> _Named:
     class, and what the functions say that it calls."""
     names = dict.fromkeys([piece.text for piece in pieces if piece.kind == "name"][:MAX_NAMED])
     keys = {piece.text for piece in pieces if piece.kind == "key"}
-    found = _Named([], [])
+    found = _Named([], [], [], tuple(names))
     for name in names:
         value = scope.module.get(name)
         _add(found, name, value, keys)
@@ -165,8 +180,11 @@ def _named(pieces: list[Piece], scope: _Scope) -> _Named:
     if scope.holder is not None:
         _add_attributes(found, scope.holder, names, keys)
     for name in dict.fromkeys(piece.text for piece in pieces if piece.kind in ("name", "local")):
-        if isinstance(function := scope.inner.get(name), FunctionType):
-            _add(found, name, function, keys)
+        value = scope.inner.get(name)
+        if isinstance(value, FunctionType):
+            _add(found, name, value, keys)
+        elif isinstance(value, Enum):
+            found.add_errors(type(value))
     return found
 
 
@@ -192,11 +210,15 @@ def _add(found: _Named, name: str, value: Any, keys: Set[str], *, said: bool = F
             found.constants.append(value)
     else:
         found.constants.extend(_formats(value, keys))
+        if isinstance(value, _TABLES) and not _foreign(value):
+            found.add_errors(value)
 
 
 def _texts_in(function: FunctionType) -> Iterator[str]:
     """Returns the texts written in a function, and the constants it names."""
-    for piece in read(function.__code__).pieces[:MAX_NAMED]:
+    pieces = read(function.__code__).pieces[:MAX_NAMED]
+    names = {piece.text for piece in pieces if piece.kind == "name"}
+    for piece in pieces:
         if piece.passing:
             continue
         if piece.kind == "text":
@@ -207,6 +229,8 @@ def _texts_in(function: FunctionType) -> Iterator[str]:
                 yield value
             elif not isinstance(value, str):
                 yield from _formats(value, frozenset())
+                if isinstance(value, _TABLES) and not _foreign(value):
+                    yield from error_texts(value, names)
 
 
 def _formats(value: Any, keys: Set[str], depth: int = 0) -> Iterator[str]:

@@ -1,0 +1,83 @@
+"""Tells tables of errors from tables of data. ``{51: "quota exceeded", 57: "not permitted"}`` says what went wrong,
+``{1: "Berlin", 2: "New York"}`` where: by the words of all its texts, since one city may be called Wrong Way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from enum import EnumMeta
+from itertools import islice
+from types import MappingProxyType, MemberDescriptorType
+from typing import Any
+
+from redrive.kernel.error_words import ERROR_WORDS, FAILURE_WORDS
+from redrive.kernel.message_template import WORD
+
+MAX_TEXTS = 200  # nobody writes more by hand
+MAX_TEXT = 300
+MAX_DEPTH = 3
+
+
+def error_texts(table: Any, attributes: Iterable[str] = ()) -> Iterator[str]:
+    """Returns the texts of a table of errors: a mapping, a list, an enumeration or the constants of a class, also of
+    rows, where each column is one for itself. ``attributes``: those that are asked of its rows. Of a table of data
+    returns nothing."""
+    found = list(islice(_texts(_rows(table), tuple(attributes), None, 0), MAX_TEXTS + 1))
+    if len(found) > MAX_TEXTS:
+        return
+    columns: dict[Any, list[str]] = {}
+    for column, text in found:
+        columns.setdefault(column, []).append(text)
+    for texts in columns.values():
+        errors = [text for text in texts if _reads_as_error(text)]
+        # States are single words (``expired``, ``cancelled``): alone they are no reasons.
+        if len(errors) * 2 > len(texts) and any(len(WORD.findall(text)) > 1 for text in errors):
+            yield from texts
+
+
+def _rows(table: Any) -> Any:
+    if isinstance(table, EnumMeta):
+        return {name: one.value for name, one in table._member_map_.items()}
+    if isinstance(table, type):
+        return {name: value for name, value in vars(table).items() if name.isupper() and isinstance(value, str)}
+    return table
+
+
+def _texts(value: Any, attributes: tuple[str, ...], column: Any, depth: int) -> Iterator[tuple[Any, str]]:
+    """Yields the texts, each with its column, without a call of anybody's code."""
+    if isinstance(value, str):
+        if depth and len(value) <= MAX_TEXT:
+            yield column, value
+        return
+    if depth > MAX_DEPTH:
+        return
+    for key, one in _items(value, attributes if depth else ()):
+        yield from _texts(one, attributes, key if depth else None, depth + 1)
+
+
+def _items(value: Any, attributes: tuple[str, ...]) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return dict.items(value)
+    if type(value) is MappingProxyType:
+        return [(key, value[key]) for key in islice(value, MAX_TEXTS + 1)]
+    if isinstance(value, list):
+        return enumerate(list.__iter__(value))
+    if isinstance(value, tuple):
+        return enumerate(tuple.__iter__(value))
+    return [(name, _attribute(value, name)) for name in attributes]
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    found = inspect.getattr_static(holder, name, None)
+    if isinstance(found, MemberDescriptorType):  # of a class with slots
+        return found.__get__(holder) if isinstance(holder, found.__objclass__) else None
+    return found
+
+
+def _reads_as_error(text: str) -> bool:
+    """True if a text says that something is wrong, and at least half of its words are usual ones; where each has a
+    capital, as a name has, all of them: ``Bad Request``, not ``Bad Homburg``."""
+    words = WORD.findall(text)
+    known = sum(word.lower() in ERROR_WORDS for word in words)
+    least = len(words) * 2 if all(word[0].isupper() for word in words) else len(words)
+    return known * 2 >= least and any(word.lower() in FAILURE_WORDS for word in words)
