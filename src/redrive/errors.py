@@ -41,7 +41,7 @@ class ConfigError(RedriveError):
 
 
 class WrongSetting(ConfigError):
-    """A setting has a value that cannot be used, or does not exist."""
+    """A setting, a store's URL or the name of an application cannot be used, or does not exist."""
 
 
 class InvalidInput(RedriveError, ValueError):

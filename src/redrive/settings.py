@@ -25,6 +25,7 @@ AROUND = 20  # characters that are quoted before and after a mistake
 # Read elsewhere, or set by redrive itself for its own processes.
 OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED", "REDRIVE_TOKEN"}
 OURS = ("REDRIVE_", "TASK_WORKER_", "TASK_AUDIT_", "INTERNAL_WORKER_")
+EARLIER = ("OUTBOX_", "BATCH_", "ENTERPRISE_WEBHOOK_")
 # Settings of parts that are not built yet. They are named like this for those who come from the earlier system.
 NOT_USED_YET = {
     *(
@@ -296,13 +297,21 @@ def unknown_names() -> list[str]:
     return sorted(
         name
         for name in os.environ
-        if name.startswith(OURS) and name not in known and not name.startswith("REDRIVE_TEST_")
+        if name not in known
+        and ((name.startswith(OURS) and not name.startswith("REDRIVE_TEST_")) or _like_one_not_used_yet(name))
     )
+
+
+def _like_one_not_used_yet(name: str) -> bool:
+    """True if a name is nearly one of these. Other programs have an outbox and batches of their own."""
+    if name in NOT_USED_YET or not name.startswith(EARLIER):
+        return False
+    return bool(difflib.get_close_matches(name, NOT_USED_YET, 1, 0.9))
 
 
 def misspelt() -> list[str]:
     """What to say about each of them."""
-    known = [*map(_name, Settings.model_fields), *OTHER_NAMES]
+    known = [*map(_name, Settings.model_fields), *OTHER_NAMES, *NOT_USED_YET]
     found = []
     for name in unknown_names():
         close = next(iter(difflib.get_close_matches(name, known, 1)), None)

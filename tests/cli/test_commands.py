@@ -361,7 +361,10 @@ def test_looking_in_the_wrong_place_makes_no_database(redrive, here: Path) -> No
 
 def test_stores_that_cannot_be_used(redrive) -> None:
     unknown = redrive("list", "--url", "mysql://x", "--json")
-    assert (unknown.code, unknown.error["code"]) == (1, "CONFIG_INVALID")
+    assert (unknown.code, unknown.error["code"]) == (2, "CONFIG_INVALID")
+    misspelt = redrive("stats", "--url", "sqlite3://u:secret@x")
+    assert misspelt.code == 2 and "sqlite3:…" in misspelt.err and "secret" not in misspelt.err
+    assert redrive("stats", "--url", "postgresql://db:port/x").code == 2
     gone = redrive("list", "--url", "postgresql://postgres@127.0.0.1:1/x", "--json")
     assert (gone.code, gone.error["code"]) == (3, "STORE_UNAVAILABLE")
     usage = redrive("list", "--nonsense", "--json")

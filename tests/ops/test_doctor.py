@@ -32,6 +32,10 @@ async def codes(harness: Harness, queue: str | None = None) -> dict[str, Level]:
     return {finding.code: finding.level for finding in await examine(harness.store, queue)}
 
 
+async def said(harness: Harness, code: str) -> str:
+    return next(finding.text for finding in await examine(harness.store) if finding.code == code)
+
+
 async def test_nothing_is_wrong(harness: Harness) -> None:
     await harness.tick("w1")
     found = await examine(harness.store)
@@ -82,6 +86,10 @@ async def test_leases_that_nobody_recovers(harness: Harness) -> None:
     await harness.advance(120)
     await harness.tick("w1")
     assert (await codes(harness))["stale_leases"] is Level.CRITICAL
+    assert await said(harness, "stale_leases") == "1 lease ran out 60 s ago, and nobody recovers it"
+    await harness.running()
+    await harness.advance(120)
+    assert (await said(harness, "stale_leases")).startswith("2 leases ran out, the first ")
 
 
 async def test_what_runs_only_on_paper(harness: Harness) -> None:

@@ -57,6 +57,10 @@ def test_what_nothing_uses_yet_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not NOT_USED_YET & {_name(field) for field in Settings.model_fields}
     monkeypatch.setenv("OUTBOX_LEASE_SECONDS", "30")
     assert misspelt() == ["OUTBOX_LEASE_SECONDS is set, and nothing in this version of redrive uses it"]
+    monkeypatch.delenv("OUTBOX_LEASE_SECONDS")
+    monkeypatch.setenv("BATCH_SIZE", "10")  # somebody else's
+    monkeypatch.setenv("OUTBOX_MAX_ATTEMPS", "3")
+    assert misspelt() == ["OUTBOX_MAX_ATTEMPS is set and is no setting of redrive; did you mean OUTBOX_MAX_ATTEMPTS?"]
 
 
 def test_an_unknown_name_in_the_file_is_guessed_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -240,6 +240,8 @@ def test_postgresql(url: str, dsn: str, shown: str) -> None:
         ("jdbc:postgresql://db/x", "leave out jdbc:"),
         ("host=db password=pw", "looks like key=value pairs"),
         ("mysql://u:pw@db/x", "no store is known for the URL mysql:…"),
+        ("sqlite3://u:pw@db/x", "no store is known for the URL sqlite3:…"),
+        ("pw:x", "no store is known for the URL …"),
     ],
 )
 def test_what_is_refused_is_said_with_what_to_write(url: str, says: str) -> None:

@@ -150,12 +150,16 @@ def _leases(diagnosis: Diagnosis) -> list[Finding]:
     oldest = diagnosis.oldest_expired
     if oldest is None or diagnosis.now - oldest < STALE:
         return []
+    single = diagnosis.expired == 1
     many = f"{diagnosis.expired} leases" if diagnosis.expired < 1000 else "1000 leases or more"
+    since = span(diagnosis.now - oldest)
     return [
         Finding(
             Level.CRITICAL,
             "stale_leases",
-            f"{many} ran out, the first {span(diagnosis.now - oldest)} ago, and nobody recovers them",
+            f"1 lease ran out {since} ago, and nobody recovers it"
+            if single
+            else f"{many} ran out, the first {since} ago, and nobody recovers them",
             "a live worker does so within seconds: start one, or read its log",
         )
     ]

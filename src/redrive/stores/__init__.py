@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from functools import lru_cache
 
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, WrongSetting
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Capabilities, Store
 from redrive.stores.postgres import url as postgres_url
@@ -62,10 +62,10 @@ def _is_postgres(url: str) -> bool:
     return scheme_of(url)[0] in _POSTGRES
 
 
-def _unknown(url: str) -> ConfigError:
+def _unknown(url: str) -> WrongSetting:
     hint = f"use one of: {_SCHEMES}"
     if "://" not in url and "=" in url:
         hint = "this looks like key=value pairs: write postgresql://user:password@host:port/database instead"
     elif scheme_of(url)[0] == "jdbc":
         hint = f"leave out jdbc: and {hint}"
-    return ConfigError(f"no store is known for the URL {shown_scheme(url)}", hint=hint)
+    return WrongSetting(f"no store is known for the URL {shown_scheme(url)}", hint=hint)

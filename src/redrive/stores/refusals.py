@@ -7,12 +7,12 @@ from uuid import UUID
 
 from redrive.errors import (
     ChangedMeanwhile,
-    ConfigError,
     InvalidInput,
     LeaseLost,
     SchemaError,
     StoreError,
     StoreUnavailable,
+    WrongSetting,
 )
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.records import Put
@@ -43,9 +43,9 @@ def not_now(where: str, said: str, hint: str) -> StoreUnavailable:
     return StoreUnavailable(f"{where} cannot be used right now: {said}", hint=hint)
 
 
-def refused_url(url: str, why: str, hint: str) -> ConfigError:
+def refused_url(url: str, why: str, hint: str) -> WrongSetting:
     """Returns the error about a URL, which shows no more of it than its scheme."""
-    return ConfigError(f"the store's URL ({shown_scheme(url)}) {why}", hint=hint)
+    return WrongSetting(f"the store's URL ({shown_scheme(url)}) {why}", hint=hint)
 
 
 def missing_index(name: str) -> Finding:

@@ -1,11 +1,12 @@
 """Removes secrets from URLs: only what was recognised as harmless is shown.
 
 Nothing here looks for a secret and removes it. A part is shown because it has the form of a host, a name or a path, in
-a URL that was understood as a whole; of any other, the scheme is shown, if it is one that is known.
+a URL that was understood as a whole; of any other, the scheme is shown, if it is one that is known, or nearly.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 
 HIDDEN = "…"
@@ -53,6 +54,7 @@ DRIVERS = frozenset(
     }
 )
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9]{0,20})(?:\+([A-Za-z0-9_]{1,20}))?:")
+_WRITTEN_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+]{0,20})://")
 _NAME = re.compile(r"[\w.-]{1,80}\Z")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w./\\ +~,()-]*\Z")
 
@@ -66,8 +68,15 @@ def scheme_of(url: str) -> tuple[str, str]:
 
 def shown_scheme(url: str) -> str:
     """Returns all that is shown of a URL that cannot be understood."""
-    scheme, _ = scheme_of(url)
+    scheme = scheme_of(url)[0] or _nearly_known(url)
     return f"{scheme}:{HIDDEN}" if scheme else HIDDEN
+
+
+def _nearly_known(url: str) -> str:
+    """Returns a scheme that is a misspelling of a known one: ``sqlite3://``."""
+    found = _WRITTEN_SCHEME.match(url)
+    scheme = found[1].lower() if found else ""
+    return scheme if difflib.get_close_matches(scheme, SCHEMES, 1, 0.8) else ""
 
 
 def shown_name(name: str) -> str:

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from redrive.app import DEFAULT_NAME, App
 from redrive.cli.support import output
-from redrive.errors import ConfigError, RedriveError
+from redrive.errors import ConfigError, RedriveError, WrongSetting
 from redrive.settings import load_settings
 
 MOST_ERROR_LINES = 6
@@ -64,9 +64,9 @@ def _import(spec: str) -> Loaded:
     attribute = attribute or "app"
     if name.endswith(".py") or "/" in name:
         dotted = name.removesuffix(".py").strip("./").replace("/", ".")
-        raise ConfigError(f"--app names a file: {name}", hint=f"name the module: --app {dotted}:{attribute}")
+        raise WrongSetting(f"--app names a file: {name}", hint=f"name the module: --app {dotted}:{attribute}")
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(f"{spec!r} is not module:app", hint="for example --app mypackage.tasks:app")
+        raise WrongSetting(f"{spec!r} is not module:app", hint="for example --app mypackage.tasks:app")
     module = _module(name)
     found = getattr(module, attribute, None)
     if isinstance(found, App):
@@ -74,8 +74,8 @@ def _import(spec: str) -> Loaded:
     apps = [f"--app {name}:{known}" for known, value in vars(module).items() if isinstance(value, App)]
     hint = f"it has: {', '.join(apps)}" if apps else f"{name} has no redrive App; make one: app = App()"
     if found is None and not hasattr(module, attribute):
-        raise ConfigError(f"the module {name} has no attribute {attribute!r}", hint=hint)
-    raise ConfigError(f"{name}:{attribute} is a {type(found).__name__}, not a redrive App", hint=hint)
+        raise WrongSetting(f"the module {name} has no attribute {attribute!r}", hint=hint)
+    raise WrongSetting(f"{name}:{attribute} is a {type(found).__name__}, not a redrive App", hint=hint)
 
 
 def _module(name: str) -> ModuleType:
@@ -89,7 +89,7 @@ def _module(name: str) -> ModuleType:
         raise error from None
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigError(
+            raise WrongSetting(
                 f"there is no module {name!r} (looked in {here} and the installed packages)",
                 hint="start the command in the project's directory, or install the project",
             ) from None

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, unquote_plus, urlencode
 
-from redrive.errors import ConfigError
+from redrive.errors import WrongSetting
 from redrive.stores.refusals import refused_url
 from redrive.stores.shown import HIDDEN, scheme_of, shown_name, shown_path, shown_scheme
 
@@ -192,5 +192,5 @@ def _where(hosts: str, database: str, options: dict[str, str]) -> str:
     return f"PostgreSQL database {shown_name(name)!r} at {host}{port}" if name else f"PostgreSQL at {host}{port}"
 
 
-def _refusal(url: str, why: str, hint: str = _FORM) -> ConfigError:
+def _refusal(url: str, why: str, hint: str = _FORM) -> WrongSetting:
     return refused_url(url, why, hint)

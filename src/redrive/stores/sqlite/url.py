@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from redrive.errors import ConfigError
+from redrive.errors import WrongSetting
 from redrive.stores.refusals import refused_url
 from redrive.stores.shown import HIDDEN, scheme_of, shown_path
 
@@ -46,7 +46,7 @@ def parse(url: str) -> Location:
     rest, asked, query = rest.partition("?")
     path = unquote(rest)
     if not path or path.endswith("/") or "\x00" in path:
-        raise ConfigError("the store's URL (sqlite:…) names no file", hint=_FORMS)
+        raise WrongSetting("the store's URL (sqlite:…) names no file", hint=_FORMS)
     synchronous = _synchronous(query)
     harmless = path == MEMORY or ("%" not in rest and shown_path(path) != HIDDEN)
     shown = f"{start}:///{rest if harmless else HIDDEN}{f'?synchronous={synchronous}' if asked and query else ''}"
@@ -59,12 +59,12 @@ def _synchronous(query: str) -> str:
     for part in filter(None, query.split("&")):
         name, _, said = part.partition("=")
         if name != "synchronous":
-            raise ConfigError(
+            raise WrongSetting(
                 "the store's URL (sqlite:…) has an option that is not known", hint="the only option is synchronous"
             )
         value = said.lower()
     if value not in _SYNCHRONOUS:
-        raise ConfigError(
+        raise WrongSetting(
             "the store's URL (sqlite:…) has an unknown synchronous",
             hint="full: a commit survives a power cut; normal: the last commits may be lost in one, never the file",
         )
