@@ -180,6 +180,12 @@ class ScheduleUnknown(RedriveError):
     code = "SCHEDULE_UNKNOWN"
 
 
+class TooManyStreams(RedriveError):
+    """More pages are open than one process keeps up to date."""
+
+    code = "TOO_MANY_STREAMS"
+
+
 class PageUnknown(RedriveError):
     """The console has no such page."""
 

@@ -148,3 +148,15 @@ async def test_an_operation_is_followed(any_app: App) -> None:
         async with listen(client, f"operation:{operation}") as answer:
             assert "3" in await regions(told(answer), "#progress")
         assert "Retry of 3 tasks" in await page(client, f"/operations/{operation}")
+
+
+async def test_one_page_too_many_is_refused_and_leaves_nothing_behind(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_FEEDS", 1)
+    async with console(app) as client:
+        hub: Live = client.live  # type: ignore[attr-defined]
+        refused = await client.get(f"{HOME}/live", params={"topics": "menu,overview"})
+        assert refused.status_code == 503
+        assert "too many pages are open" in refused.text
+        assert not hub._feeds and not hub.streams

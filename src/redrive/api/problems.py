@@ -34,6 +34,7 @@ from redrive.errors import (
     StoreUnusable,
     TaskNotFound,
     TokenUnknown,
+    TooManyStreams,
 )
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
 
@@ -56,6 +57,7 @@ _STATUS: dict[type[RedriveError], HTTPStatus] = {
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyFailures: HTTPStatus.TOO_MANY_REQUESTS,
     StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    TooManyStreams: HTTPStatus.SERVICE_UNAVAILABLE,
     StoreUnusable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 _MEANINGS = {

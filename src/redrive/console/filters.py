@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from redrive.api.filters import one_of
 from redrive.console.page import Page
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
@@ -18,8 +19,27 @@ def of_failures(given: Mapping[str, str]) -> FailureFilter:
     """Returns the filter that an address or a form asks for, checked."""
     texts = {}
     for one in FILTERS:
-        texts[one.field] = (given.get(one.parameter) or (one.earlier and given.get(one.earlier)) or "").strip() or None
+        first, second = _text(given, one.earlier), _text(given, one.parameter)
+        texts[one.field] = one_of(first, second, f"{one.earlier} and {one.parameter}")
     return failed.failures(**texts)
+
+
+def asked_of_failures(page: Page, *others: str) -> FailureFilter:
+    """Returns the filter of a page's address, which may also have these other fields. A misspelt filter that is ignored
+    would widen what is asked for."""
+    names = [name for one in FILTERS for name in (one.parameter, one.earlier) if name is not None]
+    refuse_unknown(page, *names, *others)
+    return of_failures(page.query)
+
+
+def refuse_unknown(page: Page, *known: str) -> None:
+    unknown = sorted(set(page.query) - set(known))
+    if unknown:
+        raise InvalidInput(f"unknown filters: {', '.join(unknown)[:200]}", hint=f"known ones: {', '.join(known)}")
+
+
+def _text(given: Mapping[str, str], name: str | None) -> str | None:
+    return None if name is None else given.get(name, "").strip() or None
 
 
 def fields(which: FailureFilter) -> dict[str, str]:

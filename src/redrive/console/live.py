@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from redrive.app import App
 from redrive.console.topics import Sample, sampler
-from redrive.errors import RedriveError
+from redrive.errors import RedriveError, TooManyStreams
 from redrive.ops.access import Caller, Role
 
 logger = logging.getLogger("redrive.console")
@@ -27,10 +27,6 @@ QUIET_S = 15.0  # without news a stream says that it is still there, so that pro
 LOOKED_AT_S = 5.0  # how often a stream looks whether its session still holds
 MOST_STREAMS = 200
 MOST_FEEDS = 100
-
-
-class TooManyStreams(RedriveError):
-    code = "TOO_MANY_STREAMS"
 
 
 @dataclass(eq=False)
@@ -83,11 +79,11 @@ class Live:
 
     async def stream(self, topics: list[str], role: Role, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         """Yields server-sent events about these topics until the session no longer holds or the process stops."""
-        if self._streams >= MOST_STREAMS:
-            raise TooManyStreams("too many pages are open", hint="close some; this one works, without being live")
-        feeds = [self._join(topic, role) for topic in topics]
+        feeds: list[Feed] = []
         self._streams += 1
         try:
+            for topic in topics:
+                feeds.append(self._join(topic, role))
             async for event in self._events(feeds, holds):
                 yield event
         finally:
@@ -126,12 +122,19 @@ class Live:
             for wait in waits:
                 wait.cancel()
 
+    def admit(self, topics: list[str], role: Role) -> None:
+        """Refuses a stream of unknown topics, or one too many; asked before the answer begins."""
+        new = 0
+        for topic in topics:
+            sampler(topic)
+            new += (topic, role) not in self._feeds
+        if self._streams >= MOST_STREAMS or len(self._feeds) + new > MOST_FEEDS:
+            raise TooManyStreams("too many pages are open", hint="close some; this one works, without being live")
+
     def _join(self, topic: str, role: Role) -> Feed:
         feed = self._feeds.get((topic, role))
         if feed is None:
             sample = sampler(topic)
-            if len(self._feeds) >= MOST_FEEDS:
-                raise TooManyStreams("too many different pages are open", hint="close some")
             feed = self._feeds[topic, role] = Feed(topic, role)
             feed.task = asyncio.create_task(self._run(feed, sample))
         feed.listeners += 1

@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from redrive.errors import InvalidTransition, RedriveError, StoreUnavailable, StoreUnusable
+from redrive.errors import ConfigError, InvalidTransition, RedriveError, StoreUnavailable, StoreUnusable
 from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Schedule
 from redrive.kernel.duty import Duty
@@ -82,7 +82,11 @@ class Worker:
         limits = TimeLimits(registry, settings, options)
         kept = retention or Retention(settings.history_days, settings.key_days)
         standard = standard_duties(settings, kept, report, limits, store.reacting)
-        self.duties = {duty.name: duty for duty in (*duties, *standard)}
+        self.duties = {duty.name: duty for duty in standard}
+        for duty in duties:
+            if duty.name in self.duties:
+                raise ConfigError(f"two duties are named {duty.name!r}", hint="rename the feature's own")
+            self.duties[duty.name] = duty
         self.ticker = Ticker(
             self.id,
             store,

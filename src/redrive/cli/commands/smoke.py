@@ -1,4 +1,4 @@
-"""``redrive smoke``: does a running instance work, from end to end? (T17b)"""
+"""``redrive smoke``: does a running instance work, from end to end?"""
 
 from __future__ import annotations
 

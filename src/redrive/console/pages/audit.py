@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from uuid import UUID
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from redrive.console.filters import PAGE_SIZE, whole_number
-from redrive.console.page import TheForm, ThePage
+from redrive.api.filters import audits
+from redrive.console.filters import PAGE_SIZE, refuse_unknown, whole_number
+from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.ops import views
-from redrive.ops.inspect import parse_id
 
 router = pages_router()
-FIELDS = ("auditAction", "auditActor", "batchId", "taskId", "jobKind", "episodeId", "traceId")
+FIELDS = ("auditAction", "auditActor", "batchId", "taskId", "jobKind", "episodeId", "traceId", "kind", "scope")
 FORMS = {"json": "application/json", "csv": "text/csv"}
 
 
 @router.get("/audit")
 async def audit(page: ThePage) -> Response:
     found = await page.operator.audit.query(
-        filter_of(page.query), page_size=PAGE_SIZE, before=whole_number(page, "before")
+        asked_for(page, "before"), page_size=PAGE_SIZE, before=whole_number(page, "before")
     )
     return await page.render(
         "audit.html",
@@ -44,7 +43,7 @@ async def export(page: ThePage) -> Response:
         raise InvalidInput(f"there is no format {form[:20]!r}", hint="json or csv")
     headers = {"Content-Disposition": f'attachment; filename="redrive-audit.{form}"'}
     return StreamingResponse(
-        page.operator.audit.export(filter_of(page.query), form), media_type=FORMS[form], headers=headers
+        page.operator.audit.export(asked_for(page, "format"), form), media_type=FORMS[form], headers=headers
     )
 
 
@@ -59,7 +58,7 @@ async def foresee_prune(page: ThePage) -> Response:
     days = _days(page.query.get("olderThanDays"))
     found = None
     if days is not None:
-        found = await page.operator.audit.prune(filter_of(page.query), older_than_days=days, dry_run=True)
+        found = await page.operator.audit.prune(asked_for(page, "olderThanDays"), older_than_days=days, dry_run=True)
     asked = {name: page.query[name] for name in FIELDS if name in page.query}
     return await page.render("audit_prune.html", asked=asked, days=days, found=found)
 
@@ -74,20 +73,14 @@ async def prune(page: TheForm) -> Response:
 
 
 def filter_of(given: Mapping[str, str]) -> AuditFilter:
-    task = given.get("taskId")
-    return AuditFilter(
-        action=given.get("auditAction"),
-        actor=given.get("auditActor"),
-        bulk_id=given.get("batchId"),
-        task_id=None if task is None else _task(task),
-        kind=given.get("jobKind"),
-        scope=given.get("episodeId"),
-        trace_id=given.get("traceId"),
-    )
+    """Returns the filter that an address or a form asks for, by the same names as over HTTP."""
+    return audits(**{name: given.get(name) for name in FIELDS})
 
 
-def _task(text: str) -> UUID:
-    return parse_id(text)
+def asked_for(page: Page, *others: str) -> AuditFilter:
+    """The same of a page's address, which may also have these other fields."""
+    refuse_unknown(page, *FIELDS, *others)
+    return filter_of(page.query)
 
 
 def _days(text: str | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from redrive.console.filters import PAGE_SIZE, fields, of_failures
+from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields
 from redrive.console.page import ThePage
 from redrive.console.routes import pages_router
 from redrive.ops import views
@@ -15,7 +15,7 @@ router = pages_router()
 
 @router.get("/dead-letters")
 async def dead_letters(page: ThePage) -> Response:
-    which, before = of_failures(page.query), page.query.get("before")
+    which, before = asked_of_failures(page, "before"), page.query.get("before")
     known = await page.operator.failures.known(which)
     found = await page.operator.failures.dead_letters(
         known, limit=PAGE_SIZE, before=None if before is None else parse_id(before)

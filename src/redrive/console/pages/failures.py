@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from redrive.console.filters import PAGE_SIZE, fields, of_failures, page_number, whole_number
+from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields, of_failures, page_number, whole_number
 from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
@@ -22,7 +22,7 @@ CAUSES = 20
 @router.get("/failures")
 async def failures(page: ThePage) -> Response:
     """Causes, and the tasks that match the filter; with words, what a search has found."""
-    which = of_failures(page.query)
+    which = asked_of_failures(page, "status", "q", "before")
     status = page.query.get("status")
     words = page.query.get("q")
     operator = page.operator
@@ -71,7 +71,7 @@ async def _search(page: Page, words: str) -> Response:
 async def preview(page: ThePage) -> Response:
     """What a retry by this filter would reach, page by page; nothing is changed. The plan of its first page binds the
     others and the retry to exactly this set."""
-    which = of_failures(page.query)
+    which = asked_of_failures(page, "page", "plan")
     number = page_number(page)
     plan = page.query.get("plan")
     found = await page.operator.failures.preview(which, page=number, page_size=PAGE_SIZE, plan=plan)

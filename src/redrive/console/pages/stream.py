@@ -9,7 +9,6 @@ from redrive.console import door
 from redrive.console.live import Live
 from redrive.console.page import Page, ThePage
 from redrive.console.routes import pages_router
-from redrive.console.topics import sampler
 from redrive.errors import InvalidInput
 
 router = pages_router()
@@ -22,9 +21,8 @@ async def live(page: ThePage) -> Response:
     topics = [topic for topic in page.query.get("topics", "").split(",") if topic]
     if not 1 <= len(topics) <= MOST_TOPICS:
         raise InvalidInput(f"name 1 to {MOST_TOPICS} topics")
-    for topic in topics:
-        sampler(topic)  # refused before the stream begins
     hub: Live = page.request.app.state.live
+    hub.admit(topics, page.visitor.caller.role)
     events = hub.stream(topics, page.visitor.caller.role, lambda: still_holds(page))
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from fastapi import Response
 
-from redrive.console.filters import PAGE_SIZE, fields, of_failures
+from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.console.story import tell
@@ -22,7 +22,7 @@ RELATED = 10
 
 @router.get("/tasks")
 async def tasks(page: ThePage) -> Response:
-    which = of_failures(page.query)
+    which = asked_of_failures(page, "state", "before")
     state = page.query.get("state")
     before = page.query.get("before")
     query = filters.query(

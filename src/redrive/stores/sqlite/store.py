@@ -106,7 +106,7 @@ class SqliteStore(Reads, Series):
         except Exception as error:
             if not commit.transitions or not about_a_row(error):
                 raise
-        return await self._writer.run(lambda session: apply.apply(session, commit, careful=True))
+        return await self._writer.run(lambda session: apply.apply(session, commit, again=again, careful=True))
 
     async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
         def work(session: Session) -> Cycle:
