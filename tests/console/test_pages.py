@@ -202,6 +202,9 @@ async def test_what_is_not_there_is_said_on_a_page(any_app: App) -> None:
             "/failures/preview?page=0",
             "/?period=2h",
             "/tasks?state=odd",
+            "/failures?knid=A",
+            "/audit?scop=a",
+            "/audit?scope=a&episodeId=b",
         ):
             text = await page(client, path.replace("/?", "?"), 422)
             assert "INPUT_INVALID" in text

@@ -82,8 +82,7 @@ class Live:
         feeds: list[Feed] = []
         self._streams += 1
         try:
-            for topic in topics:
-                feeds.append(self._join(topic, role))
+            feeds.extend(self._join(topic, role) for topic in topics)
             async for event in self._events(feeds, holds):
                 yield event
         finally:
