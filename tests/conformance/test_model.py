@@ -295,3 +295,4 @@ def test_postgres(postgres_url: str) -> None:
         # asyncpg connections die with their loop; the database is dropped with the fixture.
         for store in harness._stores:
             store.pool._idle.clear()
+            store.pool._idle_lent.clear()

@@ -390,11 +390,11 @@ async def _session(app: App, pid: int) -> dict[str, Any]:
     """What is left in the session of an idle connection of the store, which has to be there still."""
     store = await app.store()
     assert isinstance(store, PostgresStore)
-    [row] = [row for each in store.pool._idle if (row := await each.fetchrow(_LEFT_BEHIND))["pid"] == pid]
+    [row] = [row for each in store.pool._idle_lent if (row := await each.fetchrow(_LEFT_BEHIND))["pid"] == pid]
     return dict(row)
 
 
-@pytest.mark.parametrize("sets", ["role", "session authorization"])
+@pytest.mark.parametrize("sets", ["role", "local role", "session authorization", "local session authorization"])
 async def test_a_role_ends_with_the_block(app: App, url: str, sets: str) -> None:
     if url.startswith("sqlite"):
         pytest.skip("PostgreSQL's roles")
@@ -404,8 +404,8 @@ async def test_a_role_ends_with_the_block(app: App, url: str, sets: str) -> None
     async def takes(ctx: Context) -> None:
         async with ctx.transaction() as tx:
             seen.append(dict((await tx.fetch(_LEFT_BEHIND))[0]))
-            # One that may call the store's functions: with another the block could not complete its task.
-            await tx.execute(f"create role {role} superuser; set {sets} {role}")
+            # As for rows of one tenant: a role that has no right to redrive's tables, and should have none.
+            await tx.execute(f"create role {role}; set {sets} {role}")
 
     task = await app.task("ROLE", max_attempts=1)(takes).enqueue()
     await drain(app, concurrency=1)

@@ -39,6 +39,7 @@ FAMILIES: Mapping[tuple[str, str], Callable[[Any, Sequence[NewTask]], Answers]] 
     ("sqlalchemy", "async_scoped_session"): lambda scoped, tasks: sqlalchemy.on_async_session(scoped(), tasks),
     ("django", "BaseDatabaseWrapper"): django.on_connection,
     ("django", "ConnectionProxy"): django.on_connection,
+    ("redrive", "LentConnection"): asyncpg.on_connection,
     ("redrive", "SqliteTransaction"): ctx_transaction.on_transaction,
     ("redrive", "BlockingTransaction"): lambda blocking, tasks: ctx_transaction.on_blocking(
         blocking, tasks, enqueue_on

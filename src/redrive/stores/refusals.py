@@ -77,6 +77,13 @@ def log_postponed(task_id: UUID, why: str) -> None:
     )
 
 
+def transaction_over() -> StoreUnavailable:
+    """Returns the error about a handler's transaction that is used after its block."""
+    return StoreUnavailable(
+        "this transaction is over; it can only be used inside its 'async with' block, by the process that opened it"
+    )
+
+
 def ended_inside() -> StoreError:
     """Returns the error about a statement of the handler that ended the transaction the task should be completed in."""
     return StoreError(

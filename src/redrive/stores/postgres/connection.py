@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
+
+from redrive.stores.postgres.first_error import ErrorWatch
 
 # What a session can keep beyond its transaction, in one message. The settings of the start of the connection are what
 # RESET goes back to, ours included. DISCARD ALL would do the same and remove the statements that the driver has
@@ -21,15 +23,17 @@ do $$ declare v_name text; begin
 end $$;
 """
 
+# As whom the session logged in: what the store's own statements run as. A role that a handler took for its rows should
+# have no right to them.
+OWN_ROLE = "set session authorization default; reset role"
+
 
 class StoreConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has no types
-    """A connection that can be lent to a handler, as the ``Transaction`` of the port.
+    """A connection that can be lent to a handler, which remembers meanwhile what the handler does to it."""
 
-    While it is lent it remembers which error has aborted its transaction: PostgreSQL says that only once.
-    """
-
-    # The first refusal since the last statement that succeeded: one that was undone by a savepoint is past.
-    aborted_by: asyncpg.PostgresError | None = None
+    stand_in: object | None = None  # what the handler knows it as
+    _watch: ErrorWatch | None = None
+    _protocol: Any  # of the driver
     _lent = False
     _codecs: tuple[tuple[str, str], ...] = ()
     _changed = False
@@ -37,39 +41,39 @@ class StoreConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has n
     @contextmanager
     def lent(self) -> Iterator[None]:
         """Whatever is done to it meanwhile is a handler's doing."""
-        self.aborted_by, self._codecs, self._changed, self._lent = None, (), False, True
-        super().add_query_logger(self._note)
+        self._codecs, self._changed, self._lent = (), False, True
+        self._watch = self._protocol = ErrorWatch(self._protocol)
         try:
             yield
         finally:
             self._lent = False
-            super().remove_query_logger(self._note)
+            self.stand_in = None
+            self._pool_release_ctr += 1  # refuses whatever was made with it: statements, cursors, transactions
+            if self._protocol is self._watch:  # not if it was closed
+                self._protocol = self._watch.protocol
+            self._watch = None
 
-    def _note(self, query: Any) -> None:
-        if query.exception is None:
-            self.aborted_by = None
-        elif self.aborted_by is None and isinstance(query.exception, asyncpg.PostgresError):
-            self.aborted_by = query.exception
+    @property
+    def aborted_by(self) -> Exception | None:
+        """The error that has aborted the transaction, if one has, while it is lent."""
+        return self._watch.first if self._watch is not None else None
+
+    def _unwrap(self) -> object:
+        """What callbacks of listeners get."""
+        return self.stand_in or self
 
     @property
     def changed(self) -> bool:
         """The handler has changed the driver's side of it in a way that no statement undoes."""
         return self._changed or bool(self._codecs)
 
-    async def restore_codecs(self) -> None:
-        """Read and write values as the store does, whatever the handler has taught the connection."""
+    async def take_back(self) -> None:
+        """Makes it the store's own again inside the open transaction, whatever the handler has set or taught it."""
+        await self.execute(OWN_ROLE)
         while self._codecs:
             typename, schema = self._codecs[-1]
             await self.reset_type_codec(typename, schema=schema)
             self._codecs = self._codecs[:-1]
-
-    def entered(self) -> AbstractContextManager[None]:
-        """Nothing to do: whoever has the connection is inside its transaction."""
-        return nullcontext()
-
-    def abort(self) -> None:
-        """Roll back, without waiting for it: the server does when the connection is gone."""
-        self.terminate()
 
     # -- what a handler may do to the driver's side ----------------------------------------------------------------
 

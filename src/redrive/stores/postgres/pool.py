@@ -37,6 +37,8 @@ class Pool:
         address = parse(url)
         self._dsn, self.pooled, self.where = address.dsn, address.pooled, address.where
         self._idle: list[Connection] = []
+        # Apart from the store's own: what a handler may have kept a hold of serves handlers only.
+        self._idle_lent: list[Connection] = []
         self._busy: set[Connection] = set()
         self._slots = asyncio.Semaphore(size)
         self._lendable = lendable
@@ -79,7 +81,7 @@ class Pool:
     async def connection(self, *, lent: bool = False) -> AsyncIterator[Connection]:
         """Lends a connection for one use. After an error it is not trusted again."""
         async with self._slot_to_lend() if lent else self._slots:
-            connection = await self._take()
+            connection = await self._take(self._idle_lent if lent else self._idle)
             self._busy.add(connection)
             try:
                 with connection.lent() if lent else nullcontext():
@@ -94,7 +96,7 @@ class Pool:
             else:
                 if lent:
                     await self._reset(connection)
-                self._give(connection)
+                self._give(connection, self._idle_lent if lent else self._idle)
             finally:
                 self._busy.discard(connection)
 
@@ -106,7 +108,7 @@ class Pool:
                 return await work(connection)
         # As ``connection`` does it, without the price of a context manager in the hot path.
         async with self._slots:
-            connection = await self._take()
+            connection = await self._take(self._idle)
             self._busy.add(connection)
             try:
                 answer = await work(connection)
@@ -117,7 +119,7 @@ class Pool:
                 raise
             finally:
                 self._busy.discard(connection)
-            self._give(connection)
+            self._give(connection, self._idle)
             return answer
 
     async def read(self, work: Callable[[Connection], Awaitable[T]], *, snapshot: bool = False) -> T:
@@ -171,8 +173,8 @@ class Pool:
 
     async def close(self) -> None:
         self._closed = True
-        while self._idle:
-            connection = self._idle.pop()
+        while idle := self._idle or self._idle_lent:
+            connection = idle.pop()
             try:
                 await connection.close(timeout=2)
             except Exception:
@@ -187,11 +189,12 @@ class Pool:
             if not connection.is_closed():
                 close_without_loop(connection, inherited=inherited)
         self._idle.clear()
+        self._idle_lent.clear()
         self._busy.clear()
 
-    async def _take(self) -> Connection:
-        while self._idle:
-            connection = self._idle.pop()
+    async def _take(self, idle: list[Connection]) -> Connection:
+        while idle:
+            connection = idle.pop()
             if not connection.is_closed():
                 return connection
         return await self.connect()
@@ -211,7 +214,7 @@ class Pool:
     def _judge(self, connection: Connection, error: BaseException, *, lent: bool) -> None:
         """Keeps a connection on which something failed, or drops it."""
         if _survives(error):
-            self._give(connection)
+            self._give(connection, self._idle_lent if lent else self._idle)
             return
         connection.terminate()
         # A handler's own trouble with files or other hosts says nothing about this wire.
@@ -221,14 +224,14 @@ class Pool:
     def _drop_idle(self) -> None:
         """Drops idle connections when the wire broke or does not answer: they may be dead as well, each of which would
         be found out only by waiting for it as long."""
-        while self._idle:
-            self._idle.pop().terminate()
+        while idle := self._idle or self._idle_lent:
+            idle.pop().terminate()
 
-    def _give(self, connection: Connection) -> None:
+    def _give(self, connection: Connection, idle: list[Connection]) -> None:
         if self._closed or connection.is_closed() or connection.is_in_transaction():
             connection.terminate()
         else:
-            self._idle.append(connection)
+            idle.append(connection)
 
 
 _BROKEN = (

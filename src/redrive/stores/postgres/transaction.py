@@ -11,6 +11,7 @@ from redrive.kernel.machine import Transition
 from redrive.kernel.ports.store import Transaction
 from redrive.stores.features import Features
 from redrive.stores.postgres.connection import StoreConnection
+from redrive.stores.postgres.lent import LentConnection
 from redrive.stores.postgres.pool import Pool, refusal
 from redrive.stores.postgres.settle import settle_or_raise
 from redrive.stores.refusals import ended_inside
@@ -35,15 +36,18 @@ async def transaction(
     try:
         async with pool.transaction(lent=True) as connection:
             begun = await connection.fetchval(SQL["begun"])
+            lent = LentConnection(connection)
             try:
-                yield connection
+                yield lent
             except Exception as error:
                 theirs = _first_error(error, connection)
                 raise
+            finally:
+                lent.end()
             if not connection.is_in_transaction():
                 raise ended_inside()
             try:
-                await connection.restore_codecs()
+                await connection.take_back()
                 await settle_or_raise(connection, settlement(), features, begun)
             except _ABORTED as error:
                 theirs = _first_error(error, connection)
@@ -63,8 +67,6 @@ async def transaction(
 def _first_error(error: Exception, connection: StoreConnection) -> Exception:
     """The error that aborted the transaction, if this one says no more than that something did."""
     first = connection.aborted_by
-    if isinstance(first, _ABORTED):  # what came before it went a way that the driver does not tell of
-        first = None
     if isinstance(error, _ABORTED):
         return _with_hint(first or error)
     # Something of the application's own, made of it: it comes from the first error then.
@@ -73,7 +75,9 @@ def _first_error(error: Exception, connection: StoreConnection) -> Exception:
     return error
 
 
-def _with_hint(error: asyncpg.PostgresError) -> Exception:
-    error.hint = f"{error.hint} {_SAVEPOINT_HINT}" if error.hint else _SAVEPOINT_HINT
-    told: Exception = error
-    return told
+def _with_hint(error: Exception) -> Exception:
+    if isinstance(error, asyncpg.PostgresError):
+        error.hint = f"{error.hint} {_SAVEPOINT_HINT}" if error.hint else _SAVEPOINT_HINT
+    else:
+        error.add_note(_SAVEPOINT_HINT)
+    return error

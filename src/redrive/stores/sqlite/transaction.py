@@ -11,8 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from redrive.errors import RedriveError, StoreUnavailable
-from redrive.stores.refusals import ended_inside
+from redrive.errors import RedriveError
+from redrive.stores.refusals import ended_inside, transaction_over
 from redrive.stores.sqlite.connect import in_transaction, undo
 from redrive.stores.sqlite.connection_thread import Answer, Request, deliver
 from redrive.stores.sqlite.session import PendingWakes, Session, Tally
@@ -78,7 +78,7 @@ class Exclusive(Request):
 
     def refusal(self) -> BaseException:
         """Why no statement runs any more."""
-        return self.ended_by or _closed()
+        return self.ended_by or transaction_over()
 
     def _step(self, writer: WritingThread, session: Session) -> bool:
         """True when the transaction is over."""
@@ -141,7 +141,7 @@ class SqliteTransaction:
 
     async def step(self, work: Callable[[Session], T], *, last: bool = False, own: bool = False) -> T:
         if not self.open:
-            raise _closed()
+            raise transaction_over()
         if self._exclusive.ended_by is not None:
             raise self._exclusive.ended_by
         self.open = not last
@@ -199,12 +199,6 @@ def _kept_open(connection: sqlite3.Connection, work: Callable[[sqlite3.Connectio
     if refused:
         raise ended_inside()
     return value
-
-
-def _closed() -> StoreUnavailable:
-    return StoreUnavailable(
-        "this transaction is over; it can only be used inside its 'async with' block, by the process that opened it"
-    )
 
 
 class _Abandoned(Exception):
