@@ -131,7 +131,6 @@ async def test_one_that_breaks_the_connection_harms_no_other(
     cases: dict[str, Any] = {
         "no such file": [(f"attach '{tmp_path}/none/old.db' as legacy",)],
         "no database": [(f"attach '{tmp_path}/junk.db' as legacy",), ("select * from legacy.sqlite_master",)],
-        "read only": [("create table x (a)",), ("pragma query_only = 1",), ("insert into x values (1)",)],
     }
     for case, (task, error) in (await _failed(app, cases, blocking=blocking)).items():
         assert task.failed and isinstance(error, sqlite3.Error), case
@@ -447,3 +446,43 @@ async def test_what_a_handler_teaches_a_connection_reaches_neither_the_store_nor
     assert taught is not None and taught.result == {"b": 2}, taught
     assert used is not None and used.result == '{"a": 1}'
     assert len(loud) == heard, "the logger went with its connection"
+
+
+_OUTLIVE = [
+    "locking_mode = exclusive",
+    "max_page_count = 10",
+    "hard_heap_limit = 1",
+    "Secure_Delete(0)",
+    "query_only = 1",
+]
+
+
+@pytest.mark.parametrize("through", ["execute", "fetch", "run"])
+async def test_a_pragma_that_would_outlive_the_block_is_refused(app: App, url: str, through: str) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("SQLite's pragmas")
+    reads = [
+        "pragma locking_mode",
+        "pragma table_info(task)",
+        "pragma foreign_key_check",
+        "pragma defer_foreign_keys = 1",
+    ]
+
+    async def sets(tx: Any, sql: str) -> None:
+        await (tx.run(lambda connection: connection.execute(sql)) if through == "run" else getattr(tx, through)(sql))
+
+    async def handler(ctx: Context, sql: str) -> None:
+        async with ctx.transaction() as tx:
+            for harmless in reads:
+                await sets(tx, harmless)
+            with suppress(sqlite3.Error):  # what redrive refuses is none
+                await sets(tx, sql)
+
+    own = app.task("SETS", max_attempts=1)(handler)
+    tasks = [await own.enqueue(sql=f"/* mine */ PRAGMA {words}") for words in _OUTLIVE]
+    await drain(app)
+    for task in tasks:
+        found = await app.get(task.id)
+        assert found is not None and found.failed
+        assert "outlives the transaction" in str(found.error_message), found.error_message
+    assert (await _ran(app, lambda tx: tx.execute("create table after (a int)"), kind="AFTER")).finished

@@ -80,11 +80,12 @@ def in_transaction(connection: sqlite3.Connection) -> bool:
 
 
 def undo(connection: sqlite3.Connection) -> None:
-    """Rolls back whatever transaction a failure left open."""
+    """Rolls back whatever transaction a failure left open, if it can: whoever has the connection throws one away that
+    is still in a transaction then. It raises nothing: the thread that everybody waits for is what would end."""
     if in_transaction(connection):
         try:
             connection.execute("rollback")
-        except sqlite3.Error:  # SQLite rolled back by itself, or the connection is about to be replaced
+        except (sqlite3.Error, MemoryError):  # SQLite rolled back by itself, or cannot
             return
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from redrive.errors import StoreUnusable
 from redrive.stores.features import Features
 from redrive.stores.sqlite.clock import micros
-from redrive.stores.sqlite.connect import connect, patiently, undo
+from redrive.stores.sqlite.connect import connect, in_transaction, patiently, undo
 from redrive.stores.sqlite.errors import breaks_connection, translate
 from redrive.stores.sqlite.session import NO_FEATURES, Session
 from redrive.stores.sqlite.url import Location
@@ -68,6 +68,7 @@ class ConnectionThread:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._waiting: deque[Request] = deque()
+        self._in_hand: list[Request] = []
         self._thread: threading.Thread | None = None
         self._closing = False
 
@@ -112,7 +113,10 @@ class ConnectionThread:
         while True:
             while self._attend():
                 with self._busy:
-                    self._serve()
+                    try:
+                        self._serve()
+                    except BaseException as error:  # the thread must not end while others wait for it
+                        self._give_up(error)
             with self._busy:
                 self._disconnect()
             with self._lock:
@@ -141,14 +145,23 @@ class ConnectionThread:
             try:
                 answer = Answer(request, patiently(lambda: request.work(self.session(connection))))
             finally:
-                undo(connection)
+                self.clean(connection)
         except BaseException as error:
             answer = Answer(request, error=self.refuse(error))
         deliver([answer])
 
+    def _give_up(self, error: BaseException) -> None:
+        """Answers what was being served when something went wrong that nobody foresaw, and begins with a new
+        connection."""
+        answers = [Answer(request, error=self.refuse(error)) for request in self._in_hand]
+        if not self.location.memory:
+            self._disconnect()
+        deliver(answers)
+
     def _take(self, most: int) -> list[Request]:
         with self._lock:
-            return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+            self._in_hand = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+            return self._in_hand
 
     def session(self, connection: sqlite3.Connection) -> Session:
         return Session(connection, micros(self._clock()), self.features)
@@ -181,12 +194,21 @@ class ConnectionThread:
             return error
         return translate(error, self.location.where)
 
+    def clean(self, connection: sqlite3.Connection) -> None:
+        """Leaves no transaction open for the next request: what cannot be rolled back goes with its connection."""
+        undo(connection)
+        if in_transaction(connection) and not self.location.memory:
+            self._disconnect()
+
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
                 connection.close()
-            except sqlite3.Error:  # it is being thrown away because it is broken, or recovery does the rest
+            except (
+                sqlite3.Error,
+                MemoryError,
+            ):  # it is being thrown away because it is broken, or recovery does the rest
                 return
 
     # -- around a fork ---------------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ def translate(error: BaseException, where: str) -> BaseException:
     """Returns an error of the port for one of the driver's; errors that are neither are passed on as they are."""
     if isinstance(error, sqlite3.Error):
         return _translate(error, where)
+    if isinstance(error, MemoryError):  # how the driver says SQLITE_NOMEM
+        return not_now(where, "out of memory", hint="give the process more memory")
     if isinstance(error, UnicodeError | OverflowError):
         return InvalidInput(f"{where} cannot store a value: {error}", hint="text must be valid, numbers 64-bit")
     if isinstance(error, StopIteration):  # the one exception that a future does not carry
@@ -70,7 +72,7 @@ def _translate(error: sqlite3.Error, where: str) -> RedriveError:
             return StoreUnusable(
                 f"{where} cannot be opened: {said}", hint="do the directory and the permissions exist for this user?"
             )
-        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
+        case sqlite3.SQLITE_IOERR:
             return not_now(where, said, hint="check the disk and its mount")
         case sqlite3.SQLITE_TOOBIG:
             return InvalidInput(f"{where} cannot store a value: {said}")

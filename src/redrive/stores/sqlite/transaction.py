@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from redrive.errors import RedriveError
 from redrive.stores.refusals import ended_inside, transaction_over
+from redrive.stores.sqlite.authorizer import one_statement, within_transaction
 from redrive.stores.sqlite.connect import in_transaction, undo
 from redrive.stores.sqlite.connection_thread import Answer, Request, deliver
 from redrive.stores.sqlite.session import PendingWakes, Session, Tally
@@ -58,6 +59,7 @@ class Exclusive(Request):
     """A request that keeps the connection until its caller is done; everybody else waits meanwhile."""
 
     jobs: queue.SimpleQueue[Job] = field(default_factory=queue.SimpleQueue)
+    at_work: Job | None = None
     over: bool = False
     # What a statement that ended the transaction was answered, and so is all that follows.
     ended_by: BaseException | None = None
@@ -73,8 +75,10 @@ class Exclusive(Request):
         finally:
             # A step is either in the queue before this, and answered here, or its caller sees that it is over.
             self.over = True
+            unanswered = [self.at_work] if self.at_work is not None else []
             while not self.jobs.empty():
-                deliver([Answer(self.jobs.get(), error=self.refusal())])
+                unanswered.append(self.jobs.get())
+            deliver([Answer(job, error=self.refusal()) for job in unanswered])
 
     def refusal(self) -> BaseException:
         """Why no statement runs any more."""
@@ -84,7 +88,7 @@ class Exclusive(Request):
         """True when the transaction is over."""
         try:
             with writer.outside():
-                job = self.jobs.get(timeout=CHECK_EVERY_S)
+                job = self.at_work = self.jobs.get(timeout=CHECK_EVERY_S)
         except queue.Empty:
             # A caller whose loop has gone will never end it; a store that closes does not wait for it.
             return self.loop.is_closed() or writer.stopping
@@ -106,6 +110,7 @@ class Exclusive(Request):
         if over and not job.last:
             self.ended_by = answer.error
         deliver([answer])
+        self.at_work = None
         return over
 
 
@@ -125,19 +130,23 @@ class SqliteTransaction:
 
     async def execute(self, sql: str, *args: Any) -> int:
         """Run one statement; answers how many rows it changed."""
-        return await self.step(lambda session: session.connection.execute(sql, args).rowcount, own=True)
+
+        def change(connection: sqlite3.Connection) -> int:
+            return connection.execute(sql, args).rowcount
+
+        return await self.step(lambda session: one_statement(session.connection, sql, change), own=True)
 
     async def fetch(self, sql: str, *args: Any) -> list[sqlite3.Row]:
-        def look(session: Session) -> list[sqlite3.Row]:
-            cursor = session.connection.cursor()
+        def look(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+            cursor = connection.cursor()
             cursor.row_factory = sqlite3.Row
             return cursor.execute(sql, args).fetchall()
 
-        return await self.step(look, own=True)
+        return await self.step(lambda session: one_statement(session.connection, sql, look), own=True)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Call ``work`` with the connection, on its thread. What it raises comes out as it is."""
-        return await self.step(lambda session: _kept_open(session.connection, work), own=True)
+        return await self.step(lambda session: within_transaction(session.connection, work), own=True)
 
     async def step(self, work: Callable[[Session], T], *, last: bool = False, own: bool = False) -> T:
         if not self.open:
@@ -174,31 +183,6 @@ class SqliteTransaction:
             nobody: asyncio.Future[None] = self._exclusive.loop.create_future()
             nobody.cancel()
             self._exclusive.jobs.put(Job(_give_up, self._exclusive.loop, nobody, last=True))
-
-
-def _kept_open(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Calls ``work``, which may run many statements; none may end the transaction, not even to begin another."""
-    refused = False
-
-    def judge(action: int, *_: object) -> int:
-        nonlocal refused
-        if action != sqlite3.SQLITE_TRANSACTION:
-            return sqlite3.SQLITE_OK
-        refused = True
-        return sqlite3.SQLITE_DENY
-
-    connection.set_authorizer(judge)
-    try:
-        value = work(connection)
-    except Exception as error:
-        if refused:
-            raise ended_inside() from error
-        raise
-    finally:
-        connection.set_authorizer(None)
-    if refused:
-        raise ended_inside()
-    return value
 
 
 class _Abandoned(Exception):

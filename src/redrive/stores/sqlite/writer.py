@@ -91,6 +91,7 @@ class Writer(ConnectionThread):
             self.exclusive = None
         else:
             self._serve_group(connection, group)
+        self.clean(connection)
         if time.monotonic() - self._looked_at > POLL_WITHOUT_HINTS_EVERY_S:
             self._look()
 
@@ -104,6 +105,7 @@ class Writer(ConnectionThread):
                 group.append(self._waiting.popleft())
                 if isinstance(group[-1], Exclusive):
                     break
+            self._in_hand = group
             return group
 
     def _serve_group(self, connection: sqlite3.Connection, group: list[Request]) -> None:
