@@ -71,7 +71,9 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Lease, Policy, settle
 from redrive.kernel.outcome import Completed
 from redrive.kernel.ports.store import ClaimRequest
+from redrive.stores.sqlite import connect
 
+connect._SETTINGS += "pragma cache_size = 10;"  # what is written goes to the log before the commit
 app = App("sqlite:///" + sys.argv[1])
 app.declare("K")
 opened, forked = threading.Event(), threading.Event()
@@ -97,7 +99,6 @@ async def hold():
     held = Lease(task.id, task.token, 1, 5, "w", 1.0)
     async with store.transaction(lambda: settle(held, Completed(), Policy(), 0.5)) as transaction:
         await transaction.execute("create table mine (text)")
-        await transaction.execute("pragma cache_size = 10")
         for _ in range(200):
             await transaction.execute("insert into mine values (?)", "parent " * 1000)
         if sys.argv[2] == "inside":
