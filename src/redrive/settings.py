@@ -198,7 +198,8 @@ class _EnvSource(EnvSettingsSource):
     """The environment. A map in which a name stands twice is refused: one of the two would be lost."""
 
     def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
-        return _loads(value)
+        plain = any(one is NoDecode or isinstance(one, NoDecode) for one in field.metadata)
+        return value if plain else _loads(value)
 
 
 def _loads(text: str) -> Any:

@@ -143,12 +143,12 @@ async def test_null_is_the_default_in_sql(emptied_postgres_url: str) -> None:
     await app.close()
 
 
-async def test_one_unreadable_row_does_not_spoil_a_page(emptied_postgres_url: str) -> None:
+async def test_one_unreadable_row_does_not_spoil_a_page(postgres_url: str) -> None:
     """A number of 5,001 digits, which a client in Python refuses to read, and times beyond its calendar."""
-    app = App(emptied_postgres_url)
+    app = App(postgres_url)
     app.declare("A")
     good = (await app.enqueue("A", {"digits in text": "7" * 5000})).id
-    with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
         # As a row from before the limit.
         connection.execute("alter domain redrive.payload drop constraint payload_check")
         found = connection.execute("""select redrive.enqueue('A', '{"n": 1e5000}', scope => 's')""").fetchone()

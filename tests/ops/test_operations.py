@@ -430,13 +430,14 @@ class TestFoundByReview:
         deep = "[" * 300 + "]" * 300
         table = "redrive_task" if "sqlite" in type(harness).__module__ else "redrive.task"
         if table == "redrive.task":  # a row from before the limits
+            # As it was afterwards: the next test may get the same database.
+            checked = await harness.sql(
+                "select pg_get_constraintdef(oid) from pg_constraint where conname = 'payload_check'"
+            )
             await harness.sql("alter domain redrive.payload drop constraint payload_check")
         await harness.sql(f"update {table} set payload = '{deep}' where id = '{ids[1]}'")
         if table == "redrive.task":
-            await harness.sql(
-                "alter domain redrive.payload add constraint payload_check check (octet_length(value::text) <= 1048576"
-                " and not jsonb_path_exists(value, '$.**{101}') or redrive.check_payload(value)) not valid"
-            )
+            await harness.sql(f"alter domain redrive.payload add constraint payload_check {checked[0][0]} not valid")
         (task,) = [task for task in await harness.store.failed(A, limit=10) if task.id == ids[1]]
         assert "unreadable" in task.payload
         assert (await to_the_end(harness.store, await begin(harness.store))).done == 3
