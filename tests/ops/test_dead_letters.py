@@ -37,6 +37,28 @@ async def test_they_are_counted_as_records_and_leave_the_total_when_removed(harn
         await harness.store.upkeep("fold")
 
 
+@pytest.mark.parametrize("bind", [True, False])
+async def test_a_preview_by_id_shows_what_a_retry_by_id_reaches(harness: Harness, bind: bool) -> None:
+    own = operator(harness)
+    failed = await fail(harness, 2)
+    never_failed = await harness.enqueue_many(2, "A")
+    await own.tasks.cancel(never_failed)  # no dead letter
+    waiting = await harness.enqueue_many(1, "A")
+    which = FailureFilter(ids=(*failed, *never_failed, *waiting))
+    seen = await own.failures.preview(which, bind=bind)
+    told = await own.failures.retry_matching(which, dry_run=True)
+    assert seen.total == 4 and set(seen.ids) == set(told.would_retry) == {*failed, *never_failed}
+    assert {task.id for task in seen.tasks} == set(seen.ids)
+    assert seen.skipped == told.skipped == {waiting[0]: "it is queued, not failed or cancelled"}
+    second = await own.failures.preview(which, page=2, page_size=3, plan=seen.plan, bind=bind)
+    assert second.ids == seen.ids[3:]
+    narrow = FailureFilter(ids=which.ids, kind="ELSEWHERE")
+    assert (await own.failures.preview(narrow, bind=bind)).total == 0
+    if bind:
+        done = await own.failures.retry_matching(plan=seen.plan)
+        assert set(done.retried) == set(seen.ids) and not done.skipped
+
+
 async def test_preview_and_retry_mean_failed_and_given_up_tasks(harness: Harness) -> None:
     own = operator(harness)
     ids = await fail(harness, 4)

@@ -50,7 +50,8 @@ async def preview(
     planToken: Annotated[str | None, Query(description="Pages of an earlier preview.")] = None,
 ) -> Response:
     """What a retry with the same filters would reach, page by page. Changes no task. For those who may retry, the first
-    page brings a plan token: with it, further pages and the retry are about exactly this set, whatever fails later."""
+    page brings a plan token: with it, further pages and the retry are about exactly this set, whatever fails later.
+    Of ``taskIds``, ``skipped`` says which would not be retried, and why."""
     # A plan is written down: not for pages of other sites, which read nothing, but could fill the store.
     found = await operator.failures.preview(
         which, page=page, page_size=pageSize, limit=limit, plan=planToken, bind=is_own_page(request)
@@ -63,6 +64,7 @@ async def preview(
         task_ids=found.ids,
         tasks=serialize.tasks(found.tasks, operator),
         plan_token=found.plan,
+        skipped=serialize.skipped(found.skipped),
     )
 
 

@@ -191,6 +191,11 @@ class DeadLetterPage(Out):
     next_before: UUID | None
 
 
+class SkippedOut(Out):
+    task_id: UUID
+    reason: str
+
+
 class PreviewOut(Out):
     total: int = Field(description="Exactly as many match.")
     page: int
@@ -199,11 +204,7 @@ class PreviewOut(Out):
     task_ids: list[UUID]
     tasks: list[TaskOut]
     plan_token: str | None = Field(description="With it, a retry acts on exactly this set.")
-
-
-class SkippedOut(Out):
-    task_id: UUID
-    reason: str
+    skipped: list[SkippedOut] = Field(description="Named in taskIds, and not to be retried.")
 
 
 class BulkOut(Out):

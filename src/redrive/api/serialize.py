@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID
 
 from redrive.api import models as m
 from redrive.kernel.reads import HoldRow, WorkerRow
@@ -58,14 +59,17 @@ def approvals(found: Sequence[Record]) -> Iterator[View]:
     return (views.approval(record) for record in found)
 
 
+def skipped(found: Mapping[UUID, str]) -> list[m.SkippedOut]:
+    return [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in found.items()]
+
+
 def bulk(result: BulkResult) -> m.BulkOut:
-    skipped = [m.SkippedOut(task_id=task_id, reason=why) for task_id, why in result.skipped.items()]
     return m.BulkOut(
         batch_id=result.bulk_id,
         matched=result.matched,
         retried=result.retried,
         would_retry=result.would_retry,
-        skipped=skipped,
+        skipped=skipped(result.skipped),
         dry_run=result.dry_run,
         needs_approval=result.needs_approval,
     )

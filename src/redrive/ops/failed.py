@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -54,6 +55,7 @@ class Page:
     page_size: int
     plan: str | None = None
     planned: list[UUID] | None = None
+    skipped: dict[UUID, str] = field(default_factory=dict)  # named, and not retried: why
 
     @property
     def ids(self) -> list[UUID]:
@@ -168,6 +170,8 @@ async def preview(
     offset = (page - 1) * page_size
     if plan is not None:
         return await _page_of(store, await plans.load(store, plan), page, page_size, paged)
+    if which.ids is not None:
+        return await _preview_named(store, which, which.ids, page, page_size, bind, paged)
     if bind is not None:
         try:
             made = await plans.make(store, which, bind, cancelled=True, limit=limit)
@@ -181,6 +185,21 @@ async def preview(
     found = await _tasks(store, which, size, offset, None, paged) if failed > offset and size else []
     found += await _given_up(store, which, size - len(found), max(offset - failed, 0), letters, paged)
     return Page(found, total, page, page_size)
+
+
+async def _preview_named(
+    store: Store, which: FailureFilter, ids: Sequence[UUID], page: int, page_size: int, bind: str | None, paged: bool
+) -> Page:
+    """Returns those of the named tasks that a retry would reach, and why it would not reach the others."""
+    told = await dry_run_by_id(store, await _named(store, which, list(dict.fromkeys(ids))))
+    meant = told.would_retry
+    if bind is not None:
+        with suppress(StoreUnavailable):
+            made = await plans.make(store, which, bind, cancelled=True, named=meant)
+            return replace(await _page_of(store, made, page, page_size, paged), skipped=told.skipped)
+    shown = meant[(page - 1) * page_size : page * page_size]
+    found = await by_ids(store.get_many, shown, paged)
+    return Page(found, len(meant), page, page_size, planned=shown, skipped=told.skipped)
 
 
 async def _given_up(

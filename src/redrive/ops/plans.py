@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -44,14 +45,22 @@ class Plan:
 
 
 async def make(
-    store: Store, which: FailureFilter, actor: str, *, cancelled: bool = False, limit: int | None = None
+    store: Store,
+    which: FailureFilter,
+    actor: str,
+    *,
+    cancelled: bool = False,
+    limit: int | None = None,
+    named: Sequence[UUID] | None = None,
 ) -> Plan:
     """Makes a plan. Who looks again within the hour, while nothing has changed, gets the same one. ``cancelled``: tasks
-    that were given up are part of it. ``limit``: only so many, those that failed first."""
+    that were given up are part of it. ``limit``: only so many, those that failed first. ``named``: exactly these of the
+    filter's ids, also those that were given up without a dead letter."""
     found = await matching(store, which, cancelled=cancelled)
     upto, letters, given_up = found.upto, found.letters, found.cancelled
     matched = count = found.total
-    token = _token(which, actor, upto, count, letters, limit, await store.now())
+    asked = limit if named is None else [str(task_id) for task_id in named]
+    token = _token(which, actor, upto, count, letters, asked, await store.now())
     if await store.record(COLLECTION, token) is not None:
         return await load(store, token)
     listed = None
@@ -63,6 +72,12 @@ async def make(
             letters, given_up = (behind[-1] - upto, len(behind)) if behind else (0, 0)
             upto = upto if behind else max(listed.values(), default=upto)
         count = len(listed)  # some may have left since
+    if named is not None:
+        known = listed or {}
+        listed = {task_id: known.get(task_id, upto + letters + n) for n, task_id in enumerate(named, 1)}
+        listed = dict(sorted(listed.items(), key=lambda one: one[1]))
+        matched = count = len(listed)
+        given_up = sum(found.given_up(place) for place in listed.values())
     body = {
         "which": facts(which),
         "upto": upto,
@@ -82,10 +97,10 @@ async def make(
 
 
 def _token(
-    which: FailureFilter, actor: str, upto: int, count: int, letters: int, limit: int | None, now: datetime
+    which: FailureFilter, actor: str, upto: int, count: int, letters: int, asked: int | list[str] | None, now: datetime
 ) -> str:
     """Returns the name of a plan. It opens nothing by itself: whoever uses it has to be allowed to retry."""
-    what = json.dumps([facts(which), actor, upto, count, letters, limit, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
+    what = json.dumps([facts(which), actor, upto, count, letters, asked, now.strftime("%Y-%m-%dT%H")], sort_keys=True)
     return base64.urlsafe_b64encode(hashlib.sha256(what.encode()).digest()[:18]).decode()
 
 
