@@ -9,7 +9,8 @@ from enum import StrEnum
 
 
 class ErrorCode(StrEnum):
-    """Codes stored on a failed task. Only ``TASK_EXECUTION_FAILED`` is retried."""
+    """Codes stored on a failed task. Only ``TASK_EXECUTION_FAILED`` is retried, unless the application says
+    otherwise of an exception."""
 
     PAYLOAD_MISSING = "TASK_PAYLOAD_MISSING"
     PAYLOAD_INVALID = "TASK_PAYLOAD_INVALID"

@@ -15,9 +15,11 @@ import pytest
 
 from redrive import App, Classification, ErrorCode, Fail
 from redrive.errors import ConfigError, InvalidInput
+from redrive.ids import new_id
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.classify import FailureRules, FailureType, by_words
 from redrive.kernel.failure import Failure, Origin, failure, failure_of
+from redrive.kernel.machine import Event, Lease, Policy, settle
 from redrive.kernel.outcome import Failed
 from tests.failures.corpus.collect import Cause, happen
 from tests.failures.corpus.real import REAL
@@ -151,6 +153,17 @@ class TestOfTheApplication:
         card = Classification("card", "param_error", retryable=False)
         found, _ = self.judged(self.Declined(), classify=[lambda _: None, lambda e: card])
         assert (found.reason, found.type, found.retryable) == ("card", "param_error", False)
+
+    @pytest.mark.parametrize("said", [True, False, None])
+    def test_its_word_about_a_retry_wins_over_the_code(self, said: bool | None) -> None:
+        """Without one, only TASK_EXECUTION_FAILED is retried."""
+        for code, otherwise in (("SHOP_BUSY", False), ("TASK_EXECUTION_FAILED", True)):
+            judged = Classification("busy", code=code, retryable=said)
+            found, _ = self.judged(self.Declined(), classify=[lambda _, judged=judged: judged])
+            expected = otherwise if said is None else said
+            assert (found.code, found.retryable) == (code, expected)
+            held = Lease(new_id(), new_id(), 1, 3)
+            assert (settle(held, Failed(found), Policy(), 0.5).event is Event.RETRY) == expected
 
     def test_by_name(self) -> None:
         card = Classification("card", "param_error")

@@ -18,6 +18,7 @@ from redrive.errors import InvalidInput
 from redrive.examples.orders import ORDERS
 from redrive.examples.orders.duty import remind
 from redrive.examples.orders.service import Orders
+from redrive.kernel.audit import AuditFilter
 from redrive.kernel.ports.store import Query
 from redrive.ops import executor
 from redrive.ops.access import Caller, Role
@@ -78,6 +79,19 @@ async def ended(app: App) -> list[Any]:
         task.payload = task.payload or {"order": str(task.result).split()[1]}
         found.append(task)
     return found
+
+
+async def test_paying_in_is_written_down(app: App) -> None:
+    shop = await orders(app)
+    await shop.pay_in("bob", 100)
+    (said,) = await (await app.store()).audit(AuditFilter(action="ORDERS_PAID_IN"), limit=10)
+    assert (said.actor, said.target, said.after) == ("ann", "customer:bob", {"amount": 100})
+    for amount in (0, -5):
+        with pytest.raises(InvalidInput, match="more than 0"):
+            await shop.pay_in("bob", amount)
+    with pytest.raises(InvalidInput, match="customer"):
+        await shop.pay_in("", 5)
+    assert await balances(app, "customer:bob") == [100]
 
 
 async def test_without_money_nothing_is_placed(app: App) -> None:

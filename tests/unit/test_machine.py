@@ -41,6 +41,7 @@ LAST = Lease(uuid4(), uuid4(), attempt=3, max_attempts=3, worker_id="w")
 POLICY = Policy(backoff=Backoff(10.0, 10.0))
 BROKEN = failure("TASK_EXECUTION_FAILED", "unknown_exception", "boom")
 FATAL = failure("TASK_PAYLOAD_INVALID", "bad", "no")
+BUSY = failure("SHOP_BUSY", "busy", "not now", retryable=True)  # the application's own word
 
 Q, D, R, P, F, C, X = (
     State.QUEUED,
@@ -103,6 +104,8 @@ SETTLED: list[tuple[Lease, Outcome, Event, State, DeadReason | None]] = [
     (LAST, Failed(BROKEN), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
     (HELD, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
     (LAST, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
+    (HELD, Failed(BUSY), Event.RETRY, D, None),
+    (LAST, Failed(BUSY), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
 ]
 
 

@@ -29,11 +29,12 @@ class FailureType(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Classification:
-    """Why an attempt failed (``error_reason``), what that counts as, and whether another attempt may help."""
+    """Why an attempt failed (``error_reason``), what that counts as, and whether another attempt may help: as it says,
+    else by the code."""
 
     reason: str
     failure_type: FailureType | str = FailureType.UNKNOWN
-    retryable: bool = True
+    retryable: bool | None = None
     code: str = ErrorCode.EXECUTION_FAILED.value
 
     def __post_init__(self) -> None:
@@ -41,6 +42,8 @@ class Classification:
         if self.failure_type not in known:
             raise ConfigError(f"failure_type {self.failure_type!r} is not one of {', '.join(known)}")
         object.__setattr__(self, "failure_type", FailureType(self.failure_type))
+        if self.retryable is None:
+            object.__setattr__(self, "retryable", self.code == ErrorCode.EXECUTION_FAILED)
 
     @property
     def type(self) -> FailureType:

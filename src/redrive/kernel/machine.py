@@ -15,7 +15,6 @@ from redrive.errors import ErrorCode
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.failure import NOWHERE, Failure, FailureType, Origin, failure, said
 from redrive.kernel.outcome import (
-    RETRYABLE_CODES,
     Cancel,
     Completed,
     Expired,
@@ -339,7 +338,7 @@ def declared(verdict: Retry | Fail, origin: Origin = NOWHERE) -> Failed:
 
 
 def _retry_or_fail(held: Lease, cause: Failure, policy: Policy, jitter: float, after: float | None) -> Transition:
-    if not cause.retryable or cause.code not in RETRYABLE_CODES:
+    if not cause.retryable:
         return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
     if held.attempt >= held.max_attempts:
         return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.MAX_ATTEMPTS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from redrive.errors import ErrorCode, InvalidInput
+from redrive.errors import InvalidInput
 from redrive.kernel.classify import FailureType
 from redrive.kernel.failure import MAX_MESSAGE, Failure, clean
 from redrive.kernel.task import check_name, check_seconds, check_text
@@ -131,5 +131,3 @@ class Expired:
 
 
 Outcome = Completed | Snooze | Retry | Fail | Cancel | Failed | Released | HandedBack | Expired
-
-RETRYABLE_CODES = frozenset({ErrorCode.EXECUTION_FAILED.value})

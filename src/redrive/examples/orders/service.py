@@ -24,14 +24,19 @@ from redrive.ops.operator.session import Service
 class Orders(Service):
     async def pay_in(self, customer: str, amount: int) -> None:
         """Give a customer money to spend."""
-        self._session.may(Role.OPERATOR)
+        who = self._session.may(Role.OPERATOR)
+        check_name(customer, "customer")
+        if amount <= 0:
+            raise InvalidInput("what is paid in is more than 0")
         entries = (("system:bank", -amount), (f"customer:{customer}", amount))
-        await self._store.apply(Commit(postings=[Posting(f"pay-in:{new_id()}", entries)]))
+        said = Audit(who, "ORDERS_PAID_IN", target=f"customer:{customer}", after={"amount": amount})
+        await self._store.apply(Commit(postings=[Posting(f"pay-in:{new_id()}", entries)], audits=[said]))
 
     async def place(self, order: str, customer: str, addresses: Sequence[str], price: int) -> dict[str, Any]:
         """Take the money for all parcels, and enqueue them: all of it, or nothing."""
         who = self._session.may(Role.OPERATOR)
         check_name(order, "order")
+        check_name(customer, "customer")
         if not addresses or price <= 0:
             raise InvalidInput("an order has at least one address, and a price above 0")
         join = NewJoin(new_id(), on_complete=self._task(DONE, order=order))

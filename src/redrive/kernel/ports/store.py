@@ -65,9 +65,7 @@ class Capabilities:
     """What a store can do; whatever it cannot is False here, and known before it is used."""
 
     any_loop: bool = False  # one store serves every event loop of the process
-    sql: bool = True
-    ledger: bool = True
-    notifies: bool = True
+    notifies: bool = True  # listeners hear of what other processes do; else they look for themselves
 
 
 @dataclass(slots=True, frozen=True)

@@ -49,7 +49,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
         settle_empty(session, commit.joins)
     if commit.transitions:
         if careful:
-            applied.lost = settle_in_parts(session, commit.transitions, applied.refused)
+            applied.lost = settle_in_parts(session, commit.transitions, applied.refused, again=again)
         else:
             applied.lost = settle(session, commit.transitions, again=again)
     if commit.bulk is not None:

@@ -102,19 +102,21 @@ def fail_row(session: Session, rowid: int, why: str) -> None:
     (log_set_aside if known else log_postponed)(task_id, why)
 
 
-def settle_in_parts(session: Session, transitions: Sequence[Transition], refused: dict[UUID, str]) -> set[UUID]:
-    """Applies what can be applied; returns the ids that were lost. A task that its holder or recovery would move and
+def settle_in_parts(
+    session: Session, transitions: Sequence[Transition], refused: dict[UUID, str], *, again: bool = False
+) -> set[UUID]:
+    """Applies what can be applied; returns the ids that were lost, ``again`` as in ``settle``. A task that its holder or recovery would move and
     whose row stands in the way is failed; what an operator wanted of it is refused, and the row is left as it is."""
     try:
-        return _inside(session, lambda inner: settle(inner, transitions))
+        return _inside(session, lambda inner: settle(inner, transitions, again=again))
     except Exception as raised:
         if not about_a_row(raised):
             raise
         error = raised
     if len(transitions) > 1:
         half = len(transitions) // 2
-        lost = settle_in_parts(session, transitions[:half], refused)
-        return lost | settle_in_parts(session, transitions[half:], refused)
+        lost = settle_in_parts(session, transitions[:half], refused, again=again)
+        return lost | settle_in_parts(session, transitions[half:], refused, again=again)
     (transition,) = transitions
     refused[transition.task_id] = str(error)
     if isinstance(error, ReactionFailed):  # nothing is wrong with the row: it is left until the feature is mended

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, Released
@@ -132,6 +133,18 @@ class TestFence:
         before = await harness.store.timeline(claimed.id)
         assert await harness.settle(claimed, outcome, again=True)
         assert await harness.store.timeline(claimed.id) == before
+        assert await harness.state(claimed.id) is state
+        await harness.check_totals()
+
+    @pytest.mark.parametrize("name", SETTLED)
+    async def test_again_recognises_what_landed_with_other_things(self, harness: Harness, name: str) -> None:
+        """The same for a Commit that is more than a settlement: what landed then is no loss now."""
+        outcome, state = SETTLED[name]
+        claimed = await harness.running()
+        commit = Commit(transitions=[harness.decide(claimed, outcome)], audits=[Audit("ann", "TRIED")])
+        assert (await harness.store.apply(commit)).lost == set()
+        assert (await harness.store.apply(commit)).lost == {claimed.id}
+        assert (await harness.store.apply(commit, again=True)).lost == set()
         assert await harness.state(claimed.id) is state
         await harness.check_totals()
 

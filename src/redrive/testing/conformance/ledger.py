@@ -30,11 +30,6 @@ async def post(harness: Harness, *postings: Posting) -> set[str]:
 
 
 class TestLedger:
-    @pytest.fixture(autouse=True)
-    def _has_ledger(self, harness: Harness) -> None:
-        if not harness.store.capabilities.ledger:
-            pytest.skip("this store keeps no money")
-
     async def test_a_posting_moves_money(self, harness: Harness) -> None:
         assert await post(harness, grant("g1", "alice", 100)) == set()
         await post(harness, charge("c1", "alice", 30))

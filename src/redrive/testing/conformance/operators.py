@@ -182,8 +182,6 @@ class TestOperators:
         assert (item.task_id, item.before, item.after) == (task_id, {"state": "failed"}, {"state": "queued"})
 
     async def test_an_action_whose_commit_fails_did_not_happen(self, harness: Harness) -> None:
-        if not harness.store.capabilities.ledger:
-            pytest.skip("needs something that can refuse the rest of a commit")
         task_id = await harness.failed()
         before = await harness.store.timeline(task_id)
         overdrawn = Posting("p", (("alice", -5), ("system:world", 5)))

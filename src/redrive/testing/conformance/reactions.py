@@ -104,6 +104,15 @@ class TestReactions:
         assert not await harness.settle(claimed, Completed())
         assert await seen(harness, claimed) == [("running", "queued")]
 
+    async def test_again_also_where_another_move_of_the_call_is_refused(self, harness: Harness) -> None:
+        """The answer was lost, and meanwhile a reaction fails: what had landed is no loss."""
+        landed, refused = await probed(harness), await probed(harness, **{"raise on": "completed"})
+        assert await harness.settle(landed, Completed())
+        moves = [harness.decide(claimed, Completed()) for claimed in (landed, refused)]
+        applied = await harness.store.apply(Commit(transitions=moves), again=True)
+        assert applied.lost == {refused.id} and await harness.state(refused.id) is State.RUNNING
+        assert len(await seen(harness, landed)) == 1
+
     async def test_a_settlement_that_is_sent_again_has_them_once(self, harness: Harness) -> None:
         await harness.store.apply(Commit(postings=[Posting("g", ((WORLD, -100), ("ann", 100)))]))
         claimed = await probed(harness, account="ann", price=30)

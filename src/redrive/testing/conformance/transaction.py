@@ -12,9 +12,7 @@ from redrive.testing.conformance.harness import LEASE, TERMINAL, Harness
 
 class TestTransaction:
     @pytest.fixture(autouse=True)
-    async def _has_sql(self, harness: Harness) -> None:
-        if not harness.store.capabilities.sql:
-            pytest.skip("this store has no SQL")
+    async def _own_table(self, harness: Harness) -> None:
         await harness.sql("create table shot (n integer)")
 
     async def write(self, harness: Harness, claimed: Claimed, outcome: Outcome) -> None:
