@@ -109,11 +109,12 @@ class App:
         settings: Settings | None = None,
         features: Iterable[Feature] = (),
     ) -> None:
-        self.settings = settings if settings is not None else load_settings(url=url)
+        self.features = features_of(features)
+        known = settings if settings is not None else load_settings(url=url, features=self.features)
+        self.settings = known.with_features(self.features)
         self.url = url or self.settings.url
         self.name = check_name(name, "app name")
         self.owner = self.name
-        self.features = features_of(features)
         self.registry = Registry()
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
@@ -394,7 +395,8 @@ class App:
 
     async def operator(self, caller: Caller) -> Operator:
         """Returns the service through which a caller looks at this application's tasks and acts on them, by role."""
-        return Operator(await self.store(), self.registry, OperatingPolicy.of(self.settings), caller)
+        policy = OperatingPolicy.of(self.settings)
+        return Operator(await self.store(), self.registry, policy, caller, features=self.features)
 
     async def caller(self, secret: str) -> Caller | None:
         """Returns whose token this is; None when nobody's."""
@@ -450,7 +452,7 @@ class App:
             owner=self.owner,
             log=log or TaskLog(style=choose_style(self.settings.log_format)),
             duties=self._duties(),
-            retention=retention_of(self.settings),
+            retention=retention_of(self.settings, self.features),
             where=self.shown_url,
         )
 
@@ -465,7 +467,8 @@ class App:
 
     def _duties(self) -> list[Duty]:
         """Returns the duties that ops and features bring to a worker."""
-        return [*duties_of(self.settings), *(duty for feature in self.features for duty in feature.duties)]
+        own = [feature.duties(self.settings) for feature in self.features if feature.duties is not None]
+        return [*duties_of(self.settings), *(duty for duties in own for duty in duties)]
 
     def queues(self) -> tuple[str, ...]:
         """Returns every queue that a handler of this application uses, ``default`` first."""

@@ -14,6 +14,19 @@ from redrive.kernel.feature import Feature
 # Packages name theirs under this in their metadata: NAME = "package.module:FEATURE".
 GROUP = "redrive.features"
 BUILT_IN: tuple[Feature, ...] = ()
+# Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
+# the first words of its tables: a worker's role may write to tables that are named after a feature.
+_TAKEN = """
+approvals audit cancel causes dead_letters docs doctor drill enqueue erase executors failed failure_groups failures find
+flush forget groups history kinds limits list live migrate operations overview pause purge queues rates replay resume
+retry schedules settings show sign_in sign_out smoke static stats task_groups tasks theme tokens up version who work
+worker workers
+"""
+_TABLES = """
+account attempt audit dead duty entry failed failure fold history hold idempotency join kind migration move partition
+position posting pruned record resuming schedule series task total v worker
+"""
+TAKEN, TABLES = frozenset(_TAKEN.split()), frozenset(_TABLES.split())
 
 
 @cache
@@ -24,9 +37,14 @@ def installed() -> tuple[Feature, ...]:
 
 
 def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:
-    """Returns all features of an application; two of one name are refused."""
+    """Returns all features of an application; one whose name is taken is refused."""
     found: dict[str, Feature] = {}
     for feature in (*installed(), *own):
+        if feature.name in TAKEN or feature.name.partition("_")[0] in TABLES:
+            raise ConfigError(
+                f"a feature cannot be named {feature.name!r}",
+                hint="redrive has a command, an address or tables of that name itself: rename the feature",
+            )
         known = found.setdefault(feature.name, feature)
         if known is not feature:
             raise ConfigError(

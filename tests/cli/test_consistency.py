@@ -18,7 +18,17 @@ from redrive.ops.filters import FILTERS
 
 ID = "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
-LISTS = ["list", "failed", "groups", "operations", "approvals", "audit", "tokens", "limits", "drill --history"]
+LISTS = [
+    "list",
+    "failed",
+    "groups",
+    "operations",
+    "approvals",
+    "audit",
+    "tokens",
+    "limits",
+    "drill --history",
+]
 # What each command needs to get as far as its store.
 ARGUMENTS = {
     "enqueue": ["A"],
@@ -53,7 +63,7 @@ ARGUMENTS = {
     "tokens revoke": ["x"],
 }
 # These answer without a store, or look for an instance, or wait for their store.
-STORELESS = {"version", "up", "work", "smoke", "audit search"}
+STORELESS = {"version", "settings", "up", "work", "smoke", "audit search"}
 UNKNOWN = [
     "show",
     "operations show",

@@ -42,10 +42,11 @@ def test_relative_links_exist(document: Path) -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    from redrive.settings import Settings, _name
+    from redrive.settings import Settings
+    from redrive.settings.declare import names_of
 
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert [name for name in map(_name, Settings.model_fields) if f"`{name}`" not in text] == []
+    assert [name for name in names_of(Settings) if f"`{name}`" not in text] == []
 
 
 def _settings_rows() -> dict[str, str]:
@@ -57,11 +58,11 @@ def _settings_rows() -> dict[str, str]:
 
 
 def test_documented_defaults_are_those_of_the_code() -> None:
-    from redrive.settings import Settings, _name
+    from redrive.settings import Settings, name_of
 
     said = {name: re.match(r"[\d.]+(?![\w.])", default.strip()) for name, default in _settings_rows().items()}
     numbers = {name: float(found[0]) for name, found in said.items() if found}
-    code = {_name(field): info.default for field, info in Settings.model_fields.items()}
+    code = {name_of(Settings, field): info.default for field, info in Settings.model_fields.items()}
     assert {name: code[name] for name in numbers} == numbers
     both = {"REDRIVE_PORT", "REDRIVE_HOST"}  # one row, two defaults
     with_number = {name for name, default in code.items() if isinstance(default, int | float)}

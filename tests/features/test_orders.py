@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +15,17 @@ import redrive
 from redrive import App, State
 from redrive.errors import InvalidInput
 from redrive.examples.orders import ORDERS
-from redrive.examples.orders.duty import remind
-from redrive.examples.orders.service import Orders
+from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.ports.store import Query
 from redrive.ops import executor
-from redrive.ops.access import Caller, Role
 from redrive.ops.doctor import examine
 from redrive.settings import load_settings
 from tests.api.conftest import served
+from tests.features.conftest import ANN, orders
 from tests.worker.conftest import drain
 
 pytestmark = pytest.mark.anyio
-ANN = Caller("ann", Role.OPERATOR)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
-    sqlite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/redrive.db" if sqlite else request.getfixturevalue("postgres_url")
-    app = App(settings=load_settings(url=url, log_format="off"), features=[ORDERS])
-    assert await app.migrate() == (["0001_tables", "0002_views"] if sqlite else []) + ["orders/0001_parcels"]
-    yield app
-    await app.close()
-
-
-async def orders(app: App) -> Orders:
-    return (await app.operator(ANN)).of(Orders)
 
 
 async def balances(app: App, *accounts: str) -> list[int]:
@@ -122,8 +105,11 @@ async def test_its_duty(app: App, caplog: pytest.LogCaptureFixture) -> None:
     worker = app.worker(await app.store())
     assert "orders:remind" in worker.duties and "recover:orders" in worker.duties
     with caplog.at_level("INFO", logger="redrive.orders"):
-        await remind(await app.store(), "w1", lambda: False)
-    assert caplog.messages == ["order o1 has 1 parcels to go"]
+        await worker.duties["orders:remind"].run(await app.store(), "w1", lambda: False)
+        assert caplog.messages == []
+        late = App(settings=app.settings.holding(OrderSettings(late_hours=0)), features=[ORDERS])
+        await late.worker(await app.store()).duties["orders:remind"].run(await app.store(), "w1", lambda: False)
+    assert caplog.messages == ["order o1 has 1 parcels that do not move"]
 
 
 async def test_a_command_that_does_not_know_it_leaves_its_tasks_alone(app: App) -> None:

@@ -74,6 +74,8 @@ STRUCTURE = {
     ("history", "feature"),
     ("history", "state"),
     ("audit", "erased"),
+    ("migration", "feature"),
+    ("migration", "digest"),
     ("record", "collection"),
     ("record", "body"),
 }

@@ -8,8 +8,9 @@ import pytest
 
 from redrive.errors import ConfigError
 from redrive.ops.audit_archive import archive_at
-from redrive.settings import MAPS, MOST_MS, NOT_USED_YET, Settings, _name, load_settings, misspelt
+from redrive.settings import MOST_MS, NOT_USED_YET, Settings, load_settings, misspelt, name_of
 
+MAPS = {name: one.examples[0] for name, one in Settings.model_fields.items() if one.examples}
 SECRET = "AKIA:s3cr3t/key"
 
 
@@ -17,7 +18,7 @@ SECRET = "AKIA:s3cr3t/key"
     "field", [name for name, one in Settings.model_fields.items() if "dict" in str(one.annotation)]
 )
 def test_a_map_that_is_no_json_says_where(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
-    name = _name(field)
+    name = name_of(Settings, field)
     monkeypatch.setenv(name, '{"reports": {"look" "x"}}')
     with pytest.raises(ConfigError, match=f"{name} is not JSON: expecting ':' delimiter at character 21") as refused:
         load_settings()
@@ -35,8 +36,8 @@ def test_a_map_that_is_no_json_says_where(monkeypatch: pytest.MonkeyPatch, field
     ],
 )
 def test_a_name_that_stands_twice_in_a_map(monkeypatch: pytest.MonkeyPatch, field: str, text: str, twice: str) -> None:
-    monkeypatch.setenv(_name(field), text)
-    with pytest.raises(ConfigError, match=f"{_name(field)} has '{twice}' twice"):
+    monkeypatch.setenv(name_of(Settings, field), text)
+    with pytest.raises(ConfigError, match=f"{name_of(Settings, field)} has '{twice}' twice"):
         load_settings()
 
 
@@ -44,17 +45,17 @@ def test_a_name_that_stands_twice_in_a_map(monkeypatch: pytest.MonkeyPatch, fiel
 def test_no_span_is_longer_than_a_store_can_keep(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
     is_map = field in MAPS
     for number, fits in ((MOST_MS, True), (MOST_MS + 1, False)):
-        monkeypatch.setenv(_name(field), f'{{"A": {number}}}' if is_map else str(number))
+        monkeypatch.setenv(name_of(Settings, field), f'{{"A": {number}}}' if is_map else str(number))
         if fits:
             load_settings()
         else:
-            with pytest.raises(ConfigError, match=_name(field)):
+            with pytest.raises(ConfigError, match=name_of(Settings, field)):
                 load_settings()
 
 
 def test_what_nothing_uses_yet_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"OUTBOX_LEASE_SECONDS", "BATCH_WORKER_MAX_CLAIM"} <= NOT_USED_YET
-    assert not NOT_USED_YET & {_name(field) for field in Settings.model_fields}
+    assert not NOT_USED_YET & {name_of(Settings, field) for field in Settings.model_fields}
     monkeypatch.setenv("OUTBOX_LEASE_SECONDS", "30")
     assert misspelt() == ["OUTBOX_LEASE_SECONDS is set, and nothing in this version of redrive uses it"]
     monkeypatch.delenv("OUTBOX_LEASE_SECONDS")

@@ -25,6 +25,7 @@ from redrive.cli.commands import (
     purge,
     replay,
     retry,
+    settings,
     show,
     smoke,
     stats,
@@ -70,6 +71,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
         "stats": stats.stats,
         "doctor": doctor.doctor,
         "smoke": smoke.smoke,
+        "settings": settings.settings,
         "version": version.version,
     },
     "Act": {
@@ -109,6 +111,7 @@ EXAMPLES: dict[str, list[str]] = {
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
     "stats": ["redrive stats --groups 20", "redrive stats --json"],
+    "settings": ["redrive settings --changed", "redrive settings --app reports:app --json"],
     "version": ["redrive version --json"],
     "enqueue": [
         """redrive enqueue --app reports:app BUILD_REPORT '{"month": "2026-10"}' --key report-2026-10""",
@@ -244,7 +247,7 @@ def _commands(arguments: Sequence[str]) -> Any:
             return found  # whoever looks for help needs no application for it
         raise
     for feature in own:
-        if feature.commands is not None and feature.name not in found.commands:
+        if feature.commands is not None and feature.name not in found.commands:  # else it is installed, and there
             command: Any = typer.main.get_command(features.load(feature.commands))
             command.name, command.rich_help_panel, command.epilog = feature.name, "Features", EPILOG
             found.add_command(command)

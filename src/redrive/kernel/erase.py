@@ -25,3 +25,8 @@ class Erase:
     holds: tuple[tuple[str, str], ...] = ()  # target and name of those that lose their reason
     audit: Mapping[int, str] = field(default_factory=dict)
     telling: tuple[int, ...] = ()
+
+    @property
+    def about_somebody(self) -> bool:
+        """True if it names tasks or a scope, whose data features may hold, too."""
+        return bool(self.task_ids) or self.scope is not None

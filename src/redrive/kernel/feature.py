@@ -1,34 +1,52 @@
-"""A feature: one folder that brings tables, reactions, duties, routes and commands of its own.
+"""A feature: one folder that brings tables, reactions, duties, settings, routes, commands and pages of its own.
 
 Everything is found by this one value, so nothing outside the folder has to name the feature. Its package holds:
 
-- ``sqlite.sql`` and ``postgres.sql``: its named statements, for ``Rows`` and for reading;
-- ``migrations/sqlite`` and ``migrations/postgres``: its tables, numbered from 0001, named after the feature.
+- ``sqlite.sql`` and ``postgres.sql``: its named statements, for ``Rows`` and for reading. A feature with tables has two
+  by fixed names: ``personal`` counts what it knows about a scope or tasks, ``erase`` removes it (more of them:
+  ``erase_…``);
+- ``migrations/sqlite`` and ``migrations/postgres``: its tables, numbered from 0001, named after the feature;
+- ``templates/NAME``: the templates of its pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redrive.errors import ConfigError
+from redrive.kernel.diagnosis import Finding
 from redrive.kernel.duty import Duty
+from redrive.kernel.ports.store import Store
 from redrive.kernel.reactions import React
-from redrive.kernel.task import check_name
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # a part of names of tables, of addresses, and a command
 
 
 @dataclass(slots=True, frozen=True)
 class Feature:
-    """What a feature brings. ``routes`` and ``commands`` are given by name: only the process that serves them imports
-    them."""
+    """What a feature brings. Routes, commands and pages are given by name: only the process that serves them imports
+    them. Functions that get settings get the application's; ``settings.of(OrderSettings)`` are its own."""
 
     name: str
     package: str
     react: React | None = None
-    duties: tuple[Duty, ...] = ()
+    duties: Callable[[Any], Sequence[Duty]] | None = None  # gets the settings
     declare: Callable[[Any], None] | None = None  # gets the App, for kinds and schedules of its own
-    routes: str | None = None  # "package.routes:router", a FastAPI router
+    routes: str | None = None  # "package.routes:router", a FastAPI router, below /api/NAME
     commands: str | None = None  # "package.commands:cli", a Typer application, called ``redrive NAME …``
+    pages: str | None = None  # "package.pages:pages", FeaturePages of the console, below /ops/queue/NAME
+    settings: Any = None  # a class of redrive.settings.FeatureSettings
+    # Gets the settings; returns how many days rows are kept, by the name of the statement that removes older ones.
+    retention: Callable[[Any], Mapping[str, float]] | None = None
+    # Gets the store and the settings; returns what is wrong, for doctor, the console and alerts.
+    examine: Callable[[Store, Any], Awaitable[Sequence[Finding]]] | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.name, "feature")
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{self.name!r} is no name of a feature",
+                hint="its tables, addresses and commands are named after it: small letters, digits and _, 40 at most",
+            )

@@ -18,6 +18,16 @@ class RecordRule:
 
 
 @dataclass(slots=True, frozen=True)
+class FeatureRule:
+    """Removes rows of a feature's own tables that are older than so many days, by one of its statements. That gets the
+    time before which rows go (SQLite: in microseconds) and how many it may remove at once."""
+
+    feature: str
+    statement: str
+    days: float
+
+
+@dataclass(slots=True, frozen=True)
 class Retention:
     """How many days things are kept. What belongs to a task stays at least as long as the task."""
 
@@ -33,11 +43,13 @@ class Retention:
     series_day_days: float = 400.0
     worker_days: float = 1.0  # workers that are not seen any more
     records: Mapping[str, RecordRule] | None = None
+    features: tuple[FeatureRule, ...] = ()
 
     def values(self) -> dict[str, Any]:
-        """Returns it as JSON values."""
+        """Returns it as JSON values, but for what features keep."""
         rules = {} if self.records is None else self.records
         values = asdict(self)
+        del values["features"]
         values["records"] = [{"collection": name, **asdict(rule)} for name, rule in rules.items()]
         return values
 

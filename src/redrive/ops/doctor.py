@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
+from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
@@ -14,6 +17,8 @@ from redrive.ops import approvals, groups, growth, inspect, operations
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
+logger = logging.getLogger("redrive.doctor")
+Look = Callable[[], Awaitable[Sequence[Finding]]]
 SLOW = timedelta(minutes=5)
 STALE = timedelta(seconds=30)
 RECENT = timedelta(hours=1)
@@ -23,9 +28,11 @@ GROUPS, SHOWN = 50, 5  # causes that are looked at, and told
 _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
-async def examine(store: Store, queue: str | None = None, queues: Sequence[str] = ()) -> list[Finding]:
+async def examine(
+    store: Store, queue: str | None = None, queues: Sequence[str] = (), looks: Mapping[str, Look] = MappingProxyType({})
+) -> list[Finding]:
     """Returns findings, the worst first. ``queue`` leaves out what is about others; ``queues`` are those that the
-    application names."""
+    application names, ``looks`` what its features find, by feature."""
     status = await store.migrations.status()
     if status.pending:
         return [
@@ -53,10 +60,28 @@ async def examine(store: Store, queue: str | None = None, queues: Sequence[str] 
         *await _bulk(store, overview),
         *diagnosis.findings,
         *await growth.trends(store),
+        *[one for name, look in looks.items() for one in await _of_feature(name, look) if _concerns(one, queue)],
     ]
     return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
         Finding(Level.OK, "healthy", "nothing is wrong")
     ]
+
+
+async def _of_feature(name: str, look: Look) -> Sequence[Finding]:
+    """Returns what a feature finds; one that cannot look must not hide what others have found."""
+    try:
+        return await look()
+    except (StoreUnavailable, StoreUnusable):
+        raise
+    except Exception as error:
+        logger.exception("feature %s could not be examined", name, extra={"event": "doctor.failed", "feature": name})
+        told = error.message if isinstance(error, RedriveError) else type(error).__name__
+        text = f"feature {name} could not be examined: {told}"
+        return [Finding(Level.WARNING, "feature_examine", text, "the log of this process says more")]
+
+
+def _concerns(finding: Finding, queue: str | None) -> bool:
+    return queue is None or finding.about is None or finding.about[0] != "queue" or finding.about[1] == queue
 
 
 def _waiting(row: dict[str, int]) -> int:

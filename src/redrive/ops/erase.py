@@ -9,6 +9,7 @@ how far it has come are one transaction, with a sealed row of the audit log that
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -40,7 +41,10 @@ from redrive.ops.erase_holds import count_holds, holds_of, keeps_others
 from redrive.ops.erase_subject import Subject, emptied
 from redrive.ops.erase_traces import quoted_traces, traces_of
 
+logger = logging.getLogger("redrive.operations")
 TASKS_PER_PIECE = 200
+LEFT_FOR_S = 5.0  # how long one waits that this worker cannot carry out
+OF_TASKS = {"running", "live", "finished", "attempts", "dead_letters", "audit"}  # what is erased with tasks, by place
 PAGES_PER_STEP = 20  # of the audit log, looked through in one step
 QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, groups.COLLECTION, drill.COLLECTION)
 STILL_IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
@@ -50,6 +54,7 @@ NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
 async def preview(store: Store, scope: str | None, task_id: UUID | None, archive: str | None = None) -> dict[str, int]:
     """Returns how much would be erased, by place. ``running`` tasks are in the way."""
     subject = _subject(scope, task_id)
+    await _refuse_unknown_features(store)
     found = Counter(await store.personal(scope, [] if task_id is None else [task_id]))
     found["holds"] = await count_holds(store, subject)
     if scope is not None:
@@ -80,6 +85,7 @@ async def begin(
     subject = _subject(scope, task_id)
     if why is not None and subject.quoted_in(why):
         raise InvalidInput("the reason names what is to be erased, and stays in the audit log", hint="say it otherwise")
+    await _refuse_unknown_features(store)
     found = await store.personal(scope, [] if task_id is None else [task_id])
     if found.get("running"):
         raise InvalidTransition(
@@ -101,8 +107,26 @@ async def _refuse_others(store: Store, subject: Subject) -> None:
             )
 
 
+async def _refuse_unknown_features(store: Store) -> None:
+    """Refuses where there are tables that this process cannot look into: what they hold would stay, and nobody would
+    know."""
+    if foreign := (await store.migrations.status()).foreign:
+        raise InvalidInput(
+            f"there are tables of {', '.join(foreign)}, which this process does not know and cannot erase from",
+            hint="name the application that brings them: --app module:app",
+        )
+
+
 async def step(store: Store, operation: Operation, driver: str) -> float | None:
     """Does the next piece. Returns after how many seconds there is more to do; None when it has ended."""
+    if foreign := (await store.migrations.status()).foreign:
+        logger.warning(
+            "operation %s is left to a worker that knows %s",
+            operation.id,
+            ", ".join(foreign),
+            extra={"event": "operation.left", "operation_id": operation.id},
+        )
+        return LEFT_FOR_S
     phase, _, place = str(operation.cursor).partition(" ")
     subject = Subject.of(operation)
     operation = replace(operation, driver=driver)
@@ -110,7 +134,7 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
         case "traces":
             await _find_traces(store, operation, subject, int(place or 0))
         case "tasks":
-            await _erase_tasks(store, operation, subject)
+            return await _erase_tasks(store, operation, subject)
         case "audit":
             await _erase_audit(store, operation, subject, int(place or 0))
         case "documents":
@@ -131,8 +155,9 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
 
 
 def _quoted(found: Mapping[str, int]) -> bool:
-    """Returns whether something that is no task says something about a scope."""
-    return bool(found.get("causes") or found.get("joins"))
+    """Returns whether something that belongs to no task says something about a scope: causes, joins, rows of
+    features."""
+    return any(n for place, n in found.items() if place not in OF_TASKS)
 
 
 async def _find_traces(store: Store, operation: Operation, subject: Subject, after: int) -> None:
@@ -153,21 +178,27 @@ async def _find_traces(store: Store, operation: Operation, subject: Subject, aft
     await store.apply(Commit(puts=[replace(operation, cursor=cursor, traces=tuple(sorted(traces))).put()]))
 
 
-async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> None:
+async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> float:
     """Erases tasks; those that wait or are failed are given up with it, since without what they carry they cannot
-    run."""
+    run. Those of features that are not known here are left to workers that know them."""
     if subject.scope is not None:
         ids = await store.erasable(subject.scope, TASKS_PER_PIECE)
     else:
         ids = [] if subject.task_id is None or operation.last_piece else [subject.task_id]
     if not ids:
         await _erase_rest(store, replace(operation, cursor="audit 0"), subject)
-        return
-    live = [one.id for one in (await store.statuses(ids)).values() if one.state in LIVE - {State.RUNNING}]
+        return 0.0
+    known = (await store.statuses(ids)).values()
+    foreign = {one.id for one in known if one.state in LIVE and one.feature not in (None, *store.reacting)}
+    ids = [task_id for task_id in ids if task_id not in foreign]
+    if not ids:
+        return LEFT_FOR_S
+    live = [one.id for one in known if one.state in LIVE - {State.RUNNING} and one.id not in foreign]
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
     commit = Commit(transitions=moves, erase=Erase(subject.tombstone, tuple(ids)))
     after = replace(operation, last_piece=len(ids))
     await _apply(store, commit, after, lambda applied: {"given_up": len(live) - len(applied.lost)})
+    return 0.0
 
 
 async def _erase_rest(store: Store, operation: Operation, subject: Subject) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from redrive.ids import new_id
@@ -10,11 +10,12 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter
+from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import FINAL
 from redrive.kernel.ports.store import Store
-from redrive.kernel.retention import RecordRule, Retention
+from redrive.kernel.retention import FeatureRule, RecordRule, Retention
 from redrive.kernel.task import State
 from redrive.ops import access, allowance, approvals, audit_chain, drill, groups, growth, plans, sign_in
 from redrive.ops.audit import PRUNE_COLLECTION, RETENTION_ACTOR
@@ -33,8 +34,8 @@ KEPT_FOR_GOOD = {
 }
 
 
-def retention_of(settings: Settings) -> Retention:
-    """Returns how long things are kept by the settings."""
+def retention_of(settings: Settings, features: Iterable[Feature] = ()) -> Retention:
+    """Returns how long things are kept by the settings, also by these features."""
     finished = tuple(status.value for status in FINAL)
     decided = tuple(state for state in approvals.APPROVAL_STATES if state != approvals.PENDING)
     return Retention(
@@ -57,6 +58,12 @@ def retention_of(settings: Settings) -> Retention:
             # Without any token the API would be open to everyone: the last one stays, revoked or not.
             access.COLLECTION: RecordRule(settings.revoked_token_days, (access.REVOKED,), keep_last=True),
         },
+        features=tuple(
+            FeatureRule(feature.name, statement, days)
+            for feature in features
+            if feature.retention is not None
+            for statement, days in feature.retention(settings).items()
+        ),
     )
 
 

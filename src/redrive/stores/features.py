@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
+from uuid import UUID
 
-from redrive.errors import InvalidInput
+from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.feature import Feature
 from redrive.kernel.reactions import Reactions
+from redrive.stores.schema import load
 from redrive.stores.sql import statements
+
+PERSONAL, ERASE = "personal", "erase"
 
 
 class Features:
@@ -18,6 +23,8 @@ class Features:
         self.reactions = Reactions({f.name: f.react for f in features if f.react is not None})
         self._packages = {f.name: f.package for f in features}
         self._dialect = dialect
+        # Those with tables: what stands there about a person is theirs to find.
+        self.erasing = {f.name: self._erasing(f.name) for f in features if load(f.package, f"migrations/{dialect}")}
 
     def statement(self, feature: str, name: str) -> str:
         """Returns a feature's statement by its name."""
@@ -25,4 +32,35 @@ class Features:
             raise InvalidInput(
                 f"the feature {feature!r} is not known here", hint="name the application that brings it (--app)"
             )
-        return statements(self._packages[feature], f"{self._dialect}.sql")[name]
+        found = self._statements(feature).get(name)
+        if found is None:
+            raise ConfigError(f"{self._file(feature)} has no statement {name!r}")
+        return found
+
+    def _erasing(self, feature: str) -> list[str]:
+        """Returns the statements by which it forgets somebody; without them nobody would know what stays."""
+        found = self._statements(feature)
+        for name in (PERSONAL, ERASE):
+            if name not in found:
+                raise ConfigError(
+                    f"the feature {feature!r} has tables, and {self._file(feature)} has no statement {name!r}",
+                    hint='erasing somebody\'s data has to reach them: docs/features.md, "Retention and erasing"',
+                )
+        return [text for name, text in found.items() if name == ERASE or name.startswith(f"{ERASE}_")]
+
+    def _statements(self, feature: str) -> dict[str, str]:
+        return statements(self._packages[feature], f"{self._dialect}.sql")
+
+    def _file(self, feature: str) -> str:
+        return f"{self._dialect}.sql of {self._packages[feature]}"
+
+
+def place_of(feature: str) -> str:
+    """Returns under which name an erasure counts a feature's rows."""
+    return f"{feature}_rows"
+
+
+def subject_of(scope: str | None, task_ids: Iterable[UUID | str], tombstone: str | None = None) -> str:
+    """Returns the one argument of a feature's statements about a person: a scope, tasks, and what takes the place of
+    the scope."""
+    return json.dumps({"scope": scope, "tasks": [str(task_id) for task_id in task_ids], "tombstone": tombstone})

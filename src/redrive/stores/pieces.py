@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from redrive.errors import StoreUnavailable
+from redrive.kernel.retention import FeatureRule
 
 MOST_PIECES_PER_PRUNE = 20
 
@@ -16,4 +20,22 @@ async def prune_in_pieces(piece: Callable[[], Awaitable[tuple[int, bool]]]) -> i
         removed += gone
         if not more:
             break
+    return removed
+
+
+async def prune_features(
+    rules: Iterable[FeatureRule], piece: Callable[[FeatureRule], Awaitable[tuple[int, bool]]]
+) -> int:
+    """Removes rows of features in pieces; returns how many went. A statement that is refused keeps nobody else's rows
+    from going, and is raised at the end."""
+    removed, failed = 0, None
+    for rule in rules:
+        try:
+            removed += await prune_in_pieces(partial(piece, rule))
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
     return removed

@@ -61,6 +61,11 @@ def applied_steps(
     return {owner: tuple(sorted(steps)) for owner, steps in found.items()}
 
 
+def foreign_owners(lines: Iterable[Line], applied: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns whose steps were applied that are not known here."""
+    return tuple(sorted(set(applied) - {line.feature for line in lines}))
+
+
 def lines_of(core: tuple[Migration, ...], features: Iterable[Feature], dialect: str) -> tuple[Line, ...]:
     """Returns redrive's own line first: features may refer to its tables."""
     own = [Line(f.name, load(f.package, f"migrations/{dialect}")) for f in features]

@@ -74,5 +74,5 @@ def _say_preview(seen: ErasurePreview, dry_run: bool, json: bool) -> None:
 
 def _lines(seen: ErasurePreview) -> list[str]:
     width = max(len(f"{n:,}") for n in seen.places.values())
-    counts = [f"{n:>{width},}  {PLACES.get(place, place)}" for place, n in seen.places.items()]
+    counts = [f"{n:>{width},}  {PLACES.get(place, place.replace('_', ' '))}" for place, n in seen.places.items()]
     return [*counts, service.NOT_COVERED]

@@ -58,7 +58,7 @@ def up(
     loaded = load(url, app)
     settings = loaded.app.settings
     configure(choose_style(settings.log_format))
-    warn_of_unknown_settings()
+    warn_of_unknown_settings(loaded.app)
     given = {"concurrency": concurrency or max(settings.concurrency, DEFAULT_CONCURRENCY)}
     options = make_options(loaded.app, [], given)
     if proxy:

@@ -106,7 +106,7 @@ def work(
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
     configure(choose_style(loaded.app.settings.log_format))
     if SUPERVISED_VARIABLE not in os.environ:  # else the supervisor has said it
-        warn_of_unknown_settings()
+        warn_of_unknown_settings(loaded.app)
     if processes > 1:
         code, summary = asyncio.run(_supervise(loaded, options, processes, url))
     else:

@@ -16,7 +16,7 @@ from types import ModuleType
 from redrive.app import DEFAULT_NAME, App
 from redrive.cli.support import output
 from redrive.errors import ConfigError, RedriveError, WrongSetting
-from redrive.settings import load_settings
+from redrive.settings import configured_app, load_settings
 
 MOST_ERROR_LINES = 6
 _REDRIVE = Path(__file__).parents[2]
@@ -46,9 +46,9 @@ def load(url: str | None, spec: str | None) -> Loaded:
     Its store is that of ``--url``, else of ``REDRIVE_URL``, else the application's own: whoever runs a command decides
     where it acts, also for an application with a URL written in its code.
     """
-    wanted = spec or load_settings().app
+    wanted = spec or configured_app()
     if wanted is None:
-        return Loaded(App(url))
+        return Loaded(App(url, settings=load_settings(url=url, bare=True)))
     output.know_app()
     loaded = _import(wanted)
     chosen = url or os.environ.get("REDRIVE_URL")

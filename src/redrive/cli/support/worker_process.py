@@ -36,8 +36,8 @@ def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Opti
         raise InvalidInput(f"these options cannot be used: {problems}", hint="see: redrive work --help") from None
 
 
-def warn_of_unknown_settings() -> None:
-    for text in misspelt():
+def warn_of_unknown_settings(app: App) -> None:
+    for text in misspelt(app.features):
         logger.warning("%s", text, extra={"event": "settings.unknown"})
 
 

@@ -4,18 +4,22 @@ Everything of it is in this folder. An application takes it up with ``App(featur
 in its metadata: ``[project.entry-points."redrive.features"]``, ``orders = "redrive.examples.orders:ORDERS"``.
 """
 
-from redrive.examples.orders.duty import REMIND
 from redrive.examples.orders.handlers import declare
+from redrive.examples.orders.late import duties, examine
 from redrive.examples.orders.reaction import react
+from redrive.examples.orders.settings import OrderSettings, retention
 from redrive.kernel.feature import Feature
 
 ORDERS = Feature(
     "orders",
     __name__,
     react=react,
-    duties=(REMIND,),
+    duties=duties,
     declare=declare,
     routes="redrive.examples.orders.routes:router",
     commands="redrive.examples.orders.commands:cli",
+    settings=OrderSettings,
+    retention=retention,
+    examine=examine,
 )
 __all__ = ["ORDERS"]

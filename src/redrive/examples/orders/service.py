@@ -45,7 +45,8 @@ class Orders(Service):
         for parcel in parcels:
             parcel.scope, parcel.join, parcel.feature, parcel.facts = customer, join.id, "orders", facts
         total = price * len(parcels)
-        rows = tuple({"task": str(parcel.id), "order": order, "join": str(join.id)} for parcel in parcels)
+        shared = {"order": order, "customer": customer, "join": str(join.id)}
+        rows = tuple({"task": str(parcel.id), **shared} for parcel in parcels)
         await self._store.apply(
             Commit(
                 joins=[join],

@@ -166,6 +166,7 @@ class SchemaStatus:
     pending: tuple[str, ...]
     applied: tuple[tuple[int, str, datetime], ...] = ()
     features: Mapping[str, tuple[tuple[int, str, datetime], ...]] = field(default_factory=dict)
+    foreign: tuple[str, ...] = ()  # those of them that have tables here, and that this process does not know
 
 
 class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, SeriesReads, Protocol):

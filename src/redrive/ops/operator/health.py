@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 
 from redrive.kernel.diagnosis import Finding
@@ -47,7 +48,13 @@ class HealthService(Service):
     async def examine(self, queue: str | None = None) -> list[Finding]:
         """Returns what is wrong, the worst first, and what to do about it."""
         self._session.may(Role.VIEWER)
-        return await doctor.examine(self._store, queue, self._session.queues)
+        session = self._session
+        looks = {
+            feature.name: partial(feature.examine, self._store, session.settings)
+            for feature in session.features
+            if feature.examine is not None
+        }
+        return await doctor.examine(self._store, queue, session.queues, looks)
 
     def triage(self, queue: str | None = None) -> dict[str, Triage]:
         """Returns the notes of those who know a queue about its troubles."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from redrive.handlers.registry import Registry
+from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator.approvals import ApprovalService
@@ -41,8 +43,9 @@ class Operator:
         caller: Caller,
         connection: str = "default",
         documents: int | None = None,
+        features: Sequence[Feature] = (),
     ) -> None:
-        self._session = session = Session(store, registry, policy, caller, connection, documents)
+        self._session = session = Session(store, registry, policy, caller, connection, documents, tuple(features))
         self.tasks = TaskService(session)
         self.failures = FailureService(session)
         self.groups = GroupService(session)
@@ -94,5 +97,11 @@ class Operator:
 
     def _with(self, session: Session) -> Operator:
         return Operator(
-            session.store, session.registry, session.policy, session.caller, session.connection, session.documents
+            session.store,
+            session.registry,
+            session.policy,
+            session.caller,
+            session.connection,
+            session.documents,
+            session.features,
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from redrive.errors import NotAllowed
+from redrive.errors import ConfigError, NotAllowed
 from redrive.handlers.registry import Registry
 from redrive.kernel.failed import FailureFilter
+from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.ops import groups, inspect
 from redrive.ops.access import Caller, Role
@@ -15,6 +16,7 @@ from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Act, PlannedAction, T, alone, judge
 from redrive.ops.policy import Policy
 from redrive.ops.views import Sight
+from redrive.settings import Settings
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,6 +28,14 @@ class Session:
     connection: str = "default"
     # None: documents as values. Else as text of at most so many bytes, longer ones left out, and lists with a budget.
     documents: int | None = None
+    features: tuple[Feature, ...] = ()
+
+    @property
+    def settings(self) -> Settings:
+        """The application's settings; ``settings.of(OrderSettings)`` are those of a feature."""
+        if self.policy.settings is None:
+            raise ConfigError("this operator was made without settings", hint="make it by App.operator")
+        return self.policy.settings
 
     @property
     def paged(self) -> bool:

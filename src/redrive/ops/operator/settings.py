@@ -14,4 +14,4 @@ class SettingService(Service):
         """Returns every setting by its name; secrets are not shown to anybody."""
         self._session.may(Role.OPERATOR)
         settings = self._session.policy.settings
-        return [] if settings is None else effective(settings)
+        return [] if settings is None else effective(settings, self._session.features)

@@ -84,7 +84,7 @@ async def apply(
     if commit.pruned:
         applied.pruned = {row["id"] for row in await connection.fetch(SQL["forget_audit"], list(commit.pruned))}
     if commit.erase is not None:
-        applied.erased = await erase(connection, commit.erase)
+        applied.erased = await erase(connection, commit.erase, features)
     if commit.conclusion is not None and (rows := commit.conclusion(applied)):
         applied.concluded = await add_conclusion(connection, rows)
     for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks

@@ -16,6 +16,12 @@ async def fetch(pool: Pool, name: str, *args: Any) -> list[Any]:
     return found
 
 
+def touched(status: str) -> int:
+    """Returns how many rows a statement has changed, by what the server says of it: "DELETE 5"."""
+    count = status.rpartition(" ")[2]
+    return int(count) if count.isdigit() else 0
+
+
 async def value(pool: Pool, name: str, *args: Any) -> Any:
     """Returns the first value of a named statement."""
     return await pool.run(lambda connection: connection.fetchval(SQL[name], *args))

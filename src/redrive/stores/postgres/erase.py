@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 
 from redrive.kernel.erase import Erase
+from redrive.stores.features import Features, place_of, subject_of
+from redrive.stores.postgres.calls import touched
 from redrive.stores.postgres.pool import Connection
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
-async def erase(connection: Connection, wanted: Erase) -> dict[str, int]:
+async def erase(connection: Connection, wanted: Erase, features: Features) -> dict[str, int]:
     """Erases in the caller's transaction; returns how many, by place."""
     numbers, digests = list(wanted.audit), list(wanted.audit.values())
     done = await connection.fetchval(
@@ -24,4 +26,10 @@ async def erase(connection: Connection, wanted: Erase) -> dict[str, int]:
         json.dumps(wanted.holds),
         list(wanted.telling),
     )
-    return {place: n for place, n in json.loads(done).items() if n}
+    places = json.loads(done)
+    if features.erasing and wanted.about_somebody:
+        ids = [row["id"] for row in await connection.fetch(SQL["not_live"], list(wanted.task_ids))]
+        subject = subject_of(wanted.scope, ids, wanted.tombstone)
+        for name, texts in features.erasing.items():
+            places[place_of(name)] = sum([touched(await connection.execute(text, subject)) for text in texts])
+    return {place: n for place, n in places.items() if n}

@@ -44,7 +44,8 @@ class PostgresMigrations:
         ]
         told = [(row["feature"], row["version"], row["name"], row["applied_at"]) for row in rows]
         applied = schema.applied_steps(self._lines, told)
-        return SchemaStatus(_version(rows, ""), len(STEPS), tuple(pending), applied.pop(""), applied)
+        foreign = schema.foreign_owners(self._lines, applied)
+        return SchemaStatus(_version(rows, ""), len(STEPS), tuple(pending), applied.pop(""), applied, foreign)
 
     async def check(self) -> None:
         async with self._pool.connection() as connection:

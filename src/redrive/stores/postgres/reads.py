@@ -16,7 +16,7 @@ from redrive.kernel.ports.store import MOST_ENTRIES, Count, GroupRow, Holder, Le
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
-from redrive.stores.features import Features
+from redrive.stores.features import PERSONAL, Features, place_of, subject_of
 from redrive.stores.filters import largest
 from redrive.stores.postgres import filters
 from redrive.stores.postgres.calls import fetch, value
@@ -236,6 +236,9 @@ class Reads:
         found: Counter[str] = Counter()
         for row in await self._rows("personal", scope, list(task_ids)):
             found[row["place"]] += row["n"]
+        for name in self.features.erasing:
+            [row] = await self.feature_rows(name, PERSONAL, subject_of(scope, task_ids))
+            found[place_of(name)] += row["n"]
         return dict(found)
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:

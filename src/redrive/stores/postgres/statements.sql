@@ -387,6 +387,12 @@ select removed, more from redrive.prune($1, $2);
 -- now: the server's clock
 select clock_timestamp();
 
+-- days_ago: a time by the server's clock
+select clock_timestamp() - make_interval(secs => $1::double precision * 86400);
+
+-- not_live: those of these tasks that are not live
+select u.id from unnest($1::uuid[]) u(id) where not exists (select 1 from redrive.task t where t.id = u.id);
+
 -- erase: personal data goes
 select redrive.erase($1, $2, $3, $4, $5, $6, $7);
 

@@ -121,7 +121,7 @@ class PostgresStore(Reads, Series):
             case "series":
                 return await add_up_in_pieces(lambda: add_up(self.pool))
             case "prune":
-                return await prune(self.pool, keep)
+                return await prune(self.pool, keep, self.features)
         return 0
 
     async def scrub(self) -> bool:

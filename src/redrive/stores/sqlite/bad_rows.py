@@ -105,8 +105,10 @@ def fail_row(session: Session, rowid: int, why: str) -> None:
 def settle_in_parts(
     session: Session, transitions: Sequence[Transition], refused: dict[UUID, str], *, again: bool = False
 ) -> set[UUID]:
-    """Applies what can be applied; returns the ids that were lost, ``again`` as in ``settle``. A task that its holder or recovery would move and
-    whose row stands in the way is failed; what an operator wanted of it is refused, and the row is left as it is."""
+    """Applies what can be applied; returns the ids that were lost, ``again`` as in ``settle``.
+
+    A task that its holder or recovery would move and whose row stands in the way is failed; what an operator wanted of
+    it is refused, and the row is left as it is."""
     try:
         return _inside(session, lambda inner: settle(inner, transitions, again=again))
     except Exception as raised:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redrive.kernel.erase import Erase
+from redrive.stores.features import place_of, subject_of
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.session import Session, dumps
 
@@ -25,4 +26,8 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
         "holds": session.run(SQL["erase_holds"], dumps(wanted.holds)),
         "audit": session.run(SQL["erase_audit"], dumps(list(wanted.audit.items())), dumps(wanted.telling)),
     }
+    if wanted.about_somebody:
+        subject = subject_of(wanted.scope, [row[0] for row in found], wanted.tombstone)
+        for name, texts in session.features.erasing.items():
+            done[place_of(name)] = sum(max(session.run(text, subject), 0) for text in texts)
     return {place: n for place, n in done.items() if n}

@@ -44,7 +44,8 @@ class SqliteMigrations:
         ]
         told = [(row["feature"], row["version"], row["name"], to_datetime(row["applied_at"])) for row in rows]
         applied = schema.applied_steps(self._lines, told)
-        return SchemaStatus(version, len(STEPS), tuple(pending), applied.pop(""), applied)
+        foreign = schema.foreign_owners(self._lines, applied)
+        return SchemaStatus(version, len(STEPS), tuple(pending), applied.pop(""), applied, foreign)
 
     async def check(self) -> None:
         rows = await self._writer.run(self._applied)

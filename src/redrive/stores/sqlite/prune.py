@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.kernel.retention import Retention
+from redrive.kernel.retention import FeatureRule, Retention
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import DAY
 from redrive.stores.sqlite.session import Row, Session, dumps
@@ -89,6 +89,12 @@ def _records(session: Session, keep: Retention) -> list[Piece]:
             _full(session.run(SQL["prune_records"], collection, old, states, int(rule.keep_last), ROWS_PER_PIECE))
         )
     return found
+
+
+def prune_feature(session: Session, rule: FeatureRule) -> Piece:
+    """Removes one piece of a feature's own rows."""
+    text = session.features.statement(rule.feature, rule.statement)
+    return _full(session.run(text, session.now - round(rule.days * DAY), ROWS_PER_PIECE))
 
 
 def _series(session: Session, keep: Retention) -> list[Piece]:

@@ -16,6 +16,7 @@ from redrive.kernel.joins import Join
 from redrive.kernel.ports.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
+from redrive.stores.features import PERSONAL, Features, place_of, subject_of
 from redrive.stores.filters import DIMENSIONS, largest
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import codec, filters
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 class Reads:
     """The reading half of the SQLite store. Each call sees one snapshot."""
+
+    features: Features
 
     async def read(self, look: Callable[[Session], T]) -> T:
         raise NotImplementedError
@@ -203,6 +206,9 @@ class Reads:
         found: Counter[str] = Counter()
         for row in await self.read(lambda session: _rows(session, ERASE["personal"], args)):
             found[row["place"]] += row["n"]
+        for name in self.features.erasing:
+            [own] = await self.feature_rows(name, PERSONAL, subject_of(scope, task_ids))
+            found[place_of(name)] += own["n"]
         return dict(found)
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:

@@ -17,7 +17,7 @@ from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.ports.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Wake
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.stores.features import Features
-from redrive.stores.pieces import prune_in_pieces
+from redrive.stores.pieces import prune_features, prune_in_pieces
 from redrive.stores.schema import index_names
 from redrive.stores.series import add_up_in_pieces
 from redrive.stores.sqlite import apply, tick
@@ -28,7 +28,7 @@ from redrive.stores.sqlite.diagnose import diagnose, vitals
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.migrate import SqliteMigrations
-from redrive.stores.sqlite.prune import prune
+from redrive.stores.sqlite.prune import prune, prune_feature
 from redrive.stores.sqlite.reads import Reads
 from redrive.stores.sqlite.scrub import empty_log
 from redrive.stores.sqlite.series import Series, add_up
@@ -158,6 +158,9 @@ class SqliteStore(Reads, Series):
 
     async def _prune(self, keep: Retention) -> int:
         removed = await prune_in_pieces(lambda: self._writer.run(lambda session: prune(session, keep)))
+        removed += await prune_features(
+            keep.features, lambda rule: self._writer.run(lambda session: prune_feature(session, rule))
+        )
         # What went, and what an erasure could not get out of the log. Once: writers wait while it waits for a reader.
         await self.scrub(tries=1)
         return removed

@@ -4,3 +4,9 @@ select x.task, x.was, x.state, x.event from jsonb_to_recordset($1) x(task uuid, 
 
 -- all: everything it was told about one task
 select was, state, event from redrive.probe where task_id = $1 order by seq
+
+-- personal: nothing in it is about a person
+select count(*) as n from redrive.probe where $1::jsonb is null
+
+-- erase: so nothing goes
+delete from redrive.probe where $1::jsonb is null

@@ -4,3 +4,9 @@ select v.value ->> 'task', v.value ->> 'was', v.value ->> 'state', v.value ->> '
 
 -- all: everything it was told about one task
 select was, state, event from redrive_probe where task_id = ? order by rowid
+
+-- personal: nothing in it is about a person
+select count(*) as n from redrive_probe where ? is null
+
+-- erase: so nothing goes
+delete from redrive_probe where ? is null

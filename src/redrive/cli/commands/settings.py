@@ -1,0 +1,35 @@
+"""``redrive settings``: what is configured, and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.loading import load
+from redrive.cli.support.options import AppName, Json
+from redrive.settings import Effective, effective
+
+Changed = Annotated[bool, typer.Option("--changed", help="Only those that are not at their default.")]
+NOT_SET = ("None", "[]", "{}", "")
+
+
+def settings(changed: Changed = False, app: AppName = None, json: Json = False) -> None:
+    """Every setting as it is in effect here, with where it comes from: environment, file, given in code, or default;
+    also those of the application's features. Secrets are not shown. Needs no store."""
+    loaded = load(None, app).app
+    found = effective(loaded.settings, loaded.features)
+    shown = [one for one in found if not changed or one.source != "default"]
+    if json:
+        output.emit_list([asdict(one) for one in shown])
+    elif not shown:
+        output.say("everything is at its default")
+    else:
+        output.table(["setting", "value", "from", "of"], [_row(one) for one in shown])
+
+
+def _row(one: Effective) -> tuple[str, str, str, str]:
+    value = "(set, not shown)" if one.value is None else "" if one.value in NOT_SET else one.value
+    return one.name, value, one.source, one.feature or ""

@@ -1,0 +1,26 @@
+"""Settings: environment first, then ``redrive.toml``, then defaults. Every name is listed in docs/settings.md."""
+
+from redrive.settings.declare import FeatureSettings, name_of, setting
+from redrive.settings.effective import Effective, effective
+from redrive.settings.load import configured_app, load_settings
+from redrive.settings.misspelt import NOT_USED_YET, OTHER_NAMES, misspelt
+from redrive.settings.own import DEFAULT_URL, MOST_MS, Options, Settings, Triage, parse_networks
+
+__all__ = [
+    "DEFAULT_URL",
+    "MOST_MS",
+    "NOT_USED_YET",
+    "OTHER_NAMES",
+    "Effective",
+    "FeatureSettings",
+    "Options",
+    "Settings",
+    "Triage",
+    "configured_app",
+    "effective",
+    "load_settings",
+    "misspelt",
+    "name_of",
+    "parse_networks",
+    "setting",
+]

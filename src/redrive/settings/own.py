@@ -1,0 +1,205 @@
+"""The settings of redrive itself, and what a worker is told on its command line."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic_settings import NoDecode
+
+from redrive.errors import ConfigError
+from redrive.kernel.backoff import Backoff
+from redrive.kernel.feature import Feature
+from redrive.kernel.task import MAX_ATTEMPTS, MAX_TIMEOUT_SECONDS
+from redrive.settings.declare import Declared, FeatureSettings, names_of, setting
+from redrive.settings.load_feature import check_kind, load_feature
+
+DEFAULT_URL = "sqlite:///redrive.db"
+MOST_MS = MAX_TIMEOUT_SECONDS * 1000  # as stores keep it, in an integer of four bytes
+MOST_IN_KIND = 1_000_000
+KindMap = dict[str, int]
+TRIAGE_EXAMPLE = (
+    '{"reports": {"look": "is the warehouse up?", "problems": ["the import is late"], "tables": ["report"]}}'
+)
+S = TypeVar("S", bound=FeatureSettings)
+
+
+def parse_networks(given: object) -> list[str]:
+    """Addresses and networks, as a list or with commas between. No ``*``: then anybody could say who they are."""
+    parts = given.split(",") if isinstance(given, str) else given
+    try:
+        listed = [str(part).strip() for part in parts]  # type: ignore[attr-defined]
+        return [str(ipaddress.ip_network(part)) for part in listed if part]
+    except (TypeError, ValueError):
+        raise ValueError(f"{given!r} are no addresses or networks; for example 10.0.0.5,10.1.0.0/16") from None
+
+
+class Triage(BaseModel):
+    """What to look at when a queue is in trouble, written by those who know it; shown by ``redrive doctor``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    look: str | None = None
+    problems: list[str] = []
+    tables: list[str] = []
+
+
+class Settings(Declared):
+    """What can be configured. Durations keep the unit of their name."""
+
+    # Those of features, by their class.
+    _of_features: dict[type[FeatureSettings], FeatureSettings] = PrivateAttr(default_factory=dict)
+
+    url: str = setting("REDRIVE_URL", DEFAULT_URL, repr=False)
+    app: str | None = setting("REDRIVE_APP", None)
+    host: str = setting("REDRIVE_HOST", "127.0.0.1")
+    port: int = setting("REDRIVE_PORT", 8321, ge=0, le=65535)
+    http_connections: int = setting("REDRIVE_HTTP_CONNECTIONS", 500, ge=1, le=100_000)
+    trusted_proxies: Annotated[list[str], NoDecode] = setting("REDRIVE_TRUSTED_PROXIES", [])
+    console_idle_minutes: float = setting("REDRIVE_CONSOLE_IDLE_MINUTES", 120.0, gt=0, le=525_600)
+    console_session_hours: float = setting("REDRIVE_CONSOLE_SESSION_HOURS", 24.0, gt=0, le=8_760)
+    log_format: Literal["auto", "json", "text", "off"] = setting("REDRIVE_LOG", "auto")
+    history_days: float = setting("REDRIVE_HISTORY_DAYS", 30.0, gt=0, le=36500)
+    key_days: float = setting("REDRIVE_KEY_DAYS", 30.0, gt=0, le=36500)
+    failed_days: float = setting("REDRIVE_FAILED_DAYS", 0.0, ge=0, le=36500)
+    attempt_days: float = setting("REDRIVE_ATTEMPT_DAYS", 30.0, gt=0, le=36500)
+    dead_letter_days: float = setting("REDRIVE_DEAD_LETTER_DAYS", 90.0, gt=0, le=36500)
+    cause_days: float = setting("REDRIVE_CAUSE_DAYS", 90.0, gt=0, le=36500)
+    noted_cause_days: float = setting("REDRIVE_NOTED_CAUSE_DAYS", 365.0, gt=0, le=36500)
+    trend_days: float = setting("REDRIVE_TREND_DAYS", 7.0, ge=1, le=36500)
+    series_minute_hours: float = setting("REDRIVE_SERIES_MINUTE_HOURS", 26.0, ge=1, le=24 * 366)
+    series_hour_days: float = setting("REDRIVE_SERIES_HOUR_DAYS", 31.0, ge=1, le=36500)
+    series_day_days: float = setting("REDRIVE_SERIES_DAY_DAYS", 400.0, ge=1, le=36500)
+    operation_days: float = setting("REDRIVE_OPERATION_DAYS", 90.0, gt=0, le=36500)
+    plan_days: float = setting("REDRIVE_PLAN_DAYS", 1.0, gt=0, le=1)
+    drill_days: float = setting("REDRIVE_DRILL_DAYS", 365.0, gt=0, le=36500)
+    growth_days: float = setting("REDRIVE_GROWTH_DAYS", 1.0, ge=0.25, le=36500)
+    revoked_token_days: float = setting("REDRIVE_REVOKED_TOKEN_DAYS", 90.0, gt=0, le=36500)
+
+    concurrency: int = setting("TASK_WORKER_CONCURRENCY", 1, ge=1, le=10_000)
+    worker_id: str | None = setting("TASK_WORKER_ID", None)
+    lease_ms: int = setting("TASK_WORKER_LEASE_MS", 600_000, ge=2_000, le=MOST_MS)
+    heartbeat_ms: int | None = setting("TASK_WORKER_HEARTBEAT_MS", None, ge=1, le=MOST_MS)
+    interval_ms: int = setting("TASK_WORKER_INTERVAL_MS", 1_500, ge=10, le=MOST_MS)
+    recovery_interval_ms: int | None = setting("TASK_WORKER_RECOVERY_INTERVAL_MS", None, ge=10, le=MOST_MS)
+    recovery_batch_size: int = setting("TASK_WORKER_RECOVERY_BATCH_SIZE", 50, ge=1, le=10_000)
+    backoff_base_ms: int = setting("TASK_WORKER_BACKOFF_BASE_MS", 2_000, ge=0, le=MOST_MS)
+    backoff_max_ms: int = setting("TASK_WORKER_BACKOFF_MAX_MS", 60_000, ge=0, le=MOST_MS)
+    timeout_ms: int = setting("TASK_WORKER_TIMEOUT_MS", 3_600_000, ge=0, le=MOST_MS)
+    grace_ms: int = setting("TASK_WORKER_GRACE_MS", 30_000, ge=0, le=MOST_MS)
+    start_limit_ms: int = setting("TASK_WORKER_START_LIMIT_MS", 60_000, ge=100, le=MOST_MS)
+    unknown_kind: Literal["fail", "leave"] = setting("TASK_WORKER_UNKNOWN_KIND", "fail")
+    default_kind_concurrency: int | None = setting("TASK_WORKER_DEFAULT_KIND_CONCURRENCY", None, ge=0, le=MOST_IN_KIND)
+    kind_concurrency: KindMap = setting("TASK_WORKER_KIND_CONCURRENCY", {}, examples=['{"VIDEO_GEN": 1}'])
+    default_kind_rate_limit_ms: int | None = setting("TASK_WORKER_DEFAULT_KIND_RATE_LIMIT_MS", None, ge=0, le=MOST_MS)
+    kind_rate_limit_ms: KindMap = setting("TASK_WORKER_KIND_RATE_LIMIT_MS", {}, examples=['{"VIDEO_GEN": 500}'])
+
+    audit_ttl_days: float = setting("TASK_AUDIT_LOG_TTL_DAYS", 30.0, ge=0, le=36500)
+    audit_prune_interval_ms: int = setting("TASK_AUDIT_PRUNE_INTERVAL_MS", 60_000, ge=1000, le=MOST_MS)
+    audit_prune_batch_size: int = setting("TASK_AUDIT_PRUNE_BATCH_SIZE", 500, ge=1, le=10_000)
+    audit_archive: str | None = setting("TASK_AUDIT_ARCHIVE", None)
+    approvals: Literal["on", "off"] = setting("REDRIVE_APPROVALS", "on")
+    approvals_above: int = setting("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
+    approvals_window_minutes: float = setting("REDRIVE_APPROVALS_WINDOW_MINUTES", 60.0, ge=0, le=10_080)
+    triage: dict[str, Triage] = setting("REDRIVE_TRIAGE", {}, examples=[TRIAGE_EXAMPLE])
+    internal_worker_secret: str | None = setting("INTERNAL_WORKER_SECRET", None, min_length=16, repr=False)
+    public_fields: dict[str, list[str]] = setting("REDRIVE_PUBLIC_FIELDS", {}, examples=['{"VIDEO_GEN": ["shot_id"]}'])
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _addresses(cls, value: object) -> list[str]:
+        return parse_networks(value)
+
+    @field_validator("audit_archive")
+    @classmethod
+    def _no_login(cls, value: str | None) -> str | None:
+        """It is shown in errors and written down with operations."""
+        if value is not None and "@" in value.partition("://")[2].partition("/")[0]:
+            raise ValueError("a login does not belong there; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are for that")
+        return value
+
+    @field_validator("kind_concurrency", "kind_rate_limit_ms")
+    @classmethod
+    def _in_bounds(cls, value: KindMap) -> KindMap:
+        for kind, number in value.items():
+            if not 0 <= number <= MOST_MS:
+                raise ValueError(f"{kind!r} must be from 0 to {MOST_MS:,}")
+        return value
+
+    @property
+    def approved_above(self) -> int | None:
+        """A second operator has to agree to more tasks than this; None: to none."""
+        return self.approvals_above if self.approvals == "on" else None
+
+    @property
+    def lease(self) -> float:
+        return self.lease_ms / 1000
+
+    @property
+    def heartbeat(self) -> float:
+        """A third of the lease unless set; always early enough to renew in time."""
+        wanted = self.heartbeat_ms if self.heartbeat_ms is not None else self.lease_ms / 3
+        return min(max(wanted, 1000), self.lease_ms - 500) / 1000
+
+    @property
+    def interval(self) -> float:
+        return self.interval_ms / 1000
+
+    @property
+    def recovery_interval(self) -> float:
+        return (self.recovery_interval_ms or self.interval_ms) / 1000
+
+    @property
+    def backoff(self) -> Backoff:
+        return Backoff(self.backoff_base_ms / 1000, self.backoff_max_ms / 1000)
+
+    def of(self, kind: type[S]) -> S:
+        """Returns a feature's own settings: ``settings.of(OrderSettings)``."""
+        found = self._of_features.get(kind)
+        if not isinstance(found, kind):
+            raise ConfigError(f"{kind.__name__} belongs to no feature of this application")
+        return found
+
+    def with_features(self, features: Iterable[Feature]) -> Settings:
+        """Returns the same with the settings of these features: as they were given, else as they are configured."""
+        brought = [feature for feature in features if feature.settings is not None]
+        _check_names(brought)
+        new = {one.settings: load_feature(one) for one in brought if one.settings not in self._of_features}
+        return self._holding({**self._of_features, **new})
+
+    def holding(self, *own: FeatureSettings) -> Settings:
+        """Returns the same with these settings of features, given in code."""
+        return self._holding({**self._of_features, **{type(one): one for one in own}})
+
+    def _holding(self, known: dict[type[FeatureSettings], FeatureSettings]) -> Settings:
+        copied = self.model_copy()
+        copied._of_features = known
+        return copied
+
+
+def _check_names(features: Iterable[Feature]) -> None:
+    """Refuses features whose settings have the names of others."""
+    owners = dict.fromkeys(names_of(Settings), "redrive")
+    for feature in features:
+        for name in names_of(check_kind(feature)):
+            if name in owners:
+                raise ConfigError(f"{name} is a setting of feature {feature.name!r} and of {owners[name]}, too")
+            owners[name] = f"feature {feature.name!r}"
+
+
+class Options(BaseModel):
+    """What one worker process was told on its command line; everything else comes from Settings."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queues: tuple[str, ...] = ("default",)
+    concurrency: int = Field(default=1, ge=1, le=10_000)
+    sleep: float = Field(default=1.5, gt=0)
+    tries: int | None = Field(default=None, ge=1, le=MAX_ATTEMPTS)
+    timeout: float | None = Field(default=None, ge=0, le=MAX_TIMEOUT_SECONDS)
+    max_time: float | None = Field(default=None, gt=0)
+    max_jobs: int | None = Field(default=None, ge=1)
+    once: bool = False
+    stop_when_empty: bool = False

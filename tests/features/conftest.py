@@ -1,0 +1,36 @@
+"""The example of a feature on both stores."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from redrive import App
+from redrive.examples.orders import ORDERS
+from redrive.examples.orders.service import Orders
+from redrive.ops.access import Caller, Role
+from redrive.settings import load_settings
+
+ANN = Caller("ann", Role.OPERATOR)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
+    sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/redrive.db" if sqlite else request.getfixturevalue("postgres_url")
+    app = App(settings=load_settings(url=url, log_format="off"), features=[ORDERS])
+    assert await app.migrate() == (["0001_tables", "0002_views"] if sqlite else []) + ["orders/0001_parcels"]
+    yield app
+    await app.close()
+
+
+async def orders(app: App) -> Orders:
+    return (await app.operator(ANN)).of(Orders)
+
+
+async def placed(app: App, order: str = "o1", customer: str = "bob", addresses: tuple[str, ...] = ("here",)) -> None:
+    shop = await orders(app)
+    await shop.pay_in(customer, 100)
+    await shop.place(order, customer, addresses, 1)

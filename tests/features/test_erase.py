@@ -1,0 +1,154 @@
+"""Erasing reaches the tables of features: a marker in every column that can hold text is gone, or kept on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from redrive import App
+from redrive.errors import ConfigError, InvalidInput
+from redrive.examples.orders import ORDERS
+from redrive.features import BUILT_IN
+from redrive.ids import new_id
+from redrive.kernel.commit import Commit
+from redrive.kernel.feature import Feature
+from redrive.kernel.operation import Status
+from redrive.kernel.outcome import Completed
+from redrive.kernel.payload import encode
+from redrive.kernel.reactions import Rows
+from redrive.ops import erase, operation_runner
+from redrive.stores.schema import load
+from redrive.testing.conformance.harness import Harness
+from redrive.testing.conformance.probe import PROBE
+from tests.conformance.harness_postgres import PostgresHarness
+from tests.conformance.harness_sqlite import SqliteHarness
+from tests.ops.test_erase import SCOPE, begun, carried_out, table
+from tests.ops.test_erase_everywhere import CODES, found, identifiers, plant, texts
+
+pytestmark = pytest.mark.anyio
+FEATURES = [feature for feature in (*BUILT_IN, ORDERS, PROBE) if load(feature.package, "migrations/sqlite")]
+# What stays, by feature, table and column, and why. A new column is erased, or has its reason here.
+KEPT: dict[str, dict[tuple[str, str], str]] = {
+    "orders": {("orders_parcel", "state"): CODES},
+    "probe": dict.fromkeys([("probe", "was"), ("probe", "state"), ("probe", "event")], CODES),
+}
+
+
+async def an_order(harness: Harness) -> None:
+    task = harness.new("A", scope=SCOPE, feature="orders", facts=encode({"order": "o1", "price": 0}, "facts"))
+    row = {"task": str(task.id), "order": "o1", "customer": SCOPE, "join": str(new_id())}
+    await harness.store.apply(Commit(enqueues=[task], rows=[Rows("orders", "parcels_placed", (row,))]))
+
+
+async def a_probe(harness: Harness) -> None:
+    await harness.settle(await harness.running(feature="probe", scope=SCOPE), Completed())
+
+
+# Makes rows of the person in all tables of a feature.
+HOUSES: dict[str, Callable[[Harness], Awaitable[None]]] = {"orders": an_order, "probe": a_probe}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def make(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Callable[[Feature], Awaitable[Harness]]]:
+    made: list[Harness] = []
+
+    async def harness(feature: Feature) -> Harness:
+        sqlite = request.param == "sqlite"
+        made.append(
+            SqliteHarness(tmp_path / "redrive.db", [feature])
+            if sqlite
+            else PostgresHarness(request.getfixturevalue("postgres_url"), [feature])
+        )
+        await made[0].store.migrations.up()
+        await made[0].store.open()
+        return made[0]
+
+    yield harness
+    for one in made:
+        await one.close()
+
+
+Make = Callable[[Feature], Awaitable[Harness]]
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name)
+async def test_every_column(make: Make, feature: Feature) -> None:
+    harness, name = await make(feature), feature.name
+    await HOUSES[name](harness)
+    own = {(at, column) for at, column in await texts(harness) if at == name or at.startswith(f"{name}_")}
+    assert own
+    for at, column in sorted(own):
+        assert await harness.sql(f"select 1 from {table(harness, at)} limit 1"), f"have a row in {at}"
+        if not await identifiers(harness, at, column):
+            await plant(harness, at, column)
+    assert await found(harness) & own
+    ended = await carried_out(harness, await begun(harness))
+    assert (ended.status, ended.note) == (Status.COMPLETED, erase.NOT_COVERED)
+    assert sorted(await found(harness) & own - KEPT[name].keys()) == [], "erase it, or say above why it stays"
+
+
+async def test_rows_are_counted_before_and_after(make: Make) -> None:
+    harness = await make(ORDERS)
+    await an_order(harness)
+    assert (await erase.preview(harness.store, SCOPE, None))["orders_rows"] == 1
+    ended = await carried_out(harness, await begun(harness))
+    assert ended.erased["orders_rows"] == 1
+    assert "orders_rows" not in await erase.preview(harness.store, SCOPE, None)
+
+
+@pytest.mark.parametrize("by", ["scope", "task"])
+async def test_also_when_nothing_else_is_left(make: Make, by: str) -> None:
+    harness = await make(ORDERS)
+    await an_order(harness)
+    (task_id,) = await harness.store.erasable(SCOPE, 10)
+    await harness.sql(f"delete from {table(harness, 'task')}")
+    scope, task = (SCOPE, None) if by == "scope" else (None, task_id)
+    assert await erase.preview(harness.store, scope, task) == {"orders_rows": 1}
+    await carried_out(harness, await begun(harness, scope=scope, task_id=task))
+    assert await erase.preview(harness.store, scope, task) == {}
+    assert {at for at, _ in await found(harness)} == set()
+
+
+async def test_who_does_not_know_the_feature_leaves_it_to_others(make: Make) -> None:
+    """What its tables hold would stay, and the erasure would say that it is done."""
+    harness = await make(ORDERS)
+    await an_order(harness)
+    stranger = await harness.another(features=())
+    with pytest.raises(InvalidInput, match="tables of orders, which this process does not know"):
+        await erase.preview(stranger, SCOPE, None)
+    operation = await begun(harness)
+    for _ in range(3):
+        assert await operation_runner.step(stranger, operation.id, "w2") == erase.LEFT_FOR_S
+    assert (await carried_out(harness, operation)).erased["orders_rows"] == 1
+
+
+async def test_tasks_of_a_feature_without_tables_wait_for_who_knows_it(make: Make) -> None:
+    harness = await make(PROBE)
+    await harness.enqueue(scope=SCOPE, feature="ghosts")
+    operation = await begun(harness)
+    for _ in range(3):
+        waits = await operation_runner.step(harness.store, operation.id, "w1")
+    assert waits == erase.LEFT_FOR_S, "it does not go on for ever"
+    before = len(await harness.audit())
+    await operation_runner.step(harness.store, operation.id, "w1")
+    assert len(await harness.audit()) == before, "and writes nothing down about nothing"
+
+
+def test_a_feature_that_has_tables_and_cannot_forget_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "forgetful"
+    for dialect in ("sqlite", "postgres"):
+        (package / "migrations" / dialect).mkdir(parents=True)
+        (package / f"{dialect}.sql").write_text("-- all: everything\nselect 1\n")
+        for half in ("up", "down"):
+            (package / "migrations" / dialect / f"0001_tables.{half}.sql").write_text("select 1;\n")
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    for url in ("sqlite:///:memory:", "postgresql://nobody@127.0.0.1:1/nothing"):
+        with pytest.raises(ConfigError, match=r"has tables, and \w+\.sql of forgetful has no statement 'personal'"):
+            App(url, features=[Feature("forgetful", "forgetful")])
