@@ -283,25 +283,7 @@ def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tran
     """Returns the transition that follows from an outcome. Pure: the same inputs give the same transition."""
     match outcome:
         case Completed(result=result):
-            # By position and without detours: this is made once for every task.
-            done = Transition(
-                held.id,
-                Event.COMPLETE,
-                State.COMPLETED,
-                held.token,
-                0.0,
-                result,
-                None,
-                None,
-                None,
-                held.execution_ms,
-                held.worker_id,
-            )
-            if policy.history is not None:
-                done.keep = policy.history
-            if held.feature is not None:
-                done.feature = held.feature
-            return done
+            return complete(held.id, held.token, result, policy, held.worker_id, held.execution_ms, held.feature)
         case Snooze(seconds=seconds, state=state):
             check_seconds(seconds, "Snooze(seconds)")  # the handler may have changed it since
             return _move(held, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
@@ -317,6 +299,29 @@ def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tran
             return settle(held, declared(outcome), policy, jitter)
         case Failed(failure=cause, after=after):
             return _retry_or_fail(held, cause, policy, jitter, after)
+
+
+# Looked at for every task: a global is found faster than a member of an enum.
+_COMPLETE, _COMPLETED = Event.COMPLETE, State.COMPLETED
+
+
+def complete(
+    task_id: UUID,
+    token: UUID,
+    result: str | None,
+    policy: Policy,
+    worker_id: str | None,
+    execution_ms: float | None,
+    feature: str | None,
+) -> Transition:
+    """Returns the transition of a task whose handler has returned. By position and without detours: one is made for
+    every task."""
+    done = Transition(task_id, _COMPLETE, _COMPLETED, token, 0.0, result, None, None, None, execution_ms, worker_id)
+    if policy.history is not None:
+        done.keep = policy.history
+    if feature is not None:
+        done.feature = feature
+    return done
 
 
 def declared(verdict: Retry | Fail, origin: Origin = NOWHERE) -> Failed:

@@ -33,6 +33,7 @@ from redrive.worker.time_limits import TimeLimits
 
 # Looked at for every task: a global is found faster than a member of an enum, or a property.
 _TRAILING, _SETTLED, _LEASE_LOST = RunState.TRAILING, RunState.SETTLED, StopReason.LEASE_LOST
+_LOOP = Isolation.LOOP
 
 
 class Attempts:
@@ -101,7 +102,7 @@ class Attempts:
                 continue
             if run.handler is not None and run.handler.bulk:
                 groups.setdefault(task.kind, []).append(run)
-            elif run.handler is None or run.handler.isolation is Isolation.LOOP:
+            elif run.handler is None or run.handler.isolation is _LOOP:
                 self._carriers.add(run)
             else:
                 run.future = self._launch(self._attempt(run), [run])
@@ -111,7 +112,8 @@ class Attempts:
     def hold(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:
         """Take a claimed task into this worker's hands. ``slot``: one was reserved for it. One of a feature that this
         worker does not know is settled at once: it is handed back."""
-        handler, limit = self._handlers.get(task.kind), self._limits.of(task.kind, task.timeout)
+        handler = self._handlers.get(task.kind)
+        limit = self._limits.of(handler, task.timeout)
         run = Run(task, handler, Context(task, self, self._worker_id), limit, self._start_limit)
         # The store counts the lease from some moment after it was asked.
         run.renewed_at = asked

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -66,14 +66,17 @@ class Carriers:
             if self._waiting and self._next is None:
                 self._call_next()  # its turn comes when this one waits or ends
             run.future = me
+            attempt = self._attempt(run)
+            within: Callable[..., Any] = contextvars.copy_context().run  # a context of its own
             try:
-                _, waited = await _apart(self._attempt(run), self._home)
+                try:
+                    waits_for = within(attempt.send, None)
+                except StopIteration:  # most of them: whatever makes waiting possible is left out
+                    continue
+                finally:
+                    self._home.end_if_forked()
+                waited = True
+                await confined(partial(within, attempt.send), partial(within, attempt.throw), self._home, waits_for)
             except BaseException as error:
                 self._broken(run, error)
                 raise
-
-
-def _apart(coroutine: Coroutine[Any, Any, None], home: Home) -> Awaitable[tuple[None, bool]]:
-    """Runs the steps of a coroutine in a context of their own."""
-    within: Callable[..., Any] = contextvars.copy_context().run
-    return confined(partial(within, coroutine.send), partial(within, coroutine.throw), home)

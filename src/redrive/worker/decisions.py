@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from redrive.errors import RedriveError
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.machine import Lease, Policy, Transition, settle
-from redrive.kernel.outcome import Fail, Outcome
+from redrive.kernel.machine import Lease, Policy, Transition, complete, settle
+from redrive.kernel.outcome import Completed, Fail, Outcome
 from redrive.worker.run import Run, failed_unexpectedly
 
 
@@ -23,6 +23,8 @@ class Decisions:
     def decide(self, run: Run, outcome: Outcome) -> Transition:
         task, tries = run.task, self._tries
         policy = run.handler.policy if run.handler is not None else Policy(backoff=self._backoff)
+        if type(outcome) is Completed:
+            return complete(task.id, task.token, outcome.result, policy, self._worker_id, run.ms, task.feature)
         allowed = task.max_attempts if tries is None else min(task.max_attempts, tries)
         held = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature)
         decided: Transition | None

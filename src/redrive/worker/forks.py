@@ -111,26 +111,28 @@ class Home:
             _end()
 
 
+NOT_BEGUN = object()
+
+
 @types.coroutine
 def confined(
-    send: Callable[[Any], Any], throw: Callable[[BaseException], Any], home: Home
-) -> Generator[Any, Any, tuple[Any, bool]]:
-    """Awaits a coroutine by its ``send`` and ``throw``; whatever it does, only the original process goes on behind it.
-    Returns what it returned, and whether it had to wait."""
+    send: Callable[[Any], Any], throw: Callable[[BaseException], Any], home: Home, waits_for: Any = NOT_BEGUN
+) -> Generator[Any, Any, Any]:
+    """Awaits a coroutine by its ``send`` and ``throw`` and returns what it returned; whatever it does, only the
+    original process goes on behind it. ``waits_for``: what its first step came to, if somebody has made that."""
     step: Callable[[Any], Any] = send
     given: Any = None
-    waited = False
     while True:
+        if waits_for is not NOT_BEGUN:
+            try:
+                given = yield waits_for
+                step = send
+            except BaseException as error:
+                given = error
+                step = throw
         try:
             waits_for = step(given)
         except StopIteration as end:
-            return end.value, waited
+            return end.value
         finally:
             home.end_if_forked()
-        waited = True
-        try:
-            given = yield waits_for
-            step = send
-        except BaseException as error:
-            given = error
-            step = throw

@@ -19,6 +19,9 @@ LOG_EVENTS = {
 }
 
 
+_COMPLETE = Event.COMPLETE  # looked at for every task
+
+
 class Report:
     """Writes events of tasks to the log and to the counters. Lines gather until ``flush``, so that all of a cycle are
     written at once."""
@@ -33,13 +36,13 @@ class Report:
 
     def claimed(self, run: Run) -> None:
         self.health.claimed += 1
-        task = run.task
+        task, log = run.task, self.log
         tally = self.tallies.of(task.queue, task.kind)
         tally.started += 1
         if task.waited is not None:
             tally.waited(task.waited)
-        run.label = self.log.label(task)
-        self.log.task("task.claimed", run.label)
+        run.label = label = log.label(task)
+        log.task("task.claimed", label)
 
     def unknown_feature(self, run: Run, feature: str) -> None:
         """A task that this worker can only hand back. Said once for each feature: there may be many of them, and each
@@ -73,14 +76,14 @@ class Report:
         self._now("task.lease_lost", run, "warning", note="the lease is no longer held; the handler is told to stop")
 
     def landed(self, run: Run, transition: Transition) -> None:
-        label, task = run.label, run.task
+        label, task, ms = run.label, run.task, transition.execution_ms
         tally = self.tallies.of(task.queue, task.kind)
-        if transition.execution_ms is not None:
-            tally.ran(transition.execution_ms)
-        if transition.event is Event.COMPLETE:
+        if ms is not None:
+            tally.ran(ms)
+        if transition.event is _COMPLETE:
             self.health.completed += 1
             tally.completed += 1
-            self.log.task("task.completed", label, transition.execution_ms)
+            self.log.task("task.completed", label, ms)
             return
         if transition.event is Event.HAND_BACK:
             self.health.requeued += 1

@@ -47,7 +47,8 @@ class RunState(IntEnum):
 
 
 # Looked at for every task: a global is found faster than a member of an enum.
-_TRAILING = RunState.TRAILING
+# Looked at for every task: a global is found faster than a member of an enum.
+_RUNNING, _TRAILING, _LOOP = RunState.RUNNING, RunState.TRAILING, Isolation.LOOP
 
 
 class Run:
@@ -87,17 +88,21 @@ class Run:
         self.timeout = timeout
         self.started = now
         self.renewed_at = now
-        self.state = RunState.RUNNING
+        self.state = _RUNNING
         self.start_limit = start_limit
         self.deadline = now + timeout if timeout else None
-        # A process has to start and import the application first: that is not the handler's time.
-        if handler is not None and handler.isolation is Isolation.PROCESS:
-            self.state = RunState.STARTING
-            self.deadline = now + start_limit
+        self.interruptible = True
+        if handler is not None and handler.isolation is not _LOOP:
+            # A thread cannot be interrupted: it is left to notice, and abandoned if it does not.
+            self.interruptible = handler.isolation is Isolation.PROCESS
+            if self.interruptible:
+                # A process has to start and import the application first: that is not the handler's time.
+                self.state = RunState.STARTING
+                self.deadline = now + start_limit
         self.future: asyncio.Future[Any] | None = None
-        # A thread cannot be interrupted: it is left to notice, and abandoned if it does not.
-        self.interruptible = handler is None or handler.isolation is not Isolation.THREAD
-        self.mates: list[Run] = [self]
+        # All of one bulk call. None for a call of its own: a list with itself in it would keep it, and what it holds,
+        # until the collector comes by.
+        self.mates: list[Run] | None = None
         self.progress: str | None = None
         self.stop: StopReason | None = None
         self.stopped_at = 0.0
@@ -143,12 +148,13 @@ class Run:
         self.stop = self.context._stop = why
         self.stopped_at = time.monotonic()
         # A bulk call is stopped as a whole only when none of its tasks is wanted any more.
+        mates = self.mates or [self]
         if (
             self.future is not None
             and self.interruptible
-            and all(mate.stop is not None or mate.settled for mate in self.mates)
+            and all(mate.stop is not None or mate.settled for mate in mates)
         ):
-            for mate in self.mates:
+            for mate in mates:
                 mate.context._told = True
             self.future.cancel()
 
@@ -201,7 +207,7 @@ class Runner:
             return self._raised(run, error, handler)
         CURRENT.set(run.context)
         try:
-            if handler.isolation is Isolation.LOOP:
+            if handler.isolation is _LOOP:
                 value = await handler.function(run.context, **arguments)
             else:
                 value = await self._call_elsewhere(handler, run, arguments)
@@ -270,7 +276,7 @@ class Runner:
             for run in runs:
                 run.interruptible = True
             if inspect.iscoroutine(value):
-                value, _ = await confined(value.send, value.throw, self._home)
+                value = await confined(value.send, value.throw, self._home)
             else:
                 value = await value
 

@@ -46,8 +46,9 @@ class Runs(dict[UUID, Run]):
 
     def drop(self, run: Run) -> None:
         """Removes a run that was settled or lost. A later attempt of the same task stays."""
-        if self.get(run.task.id) is run:
-            del self[run.task.id]
+        found = self.pop(run.task.id, None)
+        if found is not None and found is not run:
+            self[run.task.id] = found
 
     def keep_trailing(self, run: Run) -> None:
         """Moves a run whose task is completed aside; its handler keeps its slot until it ends."""

@@ -115,7 +115,7 @@ class Settling:
         """Takes in what the store answered about these."""
         for run, transition in settlements:
             self._runs.drop(run)
-            if run.task.id in lost:
+            if lost and run.task.id in lost:
                 self._report.refused(run, transition)
                 continue
             self._report.landed(run, transition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.handlers.registry import Registry
+from redrive.handlers.registry import Handler, Registry
 from redrive.settings import Options, Settings
 
 
@@ -13,11 +13,14 @@ class TimeLimits:
         self._handlers = registry.handlers
         self._default = (settings.timeout_ms / 1000 if options.timeout is None else options.timeout) or None
 
-    def of(self, kind: str, own: float | None) -> float | None:
+    def of_kind(self, kind: str, own: float | None) -> float | None:
+        """Returns the limit of a task of this kind; ``own`` is what the task says."""
+        return self.of(self._handlers.get(kind), own)
+
+    def of(self, handler: Handler | None, own: float | None) -> float | None:
         """Returns the limit in seconds; None: as long as it takes."""
         if own is not None:
             return own
-        handler = self._handlers.get(kind)
         if handler is not None and handler.timeout is not None:
             return handler.timeout
         return self._default

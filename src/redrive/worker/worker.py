@@ -72,6 +72,7 @@ class Worker:
         self.health = Health(worker_id=self.id)
         self.life = Life()
         self.runs = Runs(options.concurrency)
+        self._wake = asyncio.Event()
         self.outage = Outage(self.id, self.health)
         report = self.report = Report(log or TaskLog(style="off"), self.health)
         report.log.name(self.id)
@@ -127,7 +128,7 @@ class Worker:
             report=report,
             decide=decide,
             watch=next_look.watch,
-            wake=self.wake,
+            wake=self._wake.set,
         )
         self.leases = LeaseKeeper(
             store,
@@ -144,7 +145,6 @@ class Worker:
         self._empty = False
         self._gave_up = False
         self._patience = LOOK_AGAIN_FIRST_S
-        self._wake = asyncio.Event()
         self._tried: dict[str, object] = {}
         self._deafen: Callable[[], None] = lambda: None
         self._asked = False

@@ -17,6 +17,8 @@ from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 
+_COMPLETE = Event.COMPLETE
+
 
 def reacts(transitions: Sequence[Transition]) -> bool:
     """Whether a feature has something to say to one of these."""
@@ -26,10 +28,13 @@ def reacts(transitions: Sequence[Transition]) -> bool:
 def settlement_args(transitions: Sequence[Transition], again: bool) -> list[Any]:
     """Returns the arguments of ``redrive.cycle`` that settle."""
     # One verdict per lease: an element given twice (an operator's list of ids may) counts once.
-    transitions = list({(t.task_id, t.token): t for t in reversed(transitions)}.values())[::-1]
+    if len({t.task_id for t in transitions}) < len(transitions):
+        transitions = list({(t.task_id, t.token): t for t in reversed(transitions)}.values())[::-1]
     # What a feature reacts to takes the long way, which looks at each row.
-    done = [t for t in transitions if t.event is Event.COMPLETE and t.feature is None]
-    rest = [t for t in transitions if t.event is not Event.COMPLETE or t.feature is not None]
+    done = [t for t in transitions if t.event is _COMPLETE and t.feature is None]
+    rest: list[Transition] = []
+    if len(done) < len(transitions):
+        rest = [t for t in transitions if t.event is not _COMPLETE or t.feature is not None]
     results = [t.result for t in done] if any(t.result is not None for t in done) else None
     columns: list[Any] = [None, None, None, None]
     if done:

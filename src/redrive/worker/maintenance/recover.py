@@ -40,5 +40,5 @@ class Recovery:
     def _passed_limit(self, lease: ExpiredLease) -> float | None:
         """Returns the time limit that the attempt had passed when its lease ran out; None when it was the lease
         alone."""
-        limit = self._limits.of(lease.kind, lease.timeout)
+        limit = self._limits.of_kind(lease.kind, lease.timeout)
         return limit if limit is not None and lease.seconds > limit else None
