@@ -431,7 +431,7 @@ async def test_a_second_transaction_of_a_completed_task_is_refused(app: App) -> 
 
 async def test_the_start_of_a_process_is_not_the_handlers_time(app: App, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "redrive.task")
-    app.task("QUICK", isolation="process", timeout=1, max_attempts=1)(process_handlers.quick)
+    app.task("QUICK", isolation="process", timeout=3, max_attempts=1)(process_handlers.quick)
     app.task("ENDLESS", isolation="process", timeout=1, max_attempts=1)(process_handlers.endless)
     app.task("DECLINE", isolation="process")(process_handlers.decline)
     app.task("POLL", isolation="process")(process_handlers.poll)

@@ -17,7 +17,8 @@ LARGEST_BODY_BYTES = (
 )  # a payload may be written with more characters than it is stored with
 SMALL_BODY_BYTES = 262_144
 MOST_CONTAINERS, MOST_VALUES = 20_000, 50_000
-_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.S)
+# One that does not end goes to the end of the body. Possessive: nothing is looked at twice, whatever stands there.
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.S)
 # Where payloads and results come in; nobody has so much to say elsewhere.
 _LARGE = re.compile(r"/api/tasks/?|/api/tasks/[^/]+/report/?")
 

@@ -17,6 +17,7 @@ from fastapi import Request, Response
 
 from redrive.api.access import Unauthorized, is_own_page, refuse_proxies, wrong_tokens
 from redrive.app import App
+from redrive.console.cookies import read_cookie
 from redrive.errors import NotAllowed
 from redrive.ops.access import Caller, Role, refuse_reserved
 
@@ -54,9 +55,9 @@ async def identify(request: Request) -> Visitor:
     app: App = request.app.state.redrive
     if await is_open(request):
         return _stranger(request)
-    secret = request.cookies.get(SESSION)
-    caller = None if secret is None else await app.signed_in(secret)
-    if secret is None or caller is None:
+    secret = read_cookie(request, SESSION)
+    caller = await app.signed_in(secret) if secret else None
+    if caller is None:
         raise SignInNeeded("sign in to go on")
     return Visitor(caller, secret, signed_in=True)
 
@@ -71,8 +72,8 @@ async def is_open(request: Request) -> bool:
 
 
 def _stranger(request: Request) -> Visitor:
-    name = unquote(request.cookies.get(NAME, "")) or NOBODY
-    key = request.cookies.get(VISITOR, "")
+    name = unquote(read_cookie(request, NAME)) or NOBODY
+    key = read_cookie(request, VISITOR)
     new = _RANDOM.fullmatch(key) is None
     return Visitor(Caller(name, Role.ADMIN), secrets.token_urlsafe(32) if new else key, signed_in=False, new=new)
 

@@ -15,6 +15,7 @@ from fastapi.responses import RedirectResponse
 
 from redrive.app import App
 from redrive.console import door
+from redrive.console.cookies import read_cookie
 from redrive.console.door import HOME, Visitor
 from redrive.console.templates_env import render
 from redrive.errors import InvalidInput
@@ -56,7 +57,7 @@ class Page:
     @cached_property
     def theme(self) -> str | None:
         """The theme that was chosen; None follows the system."""
-        chosen = self.request.cookies.get(THEME)
+        chosen = read_cookie(self.request, THEME)
         return chosen if chosen in THEMES else None
 
     @property
@@ -175,7 +176,7 @@ async def read_form(request: Request) -> Form:
 
 
 def _read_notice(request: Request) -> tuple[str, str] | None:
-    given = request.cookies.get(NOTICE)
+    given = read_cookie(request, NOTICE)
     if not given:
         return None
     try:
