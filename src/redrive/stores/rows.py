@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redrive.kernel.failed import FailedCount
+from redrive.kernel.failed import FailedCount, FailedRef
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, page_text, readable
 from redrive.kernel.ports.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
@@ -20,6 +20,12 @@ _ACTIONS = {Event.REDRIVE: "TASK_RETRY"}
 def action(event: Event) -> str:
     """Returns what the audit log calls an operator's transition."""
     return _ACTIONS.get(event, f"TASK_{event.value.upper()}")
+
+
+def each_once(found: Sequence[FailedRef]) -> list[FailedRef]:
+    """Returns these without those whose id has a newer row in history."""
+    in_time = sorted(found, key=lambda one: (one.failed_seq or 0, one.failed_at))
+    return list({one.id: one for one in in_time}.values())
 
 
 def document(row: Row, name: str, as_text: bool) -> Any:

@@ -23,7 +23,7 @@ from redrive.errors import (
 )
 from redrive.kernel.machine import Transition, postpone, reject
 from redrive.stores.features import Features
-from redrive.stores.postgres.errors import IdTaken, translate
+from redrive.stores.postgres.errors import translate
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.settle import settle
 from redrive.stores.refusals import log_postponed, log_set_aside
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 def about_a_row(error: BaseException) -> bool:
     """Returns whether the database refused a statement for what is in a row, as far as its error tells."""
-    if isinstance(error, StoreUnavailable | StoreUnusable | SchemaError | IdTaken):
+    if isinstance(error, StoreUnavailable | StoreUnusable | SchemaError):
         return False
     return isinstance(error, StoreError | InvalidInput)
 

@@ -173,7 +173,7 @@ class Reads:
         if where is None:
             return []
         where.add(" order by d.seq limit {} offset {}", limit, offset)
-        return [FailedRef(*row) for row in await self._where("cancelled", where)]
+        return rows.each_once([FailedRef(*row) for row in await self._where("cancelled", where)])
 
     async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         end: int = await self.pool.read(lambda connection: connection.fetchval(SQL["letters_end"]))

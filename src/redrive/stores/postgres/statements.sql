@@ -127,7 +127,8 @@ from rows from (jsonb_to_recordset($1) as (actor text, action text, reason text,
   before jsonb, after jsonb)) with ordinality x(actor, action, reason, task_id, bulk_id, target, before, after, nth)
 left join redrive.task t on t.id = x.task_id
 left join lateral (
-  select o.kind, o.scope, o.trace_id from redrive.history o where t.id is null and o.id = x.task_id limit 1) h on true
+  select o.kind, o.scope, o.trace_id from redrive.history o where t.id is null and o.id = x.task_id
+  order by o.finished_at desc limit 1) h on true
 order by x.nth
 returning id;
 
@@ -169,13 +170,14 @@ select t.*, t.state::text as state_name from redrive.task t where t.id = any ($1
 select h.*, h.state::text as state_name from redrive.history h
 where h.id = any ($1) and ($2::timestamptz is null or h.finished_at >= $2) order by h.finished_at;
 
--- statuses: what has become of these tasks
+-- statuses: what has become of these tasks; an id that is in history more than once is its newest row
 select t.id, t.state::text, t.failed_seq, t.error_code, t.error_fingerprint, false as erased, t.kind, t.queue, t.trace_id,
   t.attempt_count, t.feature
 from redrive.task t where t.id = any ($1)
-union all select h.id, h.state::text, null, null, null, h.erased_at is not null, h.kind, h.queue, h.trace_id, h.attempt_count,
-  h.feature
-from redrive.history h where h.id = any ($1);
+union all (select distinct on (h.id) h.id, h.state::text, null, null, null, h.erased_at is not null, h.kind, h.queue, h.trace_id,
+  h.attempt_count, h.feature
+from redrive.history h where h.id = any ($1) and not exists (select 1 from redrive.task t where t.id = h.id)
+order by h.id, h.finished_at desc);
 
 -- find_live: live tasks; filters and order follow
 select *, state::text as state_name from redrive.task where true
@@ -243,12 +245,12 @@ select coalesce(max(seq), 0) from redrive.dead_letter;
 
 -- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
 select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive.dead_letter d join redrive.history h on h.id = d.task_id
-where h.state = 'cancelled' and h.erased_at is null
+where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive.task t where t.id = h.id)
   and not exists (select 1 from redrive.dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 
 -- count_cancelled: how many of these; filters and bounds follow
-select count(*) from redrive.dead_letter d join redrive.history h on h.id = d.task_id
-where h.state = 'cancelled' and h.erased_at is null
+select count(distinct d.seq) from redrive.dead_letter d join redrive.history h on h.id = d.task_id
+where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive.task t where t.id = h.id)
   and not exists (select 1 from redrive.dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 
 -- failed_ids: tasks that are failed now, by id and place; filters, bounds and order follow

@@ -69,10 +69,11 @@ where redrive_account.name = v.name
 insert into redrive_entry (posting, account, amount)
 select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]') from json_each(?) v
 
--- states: where these tasks are
+-- states: where these tasks are; an id that is in history more than once is its newest row
 select id, state, feature from redrive_task where id in (select value from json_each(?))
-union all select id, case when erased_at is null then state else 'erased' end, feature from redrive_history
-where id in (select value from json_each(?))
+union all select id, case when erased_at is null then state else 'erased' end, feature from redrive_history h
+where id in (select value from json_each(?)) and not exists (select 1 from redrive_task t where t.id = h.id)
+  and not exists (select 1 from redrive_history n where n.id = h.id and (n.finished_at, n.rowid) > (h.finished_at, h.rowid))
 
 -- put_new: a document that must not exist yet
 insert into redrive_record (state, updated_at, expires_at, body, collection, id, created_at, version)

@@ -73,7 +73,7 @@ def add_tasks(
 ) -> list[Enqueued]:
     """Adds tasks, and their keys and totals. ``again``: the same ids may have landed before; those count as created."""
     _check(tasks, now, fired)
-    existing = _claim_keys(execute, tasks, now)
+    existing = _claim_keys(execute, tasks, now, again)
     skip = set(existing)
     if again:
         ids = dumps([str(task.id) for task in tasks])
@@ -118,13 +118,17 @@ def digest(task: NewTask) -> str:
     return hashlib.sha256(f"{task.kind}\x1f{text}".encode()).hexdigest()
 
 
-def _claim_keys(execute: Execute, tasks: Sequence[NewTask], now: int) -> dict[UUID, Enqueued]:
-    """Takes the keys of new tasks; returns answers for those whose key already names another task."""
+def _claim_keys(execute: Execute, tasks: Sequence[NewTask], now: int, again: bool) -> dict[UUID, Enqueued]:
+    """Takes the keys of new tasks; returns answers for those whose key already names a task: another one, or the very
+    same, which an earlier call brought in and which may have finished since."""
     keyed = [(task, digest(task)) for task in tasks if task.idempotency_key is not None]
     if not keyed:
         return {}
     # The first of several with the same key is the one that is made: the insert leaves the later ones out.
-    execute(SQL["keys_new"], (dumps([[task.idempotency_key, str(task.id), sha, now] for task, sha in keyed]),))
+    wanted = dumps([[task.idempotency_key, str(task.id), sha, now] for task, sha in keyed])
+    mine = {row[0] for row in execute(SQL["keys_new"], (wanted,))}
+    if len(mine) == len(keyed):
+        return {}
     keys = dumps([task.idempotency_key for task, _ in keyed])
     known = {row[0]: (UUID(row[1]), row[2]) for row in execute(SQL["keys"], (keys,))}
     answers = {}
@@ -132,6 +136,8 @@ def _claim_keys(execute: Execute, tasks: Sequence[NewTask], now: int) -> dict[UU
         owner, theirs = known[task.idempotency_key]
         if owner != task.id:
             answers[task.id] = Enqueued(owner, created=False, conflict=theirs != sha)
+        elif task.idempotency_key not in mine:
+            answers[task.id] = Enqueued(owner, created=again, conflict=not again and theirs != sha)
     return answers
 
 

@@ -5,7 +5,7 @@ select kind from redrive_kind where kind in (select value from json_each(?))
 insert into redrive_idempotency_key (key, task_id, digest, created_at)
 select json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
   json_extract(v.value, '$[3]')
-from json_each(?) v where true on conflict (key) do nothing
+from json_each(?) v where true on conflict (key) do nothing returning key
 
 -- keys: which tasks these keys name
 select key, task_id, digest from redrive_idempotency_key where key in (select value from json_each(?))

@@ -346,16 +346,20 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
     """An operator's retry of a cancelled task: back from history into the live table."""
     asked = {str(t.task_id): t for t in transitions}
     found: list[Row] = session.gathered(SQL["cancelled"], dumps(list(asked)))
-    rows = [row for row in found if _known(session, row[8])]
+    rows = [row for row in found if _known(session, row[9])]
     if not rows:
         return set()
     position = session.positions(len(rows))
-    chosen = [asked[row[0]] for row in rows]
-    values = [[str(t.task_id), position + nth, t.actor, t.reason, t.bulk_id] for nth, t in enumerate(chosen)]
+    chosen = [asked[row[1]] for row in rows]
+    values = [
+        [row[0], position + nth, t.actor, t.reason, t.bulk_id]
+        for nth, (row, t) in enumerate(zip(rows, chosen, strict=True))
+    ]
     session.run(SQL["revive"], session.now, dumps(values))
     session.run(SQL["revived"], dumps([row[0] for row in rows]))
     arrivals, landed = Arrivals(), []
-    for t, (_, queue, kind, join_id, attempts, most, replays, labels, feature, facts) in zip(chosen, rows, strict=True):
+    for t, row in zip(chosen, rows, strict=True):
+        queue, kind, join_id, attempts, most, replays, labels, feature, facts = row[2:]
         session.tally.move(queue, kind, "cancelled", "queued")
         session.wakes.queues.add(queue)
         if join_id is not None:

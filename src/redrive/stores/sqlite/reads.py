@@ -18,6 +18,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.features import PERSONAL, Features, place_of, subject_of
 from redrive.stores.filters import DIMENSIONS, largest
+from redrive.stores.rows import each_once
 from redrive.stores.sql import statements
 from redrive.stores.sqlite import codec, filters
 from redrive.stores.sqlite.clock import to_datetime, to_micros
@@ -134,10 +135,11 @@ class Reads:
             text = SQL[name] + wanted[0] + " order by d.seq limit ? offset ?"
             return _rows(session, text, [*wanted[1], limit, offset])
 
-        return [
+        found = [
             FailedRef(UUID(row["id"]), row["seq"], row["error_fingerprint"], to_datetime(row["finished_at"]))
             for row in await self.read(look)
         ]
+        return each_once(found)
 
     async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         def look(session: Session) -> tuple[int, int]:

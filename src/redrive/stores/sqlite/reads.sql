@@ -4,12 +4,14 @@ select * from redrive_task where id in (select value from json_each(?))
 -- get_history: finished tasks
 select * from redrive_history where id in (select value from json_each(?)) order by finished_at
 
--- statuses: what has become of these tasks
+-- statuses: what has become of these tasks; an id that is in history more than once is its newest row
 select id, state, failed_seq, error_code, error_fingerprint, 0 as erased, kind, queue, trace_id, attempt_count,
   feature
 from redrive_task where id in (select value from json_each(?1))
 union all select id, state, null, null, null, erased_at is not null, kind, queue, trace_id, attempt_count, feature
-from redrive_history where id in (select value from json_each(?1))
+from redrive_history h where id in (select value from json_each(?1))
+  and not exists (select 1 from redrive_task t where t.id = h.id)
+  and not exists (select 1 from redrive_history n where n.id = h.id and (n.finished_at, n.rowid) > (h.finished_at, h.rowid))
 
 -- find_brief: live tasks without what they carry; filters and order follow
 select id, state, kind, queue, null as payload, priority, attempt_count, max_attempts, task_group, scope, trace_id,
@@ -81,23 +83,23 @@ select coalesce(max(seq), 0) as n from redrive_dead_letter
 -- cancelled: tasks that were given up, each with its last dead letter; filters, bounds and order follow
 select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
-where h.state = 'cancelled' and h.erased_at is null
+where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
   and h.kind in (select t.kind from redrive_total t where t.cancelled > 0)
 
 -- count_cancelled: how many of these; filters and bounds follow
-select count(*) as n from redrive_history h join redrive_dead_letter d
+select count(distinct d.seq) as n from redrive_history h join redrive_dead_letter d
   on d.seq = (select max(l.seq) from redrive_dead_letter l where l.task_id = h.id)
-where h.state = 'cancelled' and h.erased_at is null
+where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
   and h.kind in (select t.kind from redrive_total t where t.cancelled > 0)
 
 -- cancelled_of_many: the same where very many were given up: in the order of the letters, as far as it is asked for
 select h.id, d.seq, d.error_fingerprint, h.finished_at from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
-where h.state = 'cancelled' and h.erased_at is null
+where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
   and not exists (select 1 from redrive_dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 
 -- count_cancelled_of_many: how many of these; filters and bounds follow
-select count(*) as n from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
-where h.state = 'cancelled' and h.erased_at is null
+select count(distinct d.seq) as n from redrive_dead_letter d cross join redrive_history h on h.id = d.task_id
+where h.state = 'cancelled' and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
   and not exists (select 1 from redrive_dead_letter l where l.task_id = d.task_id and l.seq > d.seq)
 
 -- total_cancelled: by the totals; queue and kind follow

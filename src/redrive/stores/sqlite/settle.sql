@@ -130,10 +130,12 @@ insert into redrive_failure_hour (fingerprint, hour, n)
 select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]') from json_each(?) v where true
 on conflict (fingerprint, hour) do update set n = n + excluded.n
 
--- cancelled: finished rows that an operator may bring back
-select json_group_array(json_array(h.id, h.queue, h.kind, h.join_id, h.attempt_count, h.max_attempts, h.replay_count,
+-- cancelled: finished rows that an operator may bring back. An id may be in history more than once (a caller's own, used
+-- again): its newest row counts, and none while a live task has it.
+select json_group_array(json_array(h.rowid, h.id, h.queue, h.kind, h.join_id, h.attempt_count, h.max_attempts, h.replay_count,
   json_array(h.task_group, h.scope, h.trace_id), h.feature, h.facts)) from redrive_history h where h.id in (select value from json_each(?)) and h.state = 'cancelled'
-  and h.erased_at is null
+  and h.erased_at is null and not exists (select 1 from redrive_task t where t.id = h.id)
+  and not exists (select 1 from redrive_history n where n.id = h.id and (n.finished_at, n.rowid) > (h.finished_at, h.rowid))
 
 -- revive: back from history into the live table
 insert into redrive_task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
@@ -143,11 +145,10 @@ select h.id, h.created_at, json_extract(v.value, '$[1]'), 'queued', h.max_attemp
   h.queue, coalesce((select k.kind from redrive_kind k where k.kind = h.kind), ''), h.task_group, h.scope, h.trace_id,
   h.idempotency_key, h.payload, h.replay_count + 1, ?, json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]'),
   json_extract(v.value, '$[4]'), h.feature, h.facts, h.join_id
-from json_each(?) v cross join redrive_history h on h.id = json_extract(v.value, '$[0]') and h.state = 'cancelled'
-  and h.erased_at is null
+from json_each(?) v cross join redrive_history h on h.rowid = json_extract(v.value, '$[0]')
 
 -- revived: they are no longer finished
-delete from redrive_history where id in (select value from json_each(?)) and state = 'cancelled' and erased_at is null
+delete from redrive_history where rowid in (select value from json_each(?))
 
 -- landed: pairs of id and token whose holder committed something already; only asked after a lost answer
 select json_group_array(json_extract(v.value, '$[0]')) from json_each(?) v
@@ -166,7 +167,8 @@ select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_ext
   coalesce(t.kind, h.kind, case when json_extract(v.value, '$[5]') like 'kind:%' then substr(json_extract(v.value, '$[5]'), 6) end),
   coalesce(t.scope, h.scope), coalesce(t.trace_id, h.trace_id)
 from json_each(?) v left join redrive_task t on t.id = json_extract(v.value, '$[3]')
-left join redrive_history h on h.id = json_extract(v.value, '$[3]') order by v.key
+left join redrive_history h on h.rowid = (select n.rowid from redrive_history n where t.id is null
+  and n.id = json_extract(v.value, '$[3]') order by n.finished_at desc, n.rowid desc limit 1) order by v.key
 
 -- holding: which of these leases are still held
 select json_group_array(t.id) from json_each(?) v cross join redrive_task t

@@ -12,7 +12,7 @@ from redrive.errors import InvalidInput, StoreError
 from redrive.kernel.commit import Commit, Declare, Fire, Schedule
 from redrive.kernel.outcome import Completed
 from redrive.kernel.task import State
-from redrive.testing.conformance.harness import Harness
+from redrive.testing.conformance.harness import TERMINAL, Harness
 
 PAYLOADS = [
     None,
@@ -166,6 +166,25 @@ class TestIdempotency:
         assert (answer.id, answer.created, answer.conflict) == (first.id, False, False)
         assert await harness.store.get(second.id) is None
         assert await harness.totals() == {("default", "A", State.QUEUED): 1}
+
+    @pytest.mark.parametrize("ends", ["waits", "completed", "completed without a trace", "failed"])
+    async def test_a_call_that_is_repeated_with_its_own_id_makes_one_task(self, harness: Harness, ends: str) -> None:
+        """Its first answer was lost: the key names this very task, whether it still waits or has finished."""
+        task = harness.new(idempotency_key="k")
+        await harness.store.apply(Commit(enqueues=[task]))
+        if ends != "waits":
+            done = harness.decide(await harness.claim_one(), TERMINAL if ends == "failed" else Completed())
+            done.keep = 0.0 if "without" in ends else None
+            await harness.store.apply(Commit(transitions=[done]))
+        before = await harness.totals()
+        for again in (False, True, False):
+            (answer,) = (await harness.store.apply(Commit(enqueues=[task]), again=again)).enqueued
+            assert (answer.id, answer.created, answer.conflict) == (task.id, again, False)
+        (answer,) = (
+            await harness.store.apply(Commit(enqueues=[harness.new("B", id=task.id, idempotency_key="k")]))
+        ).enqueued
+        assert (answer.created, answer.conflict) == (False, True)
+        assert await harness.totals() == before
 
     @pytest.mark.parametrize("kind, payload", [("A", '{"x":2}'), ("B", '{"x":1}'), ("A", None)])
     async def test_other_work_under_the_same_key_is_a_conflict(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from redrive.kernel.audit import BulkAction
+from redrive.kernel.audit import AuditFilter, BulkAction
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event, Transition
@@ -19,8 +19,8 @@ from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 INVALID = Fail("TASK_PAYLOAD_INVALID", "no such shot")
 
 
-async def fail(harness: Harness, outcome: Outcome = TERMINAL, kind: str = "A", **options: str) -> UUID:
-    claimed = await harness.running(kind, max_attempts=1, **options)  # type: ignore[arg-type]
+async def fail(harness: Harness, outcome: Outcome = TERMINAL, kind: str = "A", **options: Any) -> UUID:
+    claimed = await harness.running(kind, max_attempts=1, **options)
     assert await harness.settle(claimed, outcome)
     return claimed.id
 
@@ -254,6 +254,35 @@ class TestGivenUp:
             assert (await harness.store.cancelled_end(which))[1] == len(wanted)
         await harness.operate(Event.REDRIVE, second)
         assert await ids(FailureFilter()) == [first, third]
+
+    async def test_an_id_that_is_in_history_twice_is_one_task(self, harness: Harness) -> None:
+        """Used again by a producer of its own ids: the newest row is the task, and it keeps nobody else from moving."""
+        first, other = await fail(harness), await fail(harness)
+        await harness.operate(Event.CANCEL, first, other)
+        assert await fail(harness, INVALID, "B", id=first, scope="s") == first
+        assert [one.id for one in await harness.store.cancelled(FailureFilter(), limit=9)] == [other], (
+            "it is failed now"
+        )
+        assert (await harness.store.cancelled_end(FailureFilter()))[1] == 1
+        await harness.operate(Event.CANCEL, first)
+        assert [one.id for one in await harness.store.cancelled(FailureFilter(), limit=9)] == [other, first]
+        assert (await harness.store.cancelled_end(FailureFilter()))[1] == 2
+        assert (await harness.store.statuses([first]))[first].kind == "B"
+
+        bulk = BulkAction("b1", "ann", "TASK_RETRY_BATCH", "why")
+        applied = await harness.store.apply(Commit(transitions=[again(first), again(other)], bulk=bulk))
+        assert (applied.lost, applied.refused) == (set(), {})
+        task = await harness.task(first)
+        assert (task.state, task.kind) == (State.QUEUED, "B")
+        await harness.check_totals()
+        audited = AuditFilter(bulk_id="b1")
+        rows = [row for row in await harness.store.audit(audited, limit=50) if row.task_id]
+        assert {(row.task_id, row.kind) for row in rows} == {(first, "B"), (other, "A")}
+
+        applied = await harness.store.apply(Commit(transitions=[again(first), again(other)], bulk=bulk))
+        assert applied.skipped == {first: "queued", other: "queued"}, "it is live: what is in history stays there"
+        assert len([row for row in await harness.store.audit(audited, limit=50) if row.task_id]) == len(rows) + 2
+        await harness.check_totals()
 
     async def test_a_retry_may_mean_cancelled_tasks_only(self, harness: Harness) -> None:
         given_up, failed = await fail(harness), await fail(harness)

@@ -37,6 +37,7 @@ declare
   v_priority constant integer := case when cardinality(p_priorities) = 1 then p_priorities[1] end;
   v_max_attempts constant integer := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
   v_lanes constant boolean := exists (select 1 from redrive.kind);
+  v_taken text[];
   v_skip uuid[] := '{}';
   v_queues jsonb;
   v_joins uuid[];
@@ -60,19 +61,27 @@ begin
 
   if p_keys is not null then
     -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
-    insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
-    select distinct on (x.key) x.key, x.id, redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload), v_now
-    from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
-    where x.key is not null order by x.key, x.ord
-    on conflict do nothing;
-    -- A new statement sees what concurrent callers committed while we waited for their keys.
+    with taken as (
+      insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
+      select distinct on (x.key) x.key, x.id, redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload), v_now
+      from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
+      where x.key is not null order by x.key, x.ord
+      on conflict do nothing returning ik.key
+    )
+    select coalesce(array_agg(t.key), '{}') into v_taken from taken t;
+  end if;
+  if cardinality(v_taken) < cardinality(array_remove(p_keys, null)) then
+    -- A new statement sees what concurrent callers committed while we waited for their keys. A key that was not taken just
+    -- now names a task that is there or was: another one, or this very one, brought in by an earlier call.
     return query
     select x.id, ik.task_id, ik.digest <> redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload)
     from unnest(p_ids, p_kinds, p_payloads, p_keys) x(id, kind, payload, key)
-    join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id;
+    join redrive.idempotency_key ik on ik.key = x.key left join unnest(v_taken) t(key) on t.key = x.key
+    where ik.task_id <> x.id or (t.key is null and not p_again);
     v_skip := array(
       select x.id from unnest(p_ids, p_keys) x(id, key)
-      join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id);
+      join redrive.idempotency_key ik on ik.key = x.key left join unnest(v_taken) t(key) on t.key = x.key
+      where ik.task_id <> x.id or t.key is null);
   end if;
   if p_again then
     v_skip := v_skip || array(select t.id from redrive.task t where t.id = any (p_ids))

@@ -1,4 +1,5 @@
--- An operator's retry of a cancelled task: back from history into the live table.
+-- An operator's retry of a cancelled task: back from history into the live table. An id may be in history more than once
+-- (a caller's own, used again): its newest row counts, and none while a live task has it.
 create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -14,9 +15,13 @@ begin
     revived := '{}';
     return;
   end if;
-  with old as (
-    delete from redrive.history h
-    where h.id = any (v_ids) and h.state = 'cancelled' and h.erased_at is null
+  with newest as materialized (
+    select distinct on (h.id) h.id, h.tableoid as part, h.ctid as place from redrive.history h
+    where h.id = any (v_ids) and not exists (select 1 from redrive.task t where t.id = h.id)
+    order by h.id, h.finished_at desc
+  ), old as (
+    delete from redrive.history h using newest n
+    where h.id = n.id and h.tableoid = n.part and h.ctid = n.place and h.state = 'cancelled' and h.erased_at is null
       and (h.feature is null or h.feature = any (p_features)) returning h.*
   ), new as (
     insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,

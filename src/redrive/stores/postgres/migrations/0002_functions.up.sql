@@ -157,6 +157,7 @@ declare
   v_priority constant integer := case when cardinality(p_priorities) = 1 then p_priorities[1] end;
   v_max_attempts constant integer := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
   v_lanes constant boolean := exists (select 1 from redrive.kind);
+  v_taken text[];
   v_skip uuid[] := '{}';
   v_queues jsonb;
   v_joins uuid[];
@@ -180,19 +181,27 @@ begin
 
   if p_keys is not null then
     -- Sorted by key, so that two bulk calls with the same keys wait for each other instead of deadlocking.
-    insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
-    select distinct on (x.key) x.key, x.id, redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload), v_now
-    from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
-    where x.key is not null order by x.key, x.ord
-    on conflict do nothing;
-    -- A new statement sees what concurrent callers committed while we waited for their keys.
+    with taken as (
+      insert into redrive.idempotency_key as ik (key, task_id, digest, created_at)
+      select distinct on (x.key) x.key, x.id, redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload), v_now
+      from unnest(p_ids, p_kinds, p_payloads, p_keys) with ordinality x(id, kind, payload, key, ord)
+      where x.key is not null order by x.key, x.ord
+      on conflict do nothing returning ik.key
+    )
+    select coalesce(array_agg(t.key), '{}') into v_taken from taken t;
+  end if;
+  if cardinality(v_taken) < cardinality(array_remove(p_keys, null)) then
+    -- A new statement sees what concurrent callers committed while we waited for their keys. A key that was not taken just
+    -- now names a task that is there or was: another one, or this very one, brought in by an earlier call.
     return query
     select x.id, ik.task_id, ik.digest <> redrive.digest(coalesce(x.kind, p_kinds[1]), x.payload)
     from unnest(p_ids, p_kinds, p_payloads, p_keys) x(id, kind, payload, key)
-    join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id;
+    join redrive.idempotency_key ik on ik.key = x.key left join unnest(v_taken) t(key) on t.key = x.key
+    where ik.task_id <> x.id or (t.key is null and not p_again);
     v_skip := array(
       select x.id from unnest(p_ids, p_keys) x(id, key)
-      join redrive.idempotency_key ik on ik.key = x.key and ik.task_id <> x.id);
+      join redrive.idempotency_key ik on ik.key = x.key left join unnest(v_taken) t(key) on t.key = x.key
+      where ik.task_id <> x.id or t.key is null);
   end if;
   if p_again then
     v_skip := v_skip || array(select t.id from redrive.task t where t.id = any (p_ids))
@@ -1088,7 +1097,8 @@ $$;
 
 -- functions/revive.sql
 
--- An operator's retry of a cancelled task: back from history into the live table.
+-- An operator's retry of a cancelled task: back from history into the live table. An id may be in history more than once
+-- (a caller's own, used again): its newest row counts, and none while a live task has it.
 create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -1104,9 +1114,13 @@ begin
     revived := '{}';
     return;
   end if;
-  with old as (
-    delete from redrive.history h
-    where h.id = any (v_ids) and h.state = 'cancelled' and h.erased_at is null
+  with newest as materialized (
+    select distinct on (h.id) h.id, h.tableoid as part, h.ctid as place from redrive.history h
+    where h.id = any (v_ids) and not exists (select 1 from redrive.task t where t.id = h.id)
+    order by h.id, h.finished_at desc
+  ), old as (
+    delete from redrive.history h using newest n
+    where h.id = n.id and h.tableoid = n.part and h.ctid = n.place and h.state = 'cancelled' and h.erased_at is null
       and (h.feature is null or h.feature = any (p_features)) returning h.*
   ), new as (
     insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
