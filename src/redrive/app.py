@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
-from redrive.errors import IdempotencyConflict, InvalidInput, StoreError
+from redrive.errors import IdempotencyConflict, InvalidInput, SchemaError, StoreError
 from redrive.features import features_of
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
@@ -349,8 +349,12 @@ class App:
             store = await self.store()
             keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
             return (await store.apply(Commit(enqueues=new, all_or_none=keyed), in_parts=in_parts)).enqueued
-        answers = enqueue_on(connection, new)
-        return await answers if isinstance(answers, Awaitable) else answers
+        try:
+            answers = enqueue_on(connection, new)
+            return await answers if isinstance(answers, Awaitable) else answers
+        except SchemaError as error:  # tables there would be of no use to workers that look elsewhere
+            error.hint = f"{error.hint} (this application's workers look in {self.shown_url})"
+            raise
 
     async def _known(self, new: NewTask, answer: Enqueued, connection: Any) -> Task:
         if answer.conflict:

@@ -12,5 +12,5 @@ from redrive.kernel.task import Enqueued, NewTask
 
 async def on_connection(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
     await before_the_first_statement()
-    with postgres.explained():
+    with postgres.explained(connection):
         return postgres.answers(tasks, await connection.fetch(postgres.NUMBERED, *postgres.params(tasks)))

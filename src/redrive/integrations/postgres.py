@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from redrive.errors import SchemaError, StoreError
 from redrive.integrations.causes import causes
+from redrive.integrations.missing_tables import Remedy, migrate
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.postgres import codec
 from redrive.stores.sql import statements
@@ -44,28 +46,39 @@ def answers(tasks: Sequence[NewTask], known: Iterable[Sequence[Any]]) -> list[En
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explained(driver_connection: Any, remedy: Remedy = migrate) -> Iterator[None]:
     """Say what to do when redrive's schema is missing or out of bounds; all other errors are the caller's own."""
     try:
         yield
     except Exception as error:
-        refusal = _refusal(error)
+        refusal = _refusal(error, lambda: remedy(_url(driver_connection)))
         if refusal is None:
             raise
         raise refusal from error
 
 
-def _refusal(error: Exception) -> StoreError | None:
+def _refusal(error: Exception, remedy: Callable[[], str]) -> StoreError | None:
     for cause in causes(error):
         # psycopg2 has another name for it.
         state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
         if state in _SCHEMA:
             return SchemaError(
                 f"this connection's database has no usable redrive schema: {cause}",
-                hint="connect to the database that redrive's URL names, or run there: redrive migrate",
+                hint=remedy(),
             )
         if state == _PRIVILEGE:
             return StoreError(
                 f"this connection's role may not enqueue: {cause}", hint="run: redrive migrate --grant-producer ROLE"
             )
     return None
+
+
+def _url(driver_connection: Any) -> str:
+    """Returns the URL of this connection's database, without a password; empty where its driver (asyncpg) does not
+    tell."""
+    info = getattr(driver_connection, "info", None)
+    try:
+        user, host, database = (quote(text or "", safe="") for text in (info.user, info.host, info.dbname))
+        return f"postgresql://{user}@{host}:{info.port}/{database}"
+    except Exception:  # it may be closed by now, or be another's connection with an ``info`` of another kind
+        return ""

@@ -20,7 +20,7 @@ def on_connection(connection: Connection[Any], tasks: Sequence[NewTask]) -> list
     from psycopg import Cursor
     from psycopg.rows import tuple_row
 
-    with postgres.explained(), Cursor(connection, row_factory=tuple_row) as cursor:
+    with postgres.explained(connection), Cursor(connection, row_factory=tuple_row) as cursor:
         cursor.execute(postgres.FORMAT, postgres.params(tasks))
         return postgres.answers(tasks, cursor.fetchall())
 
@@ -30,7 +30,7 @@ async def on_async_connection(connection: AsyncConnection[Any], tasks: Sequence[
     from psycopg.rows import tuple_row
 
     await before_the_first_statement()
-    with postgres.explained():
+    with postgres.explained(connection):
         async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
             await cursor.execute(postgres.FORMAT, postgres.params(tasks))
             return postgres.answers(tasks, await cursor.fetchall())

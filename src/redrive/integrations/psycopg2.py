@@ -22,6 +22,6 @@ def on_connection(connection: Connection, tasks: Sequence[NewTask]) -> list[Enqu
             hint="use an ordinary psycopg2 connection, or psycopg 3's AsyncConnection with `await app.enqueue(…)`",
         )
     # Not of the connection's own kind, which may give rows in another shape.
-    with postgres.explained(), connection.cursor(cursor_factory=plain_cursor) as cursor:
+    with postgres.explained(connection), connection.cursor(cursor_factory=plain_cursor) as cursor:
         cursor.execute(postgres.FORMAT, postgres.params(tasks))
         return postgres.answers(tasks, cursor.fetchall())

@@ -44,7 +44,7 @@ def on_connection(connection: Connection, tasks: Sequence[NewTask]) -> list[Enqu
 
 def _on_postgres(connection: Connection, tasks: Sequence[NewTask]) -> list[Enqueued]:
     numbered = connection.dialect.paramstyle == "numeric_dollar"
-    with postgres.explained():
+    with postgres.explained(connection.connection.driver_connection):
         result = connection.exec_driver_sql(postgres.NUMBERED if numbered else postgres.FORMAT, postgres.params(tasks))
         return postgres.answers(tasks, result.all())
 

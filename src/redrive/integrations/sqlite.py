@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 from redrive.errors import SchemaError
 from redrive.integrations.causes import causes
+from redrive.integrations.missing_tables import MEMORY, Remedy, migrate
 from redrive.integrations.waiting import before_the_first_statement
 from redrive.kernel.task import Enqueued, NewTask
 from redrive.stores.sqlite.clock import micros
@@ -41,9 +43,11 @@ async def on_aiosqlite(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueu
     return answers
 
 
-def enqueue(raw: Any, execute: Execute, tasks: Sequence[NewTask], now_us: int | None = None) -> list[Enqueued]:
+def enqueue(
+    raw: Any, execute: Execute, tasks: Sequence[NewTask], now_us: int | None = None, remedy: Remedy = migrate
+) -> list[Enqueued]:
     """``raw`` is the driver's connection and only asked for its state; ``execute`` runs a statement on it."""
-    with _explained(execute), _atomically(raw, execute):
+    with _explained(execute, remedy), _atomically(raw, execute):
         # Write before reading: a transaction that reads first cannot wait for a writer that comes in between.
         take_positions(execute, 0)
         return enqueue_with(execute, tasks, micros(time.time()) if now_us is None else now_us)
@@ -77,20 +81,21 @@ def _autocommits(raw: Any) -> bool:
 
 
 @contextmanager
-def _explained(execute: Execute) -> Iterator[None]:
+def _explained(execute: Execute, remedy: Remedy) -> Iterator[None]:
     try:
         yield
     except Exception as error:
         for cause in causes(error):
             if isinstance(cause, sqlite3.OperationalError) and "no such table" in str(cause):
+                file = _file(execute)
                 raise SchemaError(
-                    f"this connection's database ({_file(execute)}) has no redrive tables: {cause}",
-                    hint="open the file that redrive's URL names (REDRIVE_URL, else sqlite:///redrive.db), "
-                    "or run: redrive migrate",
+                    f"this connection's database ({file or 'in memory'}) has no redrive tables: {cause}",
+                    hint=remedy(f"sqlite:///{quote(file)}" if file else MEMORY),
                 ) from error
         raise
 
 
 def _file(execute: Execute) -> str:
+    """Returns the path of the connection's file; of a database in memory it is empty."""
     files = {row[1]: row[2] for row in execute("pragma database_list", ())}
-    return files.get("main") or "in memory"
+    return files.get("main") or ""

@@ -122,6 +122,23 @@ def scripts(
     )
 
 
+def missing_script(
+    lines: Sequence[Line],
+    applied: Iterable[tuple[str, int, str | None]],
+    where: str,
+    record: Callable[[Line, Migration], str],
+) -> str:
+    """Returns what brings a database up to date that has these steps (owner, version, digest); empty if it is."""
+    rows = list(applied)
+    missing = []
+    for line in lines:
+        digests = {version: digest for owner, version, digest in rows if owner == line.feature}
+        check_digests(line, digests, where)
+        version = min(max(digests, default=0), len(line.steps))  # a newer redrive's are not ours to judge
+        missing += [f"{step.up.strip()}\n{record(line, step)}\n" for step in steps_up(line.steps, version, None)]
+    return "\n".join(missing)
+
+
 def _steps_of(line: Line, *, down: bool, to: int | None) -> list[Migration]:
     """Returns the steps of a line: those of a feature come and go with the whole of redrive's own, not with a part of
     it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,6 +25,8 @@ create table if not exists redrive.migration (
   primary key (feature, version)
 );
 """
+HAS_STEPS_TABLE = "select to_regclass('redrive.migration')"
+APPLIED_DIGESTS = "select feature, version, digest from redrive.migration"
 RECORD_STEP = "insert into redrive.migration (feature, version, name, needs, digest) values ($1, $2, $3, $4, $5)"
 FORGET_STEP = "delete from redrive.migration where feature = $1 and version = $2"
 
@@ -117,7 +119,7 @@ class PostgresMigrations:
 
     async def _applied(self, connection: Any) -> list[dict[str, Any]]:
         async with connection.transaction():
-            if await connection.fetchval("select to_regclass('redrive.migration')") is None:
+            if await connection.fetchval(HAS_STEPS_TABLE) is None:
                 return []
             found = await connection.fetch("select * from redrive.migration order by version")
         # A database of a version in development may not even have these columns.
@@ -130,6 +132,11 @@ class PostgresMigrations:
 
 def _version(rows: list[dict[str, Any]], feature: str) -> int:
     return max((row["version"] for row in rows if row["feature"] == feature), default=0)
+
+
+def missing_script(rows: Iterable[tuple[str, int, str | None]], features: Sequence[Feature], where: str) -> str:
+    """Returns the steps that a database lacks as one script, for a connection that is not ours."""
+    return schema.missing_script(schema.lines_of(STEPS, features, "postgres"), rows, where, _note)
 
 
 def _note(line: schema.Line, step: schema.Migration) -> str:
@@ -147,7 +154,7 @@ async def _bootstrap(connection: Any) -> None:
     while True:
         try:
             async with connection.transaction():
-                if await connection.fetchval("select to_regclass('redrive.migration')") is None:
+                if await connection.fetchval(HAS_STEPS_TABLE) is None:
                     await connection.execute(CREATE_STEPS_TABLE)
                 return
         except (pg.UniqueViolationError, pg.DuplicateSchemaError, pg.DuplicateTableError, pg.DuplicateObjectError):

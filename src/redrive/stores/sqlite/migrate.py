@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ CREATE_STEPS_TABLE = """create table if not exists redrive_migration (
 """
 HAS_STEPS_TABLE = "select 1 from sqlite_master where type = 'table' and name = 'redrive_migration'"
 APPLIED_STEPS = "select * from redrive_migration order by version"
+APPLIED_DIGESTS = "select feature, version, digest from redrive_migration"
 RECORD_STEP = (
     "insert into redrive_migration (feature, version, name, applied_at, needs, digest) values (?, ?, ?, ?, ?, ?)"
 )
@@ -108,6 +109,11 @@ class SqliteMigrations:
             digests = {row["version"]: row["digest"] for row in rows if row["feature"] == line.feature}
             schema.check_digests(line, digests, "this SQLite file")
         return rows
+
+
+def missing_statements(rows: Iterable[tuple[str, int, str | None]], features: Sequence[Feature], where: str) -> list[str]:
+    """Returns the statements of the steps that a database lacks, for a connection that is not ours."""
+    return list(_split(schema.missing_script(schema.lines_of(STEPS, features, "sqlite"), rows, where, _note)))
 
 
 def _note(line: schema.Line, step: schema.Migration) -> str:

@@ -1,0 +1,81 @@
+"""Django: ``django.db.connection`` and ``connections[...]``, through Django's own cursors.
+
+So what Django promises about its connections holds here too: a broken ``atomic`` block is refused, query hooks and
+``assertNumQueries`` see the statements, and use from a coroutine is turned away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from redrive.errors import InvalidInput
+from redrive.integrations import postgres, sqlite
+from redrive.integrations.missing_tables import MEMORY, migrate_command
+from redrive.kernel.task import Enqueued, NewTask
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def own_connections(function: Callable[P, R]) -> Callable[P, R]:
+    """Does for a ``def`` handler what Django does for a request: closes connections that are broken or older than
+    ``CONN_MAX_AGE``, before and after it. Each handler thread has connections of its own."""
+
+    @wraps(function)
+    def handler(*args: P.args, **kwargs: P.kwargs) -> R:
+        from django.db import close_old_connections
+
+        close_old_connections()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return handler
+
+
+def on_connection(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    match connection.vendor:
+        case "postgresql":
+            return _on_postgres(connection, tasks)
+        case "sqlite":
+            return _on_sqlite(connection, tasks)
+    raise wrong_database(connection)
+
+
+def wrong_database(connection: Any) -> InvalidInput:
+    return InvalidInput(
+        f"the Django connection {connection.alias!r} is to {connection.display_name}; "
+        "redrive keeps its tasks in PostgreSQL or SQLite",
+        hint="use connections[...] of the database that redrive's URL names",
+    )
+
+
+def _on_postgres(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    with connection.cursor() as cursor, postgres.explained(connection.connection, _remedy):
+        cursor.execute(postgres.FORMAT, postgres.params(tasks))
+        return postgres.answers(tasks, cursor.fetchall())
+
+
+def _on_sqlite(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    with connection.cursor() as cursor:
+
+        def execute(sql: str, args: tuple[Any, ...]) -> list[Any]:
+            cursor.execute(sql.replace("?", "%s"), args)
+            found: list[Any] = cursor.fetchall()
+            return found
+
+        return sqlite.enqueue(connection.connection, execute, tasks, remedy=_remedy)
+
+
+def _remedy(url: str) -> str:
+    """Returns how redrive's tables come into this project's databases, those of tests among them."""
+    from django.apps import apps
+
+    if apps.apps_ready and apps.is_installed(__name__):
+        return "run: manage.py migrate (the setting REDRIVE_DATABASE names the database, if it is not 'default')"
+    with_django = f'add "{__name__}" to INSTALLED_APPS and run: manage.py migrate'
+    return with_django if url == MEMORY else f"run: {migrate_command(url)}, or {with_django}"

@@ -1,0 +1,61 @@
+"""Makes redrive's tables through a Django connection, and with ``manage.py migrate``.
+
+Django's test database is made by its migrations alone, and often lives in memory: nothing outside of the process can
+put tables there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from redrive.features import features_of
+from redrive.integrations.django import wrong_database
+from redrive.kernel.feature import Feature
+from redrive.stores.postgres import migrate as postgres
+from redrive.stores.sqlite import migrate as sqlite
+
+
+def create_tables(connection: Any, features: Iterable[Feature] = ()) -> None:
+    """Brings redrive's tables in the database of a Django connection up to date; where they are, nothing is written.
+
+    ``features`` are those of ``App(features=…)``, besides those that are installed."""
+    from django.db import transaction
+
+    known = features_of(features)
+    with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        match connection.vendor:
+            case "postgresql":
+                _on_postgres(cursor, known, _where(connection))
+            case "sqlite":
+                _on_sqlite(cursor, known, _where(connection))
+            case _:
+                raise wrong_database(connection)
+
+
+def _on_postgres(cursor: Any, features: Sequence[Feature], where: str) -> None:
+    cursor.execute(postgres.HAS_STEPS_TABLE)
+    if cursor.fetchone()[0] is None:
+        cursor.execute(postgres.CREATE_STEPS_TABLE)
+    elif not postgres.missing_script(_applied(cursor, postgres.APPLIED_DIGESTS), features, where):
+        return
+    cursor.execute(postgres.LOCK_STEPS)  # another host may have been at it
+    cursor.execute(postgres.missing_script(_applied(cursor, postgres.APPLIED_DIGESTS), features, where) or "select 1")
+
+
+def _on_sqlite(cursor: Any, features: Sequence[Feature], where: str) -> None:
+    cursor.execute(sqlite.HAS_STEPS_TABLE)
+    if cursor.fetchone() is None:
+        cursor.execute(sqlite.CREATE_STEPS_TABLE)
+    for statement in sqlite.missing_statements(_applied(cursor, sqlite.APPLIED_DIGESTS), features, where):
+        cursor.execute(statement)
+
+
+def _applied(cursor: Any, sql: str) -> list[tuple[str, int, str | None]]:
+    cursor.execute(sql)
+    found: list[tuple[str, int, str | None]] = cursor.fetchall()
+    return found
+
+
+def _where(connection: Any) -> str:
+    return f"the Django database {connection.alias!r}"
