@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
-from redrive.errors import IdempotencyConflict, InvalidInput, SchemaError, StoreError
+from redrive.errors import ConfigError, IdempotencyConflict, InvalidInput, SchemaError, StoreError
 from redrive.features import features_of
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
+from redrive.handlers.functions import name_of
 from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
 from redrive.handlers.options import EnqueueOptions, check_options
@@ -76,6 +77,9 @@ class TaskHandler(Generic[P]):
         self.function = handler.function
         self.__doc__ = handler.function.__doc__
         self.__name__ = getattr(handler.function, "__name__", handler.kind)
+
+    def __repr__(self) -> str:
+        return f"<the handler of {self.kind}>"
 
     # Without names of our own: an argument of the handler may be called anything, also ``self``.
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -163,6 +167,11 @@ class App:
         order's number, not its address. ``history`` says how long completed tasks of this kind are kept, if shorter
         than ``REDRIVE_HISTORY_DAYS``: ``"15m"``, ``"1h"``, ``"2d"`` or seconds; ``None``: they leave nothing.
         """
+        if callable(kind):  # @app.task, as other queues have it; the function would be gone without a word
+            raise ConfigError(
+                f"@app.task is given no kind, and the function {name_of(kind)!r} instead",
+                hint=f'write: @app.task("{name_of(kind).upper()}")',
+            )
         options = {
             "queue": queue,
             "max_attempts": max_attempts,

@@ -36,7 +36,7 @@ def test_the_wrong_field_is_named(expression: str, says: str, takes: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "expression", ["0 0 L * *", "0 0 LW * *", "0 9 * jan-mar 5L", "*/5 1,5 1-7 * mon#1", "0 0 * * 7"]
+    "expression", ["0 0 L * *", "0 0 LW * *", "0 9 * jan-mar 5L", "*/5 1,5 1-7 * mon#1", "0 0 * * 7", "*/10 * * * * *"]
 )
 def test_what_a_hint_offers_is_taken(expression: str) -> None:
     check_cron(expression, "UTC")

@@ -158,6 +158,33 @@ def test_unknown_store_urls(url: str, says: str) -> None:
     assert "tiger" not in str(raised.value)
 
 
+def test_a_task_without_its_kind_is_refused_where_it_is_written() -> None:
+    app = App("sqlite:///:memory:")
+    bare: Any = app.task
+    with pytest.raises(ConfigError, match="the function 'add' instead") as refused:
+
+        @bare
+        def add(ctx: Context) -> None: ...
+
+    assert refused.value.hint == 'write: @app.task("ADD")'
+
+
+def test_an_argument_that_became_the_context_is_named() -> None:
+    app = App("sqlite:///:memory:")
+
+    @app.task("ADD")
+    def add(a, b): ...  # type: ignore[no-untyped-def]
+
+    @app.task("SUB")
+    def subtract(ctx, b): ...  # type: ignore[no-untyped-def]
+
+    for wrong in ((1, 2), (1, 2, 3)):
+        with pytest.raises(PayloadInvalid, match="takes: b; its first parameter, 'a', is the context"):
+            add.enqueue_sync(*wrong)
+    with pytest.raises(PayloadInvalid, match="takes: b$"):
+        subtract.enqueue_sync(1, 2)
+
+
 def test_declarations_are_checked_at_import_time() -> None:
     app = App("sqlite:///:memory:")
     with pytest.raises(ConfigError, match="takes no context"):

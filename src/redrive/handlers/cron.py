@@ -28,7 +28,9 @@ NICKNAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_EXAMPLE = "five fields: minute hour day month weekday, e.g. '0 9 * * mon'"
+_EXAMPLE = (
+    "five fields: minute hour day month weekday, e.g. '0 9 * * mon'; or six, with the second first: '*/10 * * * * *'"
+)
 _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 _BAD = (CronSimError, AttributeError, TypeError, ValueError)
 

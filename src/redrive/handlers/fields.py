@@ -25,14 +25,19 @@ _REFUSED = {
     "is-subclass": "a class, which JSON has not; send a name and look it up",
     "generator": "an iterable or iterator, which could be gone through only once; declare a list or a Sequence",
 }
+# Names of the context that nobody takes for a field's.
+_CONTEXTS = ("", "c", "ctx", "context")
 
 
 class Fields:
     """The parameters of a handler, as the fields of a JSON object. Fields that were not sent are not there: the
     function has its own defaults."""
 
-    def __init__(self, context: str, parameters: Sequence[inspect.Parameter]) -> None:
-        self.context = context
+    def __init__(self, context: inspect.Parameter, parameters: Sequence[inspect.Parameter]) -> None:
+        self.context = context.name
+        # Somebody who wrote neither the type nor the usual name may have meant it as a field.
+        usual = context.annotation is not inspect.Parameter.empty or context.name.strip("_") in _CONTEXTS
+        self._note = "" if usual else f"; its first parameter, {context.name!r}, is the context"
         rest = [p for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD]
         named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
         self.open = bool(rest)
@@ -42,7 +47,7 @@ class Fields:
 
     def __str__(self) -> str:
         names = [name if name in self.required else f"{name}?" for name in self._types]
-        return ", ".join([*names, *(["any others"] if self.open else [])]) or "no fields"
+        return (", ".join([*names, *(["any others"] if self.open else [])]) or "no fields") + self._note
 
     def schema(self, handler: GetCoreSchemaHandler) -> CoreSchema:
         fields = {

@@ -69,7 +69,7 @@ class PayloadSpec:
         if single is not None:
             self._whole_name = single.name
             return adapter_for(kind, type_of(single) if whole is None else whole), single.default is _EMPTY
-        self._fields = Fields(context.name, parameters)
+        self._fields = Fields(context, parameters)
         return adapter_for(kind, self._fields), bool(self._fields.required)
 
     # -- on the way in ---------------------------------------------------------------------------------------------

@@ -111,7 +111,9 @@ class SqliteMigrations:
         return rows
 
 
-def missing_statements(rows: Iterable[tuple[str, int, str | None]], features: Sequence[Feature], where: str) -> list[str]:
+def missing_statements(
+    rows: Iterable[tuple[str, int, str | None]], features: Sequence[Feature], where: str
+) -> list[str]:
     """Returns the statements of the steps that a database lacks, for a connection that is not ours."""
     return list(_split(schema.missing_script(schema.lines_of(STEPS, features, "sqlite"), rows, where, _note)))
 
