@@ -181,7 +181,7 @@ def test_an_argument_that_became_the_context_is_named() -> None:
     for wrong in ((1, 2), (1, 2, 3)):
         with pytest.raises(PayloadInvalid, match="takes: b; its first parameter, 'a', is the context"):
             add.enqueue_sync(*wrong)
-    with pytest.raises(PayloadInvalid, match="takes: b$"):
+    with pytest.raises(PayloadInvalid, match=r"takes: b$"):
         subtract.enqueue_sync(1, 2)
 
 

@@ -15,7 +15,6 @@ from redrive.integrations import postgres, sqlite
 from redrive.integrations.missing_tables import MEMORY, migrate_command
 from redrive.kernel.task import Enqueued, NewTask
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
