@@ -76,7 +76,7 @@ def _refusal(error: Exception, remedy: Callable[[], str]) -> StoreError | None:
 def _url(driver_connection: Any) -> str:
     """Returns the URL of this connection's database, without a password; empty where its driver (asyncpg) does not
     tell."""
-    info = getattr(driver_connection, "info", None)
+    info: Any = getattr(driver_connection, "info", None)
     try:
         user, host, database = (quote(text or "", safe="") for text in (info.user, info.host, info.dbname))
         return f"postgresql://{user}@{host}:{info.port}/{database}"
