@@ -31,6 +31,7 @@ LISTS = [
 ]
 # What each command needs to get as far as its store.
 ARGUMENTS = {
+    "schedules run": ["nightly"],
     "enqueue": ["A"],
     "show": [ID],
     "retry": [ID],

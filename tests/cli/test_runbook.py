@@ -341,3 +341,22 @@ def _until(look: Any, enough: Any, seconds: float = 60) -> Any:
         assert time.monotonic() < ends, f"still {found}"
         time.sleep(0.1)
     return found
+
+
+def test_schedules_are_listed_run_paused_and_resumed(redrive) -> None:
+    assert redrive("migrate").code == 0
+    assert "no application has declared a schedule" in redrive("schedules").out
+    redrive("work", "--app", APP, "--stop-when-empty")
+    [listed] = redrive("schedules", "--json").json["items"]
+    name = listed["name"]
+    assert listed["paused"] is None and name in redrive("schedules").out
+    ran = redrive("schedules", "run", name, "--by", "ann", "--reason", "now", "--json")
+    assert redrive("show", ran.json["id"], "--json").json["task"]["kind"] == listed["kind"]
+    assert redrive("pause", "--schedule", name, "--reason", "holiday").code == 0
+    assert "paused" in redrive("schedules").out
+    assert redrive("stats", "--json").json["schedules"][0]["paused"] is True
+    [fix] = [one["fix"] for one in redrive("doctor", "--json").json["findings"] if one["about"] == ["schedule", name]]
+    assert redrive(*fix.split()[1:]).code == 0
+    assert redrive("schedules", "--json").json["items"][0]["paused"] is None
+    wrong = redrive("pause", "--schedule", "weekly")
+    assert wrong.code == 1 and name in wrong.err

@@ -268,6 +268,33 @@ class QueueOut(Out):
     totals: dict[str, int]
 
 
+class ScheduleOut(Out):
+    name: str
+    kind: str
+    queue: str
+    cron: str
+    timezone: str
+    missed: str
+    next_at: datetime
+    last_at: datetime | None
+    paused: HoldOut | None
+
+
+class FindingOut(Out):
+    level: str
+    code: str
+    text: str
+    fix: str | None
+    about: str | None
+    name: str | None
+
+
+class DoctorOut(Out):
+    worst: str
+    findings: list[FindingOut]
+    triage: dict[str, dict[str, Any]]
+
+
 class KindOut(Out):
     name: str
     paused: HoldOut | None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from redrive.api import models as m
+from redrive.kernel.diagnosis import Finding
 from redrive.kernel.reads import HoldRow, WorkerRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, Task
@@ -14,6 +15,7 @@ from redrive.ops.failed import BulkResult
 from redrive.ops.groups import Group
 from redrive.ops.operator import Operator
 from redrive.ops.operator.control import Kind, Queue, Worker
+from redrive.ops.operator.schedules import Schedule
 from redrive.ops.operator.tasks import Story
 from redrive.ops.views import View
 
@@ -82,6 +84,29 @@ def worker(found: Worker) -> m.WorkerOut:
 
 def queue(found: Queue) -> m.QueueOut:
     return m.QueueOut(name=found.name, paused=_hold(found.paused), workers=found.workers, totals=found.totals)
+
+
+def schedule(found: Schedule) -> m.ScheduleOut:
+    """Returns it without its payload, which is the application's own."""
+    row = found.row
+    return m.ScheduleOut(
+        name=row.name,
+        kind=row.kind,
+        queue=row.queue,
+        cron=row.cron,
+        timezone=row.timezone,
+        missed=row.missed,
+        next_at=row.next_at,
+        last_at=row.last_at,
+        paused=_hold(found.paused),
+    )
+
+
+def finding(found: Finding, operator: Operator) -> m.FindingOut:
+    """Returns it with what it quotes of a task only for those who may see tasks whole."""
+    text = found.full if operator.sight.whole else found.text
+    what, name = found.about or (None, None)
+    return m.FindingOut(level=found.level, code=found.code, text=text, fix=found.fix, about=what, name=name)
 
 
 def kind(found: Kind) -> m.KindOut:

@@ -38,6 +38,7 @@ from redrive.cli.commands.approvals import approvals_cli
 from redrive.cli.commands.audit import audit_cli
 from redrive.cli.commands.groups import groups_cli
 from redrive.cli.commands.operations import operations_cli
+from redrive.cli.commands.schedules import schedules_cli
 from redrive.cli.commands.tokens import tokens_cli
 from redrive.cli.support import output
 from redrive.cli.support.loading import app_named_in, load
@@ -94,6 +95,7 @@ _GROUPS = {
     "operations": operations_cli,
     "approvals": approvals_cli,
     "audit": audit_cli,
+    "schedules": schedules_cli,
     "tokens": tokens_cli,
 }
 
@@ -157,6 +159,7 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive pause 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b",
     ],
     "resume": ["redrive resume --kind BUILD_REPORT"],
+    "schedules": ["redrive schedules", "redrive schedules run nightly --reason 'the night was too short'"],
 }
 
 

@@ -138,3 +138,7 @@ class Overview:
     limits: list[LimitRow]
     workers: list[WorkerRow]
     schedules: list[ScheduleRow]
+
+    def pause_of(self, target: str, name: str) -> HoldRow | None:
+        """Returns the pause of a queue, kind, group or schedule; None when it is not paused."""
+        return next((hold for hold in self.holds if (hold.target, hold.name) == (target, name)), None)

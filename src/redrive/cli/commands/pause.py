@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Annotated
 
 import typer
@@ -12,6 +12,7 @@ from redrive.cli.support.by_id import report
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.ops import inspect
+from redrive.ops.operator import Operator
 
 MaybeIds = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="Single tasks, one or more.", show_default=False)
@@ -19,6 +20,7 @@ MaybeIds = Annotated[
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A whole queue.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="All tasks of a kind.")]
 Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="All tasks of a group.")]
+Schedule = Annotated[str | None, typer.Option("--schedule", metavar="NAME", help="The planned runs of a schedule.")]
 Force = Annotated[bool, typer.Option("--force", help="Also a queue or kind that nobody has used yet.")]
 
 
@@ -27,6 +29,7 @@ def pause(
     queue: Queue = None,
     kind: Kind = None,
     group: Group = None,
+    schedule: Schedule = None,
     reason: Reason = None,
     by: By = None,
     force: Force = False,
@@ -34,8 +37,10 @@ def pause(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Stop claiming tasks of a queue, kind or group, or single waiting tasks. What runs goes on."""
-    _hold(True, ids or [], {"queue": queue, "kind": kind, "group": group}, reason, by, force, url, app, json)
+    """Stop claiming tasks of a queue, kind or group, or single waiting tasks; or leave out the runs of a schedule. What
+    runs goes on."""
+    targets = {"queue": queue, "kind": kind, "group": group, "schedule": schedule}
+    _hold(True, ids or [], targets, reason, by, force, url, app, json)
 
 
 def resume(
@@ -43,6 +48,7 @@ def resume(
     queue: Queue = None,
     kind: Kind = None,
     group: Group = None,
+    schedule: Schedule = None,
     reason: Reason = None,
     by: By = None,
     force: Force = False,
@@ -50,8 +56,9 @@ def resume(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Let a paused queue, kind, group or task run again."""
-    _hold(False, ids or [], {"queue": queue, "kind": kind, "group": group}, reason, by, force, url, app, json)
+    """Let a paused queue, kind, group, schedule or task run again."""
+    targets = {"queue": queue, "kind": kind, "group": group, "schedule": schedule}
+    _hold(False, ids or [], targets, reason, by, force, url, app, json)
 
 
 def _hold(
@@ -67,7 +74,7 @@ def _hold(
 ) -> None:
     named = [(target, name) for target, name in targets.items() if name is not None]
     if len(named) + bool(ids) != 1:
-        raise typer.BadParameter("say what: --queue NAME, --kind NAME, --group NAME, or task ids; one of them")
+        raise typer.BadParameter("say what: --queue, --kind, --group or --schedule NAME, or task ids; one of them")
     if ids:
         wanted = [inspect.parse_id(value) for value in ids]
         turn = "pause" if on else "resume"
@@ -75,10 +82,16 @@ def _hold(
         report(result, "paused" if on else "resumed", json)
         return
     [(target, name)] = named
-    change = "pause" if on else "resume"
-    changed = operate(url, app, lambda own: getattr(own.control, change)(target, name, reason, force=force), by=by)
+    changed = operate(url, app, lambda own: _change(own, on, target, name, reason, force), by=by)
     if json:
         output.emit({"target": target, "name": name, "paused": on, "changed": changed})
         return
     done, already = ("paused", "was already paused") if on else ("resumed", "was not paused")
     output.say(f"{target} {name} {done if changed else already}")
+
+
+def _change(own: Operator, on: bool, target: str, name: str, reason: str | None, force: bool) -> Awaitable[bool]:
+    if target == "schedule":
+        return own.schedules.pause(name, reason) if on else own.schedules.resume(name, reason)
+    change = own.control.pause if on else own.control.resume
+    return change(target, name, reason, force=force)

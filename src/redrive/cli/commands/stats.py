@@ -89,7 +89,9 @@ def _document(found: Stats) -> dict[str, Any]:
         ],
         "workers_gone": sum(_gone(row, overview.now) for row in overview.workers),
         "failure_groups": [asdict(row) | {"failed": found.failing[row.fingerprint]} for row in found.groups],
-        "schedules": [asdict(row) for row in overview.schedules],
+        "schedules": [
+            asdict(row) | {"paused": overview.pause_of("schedule", row.name) is not None} for row in overview.schedules
+        ],
     }
 
 
@@ -197,12 +199,11 @@ def _groups(found: Stats, now: datetime) -> None:
 
 def _schedules(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
-        [row.name, row.kind, row.cron, row.timezone, _next(row.next_at, now), output.ago(row.last_at, now) or "-"]
+        [
+            *(row.name, row.kind, row.cron, row.timezone),
+            output.planned(row.next_at, now, found.overview.pause_of("schedule", row.name)),
+            output.ago(row.last_at, now) or "-",
+        ]
         for row in found.overview.schedules
     ]
     _section("schedules", ["name", "kind", "cron", "zone", "next", "last"], rows)
-
-
-def _next(moment: datetime, now: datetime) -> str:
-    found = output.ago(moment, now)
-    return found if found.startswith("in ") else f"{found} overdue"

@@ -169,6 +169,14 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
     return short if seconds > -1 else f"in {short}"
 
 
+def planned(moment: datetime, now: datetime, paused: object) -> str:
+    """Returns when a schedule runs next; that it does not while it is paused."""
+    if paused is not None:
+        return "paused"
+    found = ago(moment, now)
+    return found if found.startswith("in ") else f"{found} overdue"
+
+
 def relative(moment: datetime | None) -> str:
     """Returns ``3m ago`` or ``in 2h``."""
     age = ago(moment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redrive.kernel.ports.store import HoldRow, LimitRow, Overview, Query, WorkerRow
+from redrive.kernel.ports.store import HoldRow, LimitRow, Query, WorkerRow
 from redrive.kernel.task import State, Task, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
@@ -61,7 +61,7 @@ class ControlService(Service):
         return [
             Queue(
                 name,
-                _hold(overview, "queue", name),
+                overview.pause_of("queue", name),
                 sum(name in row.queues for row in alive),
                 totals.get(name, _none()),
             )
@@ -136,11 +136,7 @@ def _none() -> dict[str, int]:
     return {state.value: 0 for state in State}
 
 
-def _hold(overview: Overview, target: str, name: str) -> HoldRow | None:
-    return next((hold for hold in overview.holds if (hold.target, hold.name) == (target, name)), None)
-
-
 def _kind(name: str, stats: Stats) -> Kind:
     limit = next((limit for limit in stats.overview.limits if limit.kind == name), None)
     totals, letters = stats.by("kind").get(name, _none()), stats.dead_letters().get(name, 0)
-    return Kind(name, _hold(stats.overview, "kind", name), limit, totals, letters)
+    return Kind(name, stats.overview.pause_of("kind", name), limit, totals, letters)

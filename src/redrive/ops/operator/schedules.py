@@ -9,7 +9,7 @@ from redrive.errors import ScheduleUnknown
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.store import HoldRow, Overview, ScheduleRow
+from redrive.kernel.ports.store import HoldRow, ScheduleRow
 from redrive.kernel.task import NewTask, Task, check_name, check_text
 from redrive.ops import actions
 from redrive.ops.access import Role
@@ -28,7 +28,8 @@ class ScheduleService(Service):
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
         return [
-            Schedule(row, _hold(overview, row.name)) for row in sorted(overview.schedules, key=lambda row: row.name)
+            Schedule(row, overview.pause_of("schedule", row.name))
+            for row in sorted(overview.schedules, key=lambda row: row.name)
         ]
 
     async def run_now(self, name: str, reason: str | None = None) -> Task:
@@ -68,7 +69,3 @@ class ScheduleService(Service):
             listed = ", ".join(sorted(row.name for row in rows)) or "none yet"
             raise ScheduleUnknown(f"there is no schedule {name!r}", hint=f"schedules: {listed}")
         return found
-
-
-def _hold(overview: Overview, name: str) -> HoldRow | None:
-    return next((one for one in overview.holds if (one.target, one.name) == ("schedule", name)), None)

@@ -1,0 +1,63 @@
+"""``redrive schedules``: periodic tasks; ``redrive schedules run NAME``: one of them now."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.session import operate
+from redrive.ops.operator import Operator
+from redrive.ops.operator.schedules import Schedule
+
+schedules_cli = typer.Typer(help="Periodic tasks: list them, run one now.", invoke_without_command=True)
+
+
+@schedules_cli.callback()
+def list_schedules(context: typer.Context, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """Periodic tasks with their next and last runs. To pause one: redrive pause --schedule NAME."""
+    if context.invoked_subcommand is not None:
+        return
+
+    async def look(own: Operator) -> tuple[list[Schedule], Any]:
+        return await own.schedules.list(), await own.health.now()
+
+    found, now = operate(url, app, look)
+    if json:
+        output.emit_list([asdict(one.row) | {"paused": one.paused and asdict(one.paused)} for one in found])
+        return
+    if not found:
+        output.say("no application has declared a schedule")
+        return
+    output.table(
+        ["name", "kind", "queue", "cron", "zone", "next", "last"],
+        [
+            (
+                *(row.name, row.kind, row.queue, row.cron, row.timezone),
+                output.planned(row.next_at, now, one.paused),
+                output.ago(row.last_at, now) or "-",
+            )
+            for one in found
+            for row in (one.row,)
+        ],
+    )
+
+
+@schedules_cli.command("run")
+def run(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)],
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Enqueue one task of a schedule now, beside its plan: the planned runs stay as they are."""
+    task = operate(url, app, lambda own: own.schedules.run_now(name, reason), by=by)
+    if json:
+        output.emit({"schedule": name, "id": task.id, "kind": task.kind, "queue": task.queue})
+        return
+    output.say(f"schedule {name} runs now: {task.id} ({task.kind} in queue {task.queue})")
