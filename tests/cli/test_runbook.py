@@ -86,11 +86,16 @@ def test_retry_in_every_way(redrive) -> None:
     go_on(redrive)
     done = redrive("operations", "show", begun["operation"]["id"], "--json").json
     assert (done["status"], done["done"]) == ("completed", 3)
+    assert (done["failed_again"], done["tasks"]["waiting"]) == (0, 3), "that they are queued again is not the end"
     assert "nothing is failed" in redrive("failed").out
     assert redrive("operations", "show", "nonsense").code == 1
     assert redrive("retry", ids[0], ids[1], "--by", "ann").code == 1, "they wait already"
     skipped = redrive("audit", "--action", "TASK_RETRY_BATCH_SKIPPED", "--json").json["items"]
     assert {row["task_id"] for row in skipped} == set(ids[:2])
+    redrive("work", "--app", APP, "--stop-when-empty")
+    watched = redrive("operations", "watch", begun["operation"]["id"])
+    assert watched.code == 1 and "3 retried: 3 failed again" in watched.out, "nobody had mended anything"
+    assert "3 retried: 3 failed again" in redrive("operations", "show", begun["operation"]["id"]).out
 
 
 def test_replay(redrive) -> None:

@@ -101,7 +101,7 @@ LOOKS = {
     "operations.list",
     "operations.show",
     "operations.record",
-    "operations.failed_again",
+    "operations.retried",
     "operations.has_driver",
     "approvals.list",
     "approvals.show",

@@ -19,6 +19,7 @@ from redrive.ops import actions, approvals, failed, operations
 from redrive.ops.allowance import UNRESTRICTED, Rule
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operation_runner import drive, step
+from redrive.ops.retried import retried
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.ops.making import OTHER, fail, run
 
@@ -72,6 +73,36 @@ async def test_what_fails_again_is_not_retried_again(harness: Harness) -> None:
     ended = await to_the_end(harness.store, operation)
     assert ended.done == 6
     assert {(await harness.task(task_id)).replay_count for task_id in ids} == {1}
+
+
+async def test_what_became_of_its_tasks_is_known(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That all are queued again says nothing: the same would be said of a fix that mends nothing."""
+    ids = await fail(harness, 5)
+    ended = await to_the_end(harness.store, await begin(harness.store))
+    waiting = await retried(harness.store, ended)
+    assert waiting is not None and waiting.told == "5 retried: 5 wait to run"
+    await run(harness, TERMINAL, 1)
+    await run(harness, Completed(), 3)
+    await harness.claim(1)
+    became = await retried(harness.store, ended)
+    assert became is not None and became.told == "5 retried: 3 completed, 1 failed again, 1 still runs"
+    assert became.again == tuple([task_id for task_id in ids if (await harness.task(task_id)).state is State.FAILED])
+    monkeypatch.setattr("redrive.ops.retried.MOST_TASKS_LOOKED_AT", 4)
+    large = await retried(harness.store, ended)
+    assert large is not None and large.told == "5 retried: 1 failed again by now"
+
+
+async def test_only_retries_are_judged_by_what_became_of_their_tasks(harness: Harness) -> None:
+    await fail(harness, 1)
+    ended = await to_the_end(harness.store, await begin(harness.store, Action.FORGET))
+    assert await retried(harness.store, ended) is None
+
+
+async def test_one_that_is_over_says_what_to_do_instead_of_resuming(harness: Harness) -> None:
+    await fail(harness, 1)
+    ended = await to_the_end(harness.store, await begin(harness.store))
+    with pytest.raises(InvalidTransition, match="what is left of it needs a new one: redrive retry"):
+        await operations.resume(harness.store, ended.id, actor="ann")
 
 
 async def test_what_somebody_else_retried_is_skipped_and_said(

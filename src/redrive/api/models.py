@@ -355,6 +355,15 @@ class CanaryOut(Out):
     passed: bool
 
 
+class RetriedOut(Out):
+    retried: int
+    failed_again: int
+    completed: int | None
+    cancelled: int | None
+    running: int | None
+    waiting: int | None = Field(description="For a worker, for another attempt, or until they are resumed.")
+
+
 class OperationOut(Out):
     id: str
     action: str
@@ -375,6 +384,9 @@ class OperationOut(Out):
     erased: dict[str, int] = Field(description="Of an erasure: how many went, by place.")
     fixed: str | None = Field(description="What was mended before, as its operator said.")
     idempotent: bool | None = Field(description="May the handlers run twice for one task, as its operator said.")
+    tasks: RetriedOut | None = Field(
+        description="Where the tasks of a retry are now; of more than a thousand only `failedAgain`. Not in lists."
+    )
     created_at: datetime
     updated_at: datetime
 

@@ -14,7 +14,7 @@ from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, FilterIn, Limit, States
 from redrive.api.problems import PROBLEMS
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Action, Canary
+from redrive.kernel.operation import Action, Canary, Operation
 from redrive.ops import operations, views
 from redrive.ops.operator import Operator
 
@@ -78,7 +78,8 @@ async def begin(body: OperationIn, operator: TheOperator) -> Response:
 
 @router.get("/operations/{operation_id}", response_model=m.OperationOut)
 async def show_operation(operation_id: str, operator: TheOperator) -> Response:
-    return await respond(views.operation(await operator.operations.record(operation_id)))
+    record = await operator.operations.record(operation_id)
+    return await respond(views.operation(record, await operator.operations.retried(Operation.of(record))))
 
 
 @router.post("/operations/{operation_id}/pause", response_model=m.OperationOut)

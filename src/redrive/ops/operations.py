@@ -168,8 +168,11 @@ async def _turned(
 ) -> None:
     if operation.status not in sources:
         verb = {Status.RUNNING: "resumed", Status.PAUSED: "paused"}.get(to, "cancelled")
+        over = operation.status in FINAL and to is not Status.CANCELLED
+        rest = "; what is left of it needs a new one: redrive retry, or redrive groups retry" if over else ""
         raise InvalidTransition(
-            f"operation {operation.id} is {operation.status}", hint=f"only {' or '.join(sources)} ones can be {verb}"
+            f"operation {operation.id} is {operation.status}",
+            hint=f"only {' or '.join(sources)} ones can be {verb}{rest}",
         )
     row = _note(operation, who, action, why, {"status": operation.status.value}, {"status": to.value})
     if to in FINAL:

@@ -20,6 +20,7 @@ from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.audit_rows import outside
 from redrive.ops.groups import Group
+from redrive.ops.retried import Retried
 from redrive.ops.why import Reason
 
 LONGEST_PUBLIC = 200
@@ -193,8 +194,9 @@ def group(found: Group, sight: Sight) -> View:
     return view
 
 
-def operation(record: Record) -> View:
-    """Returns an operation, the same for everybody: labels, numbers, codes, and operators' own words."""
+def operation(record: Record, became: Retried | None = None) -> View:
+    """Returns an operation, the same for everybody: labels, numbers, codes, and operators' own words.
+    ``became``: of its tasks, where that was looked for."""
     found = Operation.of(record)
     view = _view(found, OPERATION_OPEN, (), Sight(Role.VIEWER))
     canary = found.canary
@@ -207,6 +209,7 @@ def operation(record: Record) -> View:
         canary=None
         if canary is None
         else View(first=canary.first, percent=canary.percent, ids=list(canary.ids), passed=canary.passed),
+        tasks=None if became is None else View(became.numbers),
         created_at=record.created_at,
         updated_at=record.updated_at,
     )

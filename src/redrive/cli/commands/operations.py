@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.follow import follow, note_of, say_operation
+from redrive.cli.support.follow import follow, note_of, say_operation, show_with_tasks
 from redrive.cli.support.operation_words import (
     Before,
     Id,
@@ -64,13 +64,15 @@ def list_operations(
 
 @operations_cli.command("show")
 def show_operation(operation: Id, url: Url = None, app: AppName = None, json: Json = False) -> None:
-    """One operation: what it is about, and how far it has come."""
-    say_operation(operate(url, app, lambda own: own.operations.show(operation)), json)
+    """One operation: what it is about, how far it has come, and what became of its tasks."""
+    found, became = operate(url, app, lambda own: show_with_tasks(own, operation))
+    say_operation(found, json, became)
 
 
 @operations_cli.command("watch")
 def watch(operation: Id, url: Url = None, app: AppName = None, json: Json = False) -> None:
-    """Follow an operation to its end. Exit code 1 when it was stopped or cancelled."""
+    """Follow an operation and its tasks to their end. Exit code 1 when it was stopped or cancelled, or tasks failed
+    again."""
     follow(operation, url, app, json)
 
 

@@ -13,16 +13,19 @@ from redrive.cli.support.operation_words import (
     answers_text,
     approval_document,
     operation_document,
+    retried_document,
 )
 from redrive.cli.support.progress import bar
 from redrive.cli.support.session import operate
 from redrive.kernel.operation import FINAL, Operation, Status, facts
 from redrive.kernel.records import Record
 from redrive.ops.operator import Operator
+from redrive.ops.retried import Retried
 from redrive.ops.text import counted
 
 LOOK_EVERY_S = 0.5
 STUCK_AFTER_S = 3.0
+STILL_FOR_S = 5.0
 _NAMED = re.compile(r"\btask ([0-9a-f]{8}-[0-9a-f-]{27})")  # in a note: how to look at it is this face's to say
 
 
@@ -48,26 +51,27 @@ def say_begun(operation: Operation, approval: Record | None, json: bool, name: s
 
 
 def follow(operation_id: str, url: str | None, app: str | None, json: bool) -> None:
-    """Follows an operation to its end, with a bar on a terminal; exit code 1 when it did not end well."""
+    """Follows an operation and the tasks that it retries, with a bar on a terminal; exit code 1 when it or one of them
+    did not end well."""
     try:
-        found, again = operate(url, app, lambda own: _followed(own, operation_id))
+        found, became = operate(url, app, lambda own: _followed(own, operation_id))
     except KeyboardInterrupt:
         watching = output.suggest(f"redrive operations watch {operation_id}")
         typer.echo(f"operation {operation_id} goes on: {watching}", err=True)
         raise
     if json:
-        output.emit({**operation_document(found), "failed_again": again})
+        output.emit({**operation_document(found), **retried_document(became)})
     else:
         note = f": {note_of(found)}" if note_of(found) else ""
         output.say(f"operation {found.id} is {found.status}: {found.done} of {found.total} done{note}")
-        if again:
-            output.say(output.suggest(f"{again} of them failed again by now: redrive failed"))
-    if found.status is not Status.COMPLETED or (found.total and not found.done):
+        _say_retried(found, became)
+    went_wrong = found.status is not Status.COMPLETED or bool(found.total and not found.done)
+    if went_wrong or (became is not None and became.failed_again):
         raise typer.Exit(1)
 
 
-async def _followed(own: Operator, operation_id: str) -> tuple[Operation, int]:
-    """Returns the operation at its end, and how many of its tasks are failed again."""
+async def _followed(own: Operator, operation_id: str) -> tuple[Operation, Retried | None]:
+    """Returns the operation at its end, and what became of its tasks."""
     found = await own.operations.show(operation_id)
     held_up = _HeldUp(found)
     with bar(found.total) as shown:
@@ -79,7 +83,18 @@ async def _followed(own: Operator, operation_id: str) -> tuple[Operation, int]:
             shown.update(task, completed=found.done + found.skipped, description=f"{found.action}: {state}")
             await asyncio.sleep(LOOK_EVERY_S)
             found = await own.operations.show(operation_id)
-    return found, await own.operations.failed_again(operation_id)
+    return found, await _ended(own, found)
+
+
+async def _ended(own: Operator, operation: Operation) -> Retried | None:
+    """Returns what became of its tasks, once all have ended or nothing has moved for a while: one may run for hours, or
+    wait for a worker that nobody starts."""
+    became, since = await own.operations.retried(operation), time.monotonic()
+    while became is not None and became.unfinished and time.monotonic() - since < STILL_FOR_S:
+        await asyncio.sleep(LOOK_EVERY_S)
+        if (now := await own.operations.retried(operation)) != became:
+            became, since = now, time.monotonic()
+    return became
 
 
 class _HeldUp:
@@ -117,10 +132,16 @@ class _HeldUp:
         return None, None
 
 
-def say_operation(operation: Operation, json: bool) -> None:
-    """Says how far an operation has come."""
+async def show_with_tasks(own: Operator, operation_id: str) -> tuple[Operation, Retried | None]:
+    """Returns an operation, and what became of its tasks so far."""
+    found = await own.operations.show(operation_id)
+    return found, await own.operations.retried(found)
+
+
+def say_operation(operation: Operation, json: bool, became: Retried | None = None) -> None:
+    """Says how far an operation has come, and what became of its tasks, where that was looked for."""
     if json:
-        output.emit(operation_document(operation))
+        output.emit({**operation_document(operation), **retried_document(became)})
         return
     output.say(
         f"{operation.action}  {operation.status}  {operation.id}",
@@ -133,13 +154,35 @@ def say_operation(operation: Operation, json: bool) -> None:
     if operation.rate is not None:
         output.say(f"at most {operation.rate:g} a second")
     if operation.canary is not None:
-        passed = "passed" if operation.canary.passed else "running" if operation.testing else "to come"
         output.say(
             f"canary: the first {operation.canary.first}, of which {operation.canary.percent:g} % must succeed: "
-            f"{passed}"
+            f"{_canary_told(operation)}"
         )
     if note_of(operation):
         output.say(note_of(operation))
+    _say_retried(operation, became)
+
+
+def _canary_told(operation: Operation) -> str:
+    if operation.canary is not None and operation.canary.passed:
+        return "passed"
+    if operation.status in FINAL:
+        return "not passed"
+    return "running" if operation.testing else "to come"
+
+
+def _say_retried(operation: Operation, became: Retried | None) -> None:
+    if became is None or not operation.done:
+        return
+    output.say(became.told)
+    output.say(*(output.suggest(f"redrive show {task_id}") for task_id in became.again))
+    if became.oldest is not None:
+        since = output.ago(became.oldest.started_at)
+        output.say(
+            f"workers run the code that they were started with ({became.oldest.id}: {since}): restart them after a fix"
+        )
+    if became.unfinished and operation.status in FINAL:
+        output.say(output.suggest(f"look again: redrive operations show {operation.id}"))
 
 
 def note_of(operation: Operation) -> str:

@@ -12,6 +12,7 @@ from redrive.cli.support.session import operate
 from redrive.kernel.operation import Operation
 from redrive.kernel.records import Record
 from redrive.ops.operator import Operator
+from redrive.ops.retried import Retried
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As the list gives it.")]
 Before = Annotated[int | None, typer.Option("--before", metavar="N", min=1, help="Go on from the next of a list.")]
@@ -43,6 +44,11 @@ def answers_text(fixed: str | None, idempotent: bool | None) -> list[str]:
 def operation_document(operation: Operation) -> dict[str, Any]:
     """Returns an operation as the JSON document of ``--json``."""
     return {"id": operation.id, "status": operation.status.value, **operation.body()}
+
+
+def retried_document(became: Retried | None) -> dict[str, Any]:
+    """Returns what became of an operation's tasks as a part of its document; empty where that was not looked for."""
+    return {} if became is None else {"failed_again": became.failed_again, "tasks": became.numbers}
 
 
 def approval_document(record: Record) -> dict[str, Any]:

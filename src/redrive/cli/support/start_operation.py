@@ -46,7 +46,7 @@ Idempotent = Annotated[
     bool | None,
     typer.Option("--idempotent/--not-idempotent", help="May the handlers run twice for one task? Asked for with it."),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Follow the operation to its end.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Follow the operation and its tasks to their end.")]
 Plan = Annotated[str | None, typer.Option("--plan", metavar="TOKEN", help="Exactly the tasks of a dry run or preview.")]
 
 

@@ -135,4 +135,4 @@ def _begun(page: Page, begun: BegunOperation) -> Response:
     target = page.link(f"/operations/{begun.operation.id}")
     if begun.approval is not None:
         return page.go(target, "A second person has to agree before this begins.", "warn")
-    return page.go(target, "It has begun.")
+    return page.go(target, "It was begun; below is how far it has come.")

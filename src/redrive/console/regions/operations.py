@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from redrive.console.templates_env import fragment
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Operation
 from redrive.ops import views
 from redrive.ops.operator import Operator
+from redrive.ops.retried import Retried
 from redrive.ops.views import View
 
 SHOWN = 20
@@ -17,20 +19,20 @@ SHOWN = 20
 
 @dataclass(slots=True, frozen=True)
 class Progress:
-    """An operation, how many of its tasks are failed again and which, and whether somebody carries it out."""
+    """An operation, what became of its tasks, which failed again, and whether somebody carries it out."""
 
     operation: View
-    failed_again: int
+    retried: Retried | None
     again: list[View]
     has_driver: bool
 
 
 async def look(operator: Operator, operation_id: str) -> Progress:
-    shown = views.operation(await operator.operations.record(operation_id))
+    record = await operator.operations.record(operation_id)
     listed = await operator.failures.list(FailureFilter(bulk_id=operation_id), limit=SHOWN)
     return Progress(
-        shown,
-        listed.total,
+        views.operation(record),
+        await operator.operations.retried(Operation.of(record)),
         [views.task(one, operator.sight) for one in listed.tasks],
         await operator.operations.has_driver(),
     )

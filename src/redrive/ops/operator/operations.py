@@ -14,6 +14,7 @@ from redrive.ops import approvals, operations, plans
 from redrive.ops.access import Role
 from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.operator.session import Service
+from redrive.ops.retried import Retried, retried
 from redrive.ops.workers import drivers
 
 FIRST_TASKS_SHOWN = 5
@@ -127,10 +128,10 @@ class OperationService(Service):
         who = self._session.may(Role.OPERATOR)
         return await operations.cancel(self._store, operation_id, actor=who, reason=reason)
 
-    async def failed_again(self, operation_id: str) -> int:
-        """Returns how many of its tasks are failed again."""
+    async def retried(self, operation: Operation) -> Retried | None:
+        """Returns what became of the tasks that it retried; None where it does something else."""
         self._session.may(Role.VIEWER)
-        return await self._store.count_failed(FailureFilter(bulk_id=operation_id))
+        return await retried(self._store, operation)
 
     async def has_driver(self) -> bool:
         """Returns whether there is a live worker that carries operations out."""
