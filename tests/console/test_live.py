@@ -56,8 +56,8 @@ async def test_many_open_pages_cost_the_store_what_one_does(app: App, monkeypatc
     sampled: list[str] = []
     once = live.sampler
 
-    def counted(topic: str) -> Any:
-        sample = once(topic)
+    def counted(topic: str, topics: Any) -> Any:
+        sample = once(topic, topics)
 
         async def counting(operator: Any) -> Any:
             sampled.append(topic)

@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from redrive import features
 from redrive.api import (
     approvals,
     audit,
@@ -37,6 +36,7 @@ from redrive.api.access import WrongTokenCounter
 from redrive.api.authentication import AuthenticationMiddleware, with_token
 from redrive.api.body_limit import BodyLimit
 from redrive.api.docs_page import add_docs
+from redrive.api.feature_routes import routers_of
 from redrive.api.headers import SecurityHeaders
 from redrive.app import App
 from redrive.errors import RedriveError
@@ -103,9 +103,8 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
         worker_run.router,
     ):
         api.include_router(part)
-    for feature in app.features:
-        if feature.routes is not None:
-            api.include_router(features.load(feature.routes))
+    for router in (router for feature in app.features for router in routers_of(feature)):
+        api.include_router(router)
     _add_health(api, app, worker)
     return api
 

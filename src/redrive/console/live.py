@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from redrive.app import App
-from redrive.console.topics import Sample, sampler
+from redrive.console.sample import Sample, Sampler
+from redrive.console.topics import TOPICS, sampler
 from redrive.errors import RedriveError, TooManyStreams
 from redrive.ops.access import Caller, Role
 
@@ -60,8 +61,9 @@ class Feed:
 class Live:
     """All feeds of a process."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, topics: Mapping[str, Sampler] = TOPICS) -> None:
         self._app = app
+        self._topics = topics
         self._feeds: dict[tuple[str, Role], Feed] = {}
         self._streams = 0
         self._closed = asyncio.Event()
@@ -125,7 +127,7 @@ class Live:
         """Refuses a stream of unknown topics, or one too many; asked before the answer begins."""
         new = 0
         for topic in topics:
-            sampler(topic)
+            sampler(topic, self._topics)
             new += (topic, role) not in self._feeds
         if self._streams >= MOST_STREAMS or len(self._feeds) + new > MOST_FEEDS:
             raise TooManyStreams("too many pages are open", hint="close some; this one works, without being live")
@@ -133,7 +135,7 @@ class Live:
     def _join(self, topic: str, role: Role) -> Feed:
         feed = self._feeds.get((topic, role))
         if feed is None:
-            sample = sampler(topic)
+            sample = sampler(topic, self._topics)
             feed = self._feeds[topic, role] = Feed(topic, role)
             feed.task = asyncio.create_task(self._run(feed, sample))
         feed.listeners += 1

@@ -6,6 +6,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 
 from redrive.app import App
 from redrive.console import static_files
+from redrive.console.feature_pages import extensions_of
 from redrive.console.live import Live
 from redrive.console.pages import (
     approvals,
@@ -25,6 +26,7 @@ from redrive.console.pages import (
     workers,
 )
 from redrive.console.routes import error_page, pages_router
+from redrive.console.topics import TOPICS
 from redrive.errors import PageUnknown
 
 ROUTERS = (
@@ -50,8 +52,9 @@ ROUTERS = (
 def add_console(api: FastAPI) -> None:
     """Serves the console of ``api``'s application at ``/ops/queue``."""
     app: App = api.state.redrive
-    api.state.live = Live(app)
-    for router in ROUTERS:
+    api.state.extensions = added = extensions_of(app.features)
+    api.state.live = Live(app, {**TOPICS, **added.topics})
+    for router in (*ROUTERS, *added.routers):
         api.include_router(router)
     api.include_router(_rest())
 

@@ -1,20 +1,26 @@
-"""The pages that the console's menu and palette list, in their order. Features add theirs."""
+"""The pages that the console's menu, palette and keys list, in their order. Features add theirs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from redrive.console.door import HOME
+from redrive.errors import ConfigError
+from redrive.ops.access import Role
 
 
 @dataclass(slots=True, frozen=True)
 class Item:
-    """One page: ``path`` below the console's address; ``badge`` names the live number that stands beside it."""
+    """One page: ``path`` below the console's address; ``badge`` names the live number that stands beside it, ``key``
+    the letter that leads there after ``g``. Who is below ``role`` is not shown it."""
 
     name: str
     path: str
     about: str
     badge: str | None = None
+    key: str | None = None
+    role: Role = Role.VIEWER
 
     @property
     def url(self) -> str:
@@ -31,27 +37,46 @@ SECTIONS = (
     Section(
         "See",
         (
-            Item("Overview", "", "What is wrong, and how much is going on"),
-            Item("Failures", "/failures", "Causes of failures, and the tasks that failed by them", "failed"),
-            Item("Dead letters", "/dead-letters", "The record of every terminal failure"),
-            Item("Tasks", "/tasks", "All tasks, by state, kind, queue, scope and trace"),
+            Item("Overview", "", "What is wrong, and how much is going on", key="o"),
+            Item("Failures", "/failures", "Causes of failures, and the tasks that failed by them", "failed", "f"),
+            Item("Dead letters", "/dead-letters", "The record of every terminal failure", key="d"),
+            Item("Tasks", "/tasks", "All tasks, by state, kind, queue, scope and trace", key="t"),
         ),
     ),
     Section(
         "Act",
         (
-            Item("Operations", "/operations", "Bulk retries and purges, live", "operations"),
-            Item("Approvals", "/approvals", "What waits for a second person", "approvals"),
-            Item("Audit", "/audit", "Who did what, when and why"),
+            Item("Operations", "/operations", "Bulk retries and purges, live", "operations", "p"),
+            Item("Approvals", "/approvals", "What waits for a second person", "approvals", "a"),
+            Item("Audit", "/audit", "Who did what, when and why", key="u"),
         ),
     ),
     Section(
         "Run",
         (
-            Item("Queues & limits", "/queues", "Pause, resume, quotas and rates"),
-            Item("Workers", "/workers", "Who is alive, and what each runs"),
-            Item("Schedules", "/schedules", "Periodic tasks: next and last runs"),
-            Item("Settings", "/settings", "What is configured, and where it comes from"),
+            Item("Queues & limits", "/queues", "Pause, resume, quotas and rates", key="q"),
+            Item("Workers", "/workers", "Who is alive, and what each runs", key="w"),
+            Item("Schedules", "/schedules", "Periodic tasks: next and last runs", key="s"),
+            Item("Settings", "/settings", "What is configured, and where it comes from", role=Role.OPERATOR),
         ),
     ),
 )
+
+
+def joined(sections: Iterable[Section]) -> tuple[Section, ...]:
+    """Returns sections of one name as one; a key that two pages want is refused."""
+    found: dict[str, Section] = {}
+    keys: dict[str, str] = {}
+    for section in sections:
+        known = found.setdefault(section.name, Section(section.name, ()))
+        found[section.name] = replace(known, items=(*known.items, *section.items))
+        for item in section.items:
+            if item.key is not None and keys.setdefault(item.key, item.name) != item.name:
+                raise ConfigError(f"the key {item.key!r} of page {item.name!r} is that of {keys[item.key]!r}")
+    return tuple(found.values())
+
+
+def shown_to(role: Role, sections: Iterable[Section]) -> list[Section]:
+    """Returns the sections with what this role may see."""
+    seen = [replace(one, items=tuple(item for item in one.items if item.role <= role)) for one in sections]
+    return [section for section in seen if section.items]

@@ -17,6 +17,8 @@ from redrive.app import App
 from redrive.console import door
 from redrive.console.cookies import read_cookie
 from redrive.console.door import HOME, Visitor
+from redrive.console.feature_pages import Extensions
+from redrive.console.navigation import Section, shown_to
 from redrive.console.templates_env import render
 from redrive.errors import InvalidInput
 from redrive.ops.access import Role
@@ -53,6 +55,17 @@ class Page:
     @property
     def is_admin(self) -> bool:
         return self.visitor.caller.role >= Role.ADMIN
+
+    @property
+    def extensions(self) -> Extensions:
+        """What the application's features add to the console."""
+        found: Extensions = self.request.app.state.extensions
+        return found
+
+    @property
+    def sections(self) -> list[Section]:
+        """The menu, as far as the visitor may see it."""
+        return shown_to(self.visitor.caller.role, self.extensions.sections)
 
     @cached_property
     def theme(self) -> str | None:

@@ -40,9 +40,10 @@ class PageRoute(APIRoute):
         return guarded
 
 
-def pages_router() -> APIRouter:
-    """Returns a router for pages of the console; features use it for theirs."""
-    return APIRouter(prefix=HOME, include_in_schema=False, route_class=PageRoute)
+def pages_router(feature: str | None = None) -> APIRouter:
+    """Returns a router for pages of the console, or for those of a feature, below an address of its name."""
+    prefix = HOME if feature is None else f"{HOME}/{feature}"
+    return APIRouter(prefix=prefix, include_in_schema=False, route_class=PageRoute)
 
 
 def sign_in_first(request: Request) -> Response:

@@ -5,20 +5,30 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 from redrive.console import charts, text
 from redrive.console.door import HOME
-from redrive.console.navigation import SECTIONS
 from redrive.console.static_files import asset
 from redrive.console.story import stack_lines
+from redrive.errors import ConfigError
 from redrive.version import __version__
+
+_FEATURES: dict[str, BaseLoader] = {}  # by the name of the feature, with which those of its templates begin
+
+
+def add_templates(feature: str, package: str) -> None:
+    """Makes the templates of a feature known: those in the folder ``templates/NAME`` of its package, as ``NAME/…``."""
+    try:
+        _FEATURES[feature] = PackageLoader(package, f"templates/{feature}")
+    except ValueError:
+        raise ConfigError(f"the feature {feature!r} has pages, and {package} no folder templates/{feature}") from None
 
 
 @cache
 def environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("redrive.console"),
+        loader=ChoiceLoader([PackageLoader("redrive.console"), PrefixLoader(_FEATURES)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -29,7 +39,6 @@ def environment() -> Environment:
     made.filters.update(text.FILTERS)
     made.globals.update(
         home=HOME,
-        sections=SECTIONS,
         version=__version__,
         asset=asset,
         relative=text.relative,

@@ -6,15 +6,13 @@ the menu, any other name a value for a script.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from redrive.console.regions import fleet, menu, news, operations, overview
+from redrive.console.sample import Sample, Sampler
 from redrive.errors import InvalidInput
-from redrive.ops.operator import Operator
 
-Sample = Callable[[Operator], Awaitable[Mapping[str, str]]]
-
-TOPICS: dict[str, Callable[[str], Sample]] = {
+TOPICS: dict[str, Sampler] = {
     "menu": menu.sampler,
     "overview": overview.sampler,
     "operation": operations.sampler,
@@ -24,10 +22,10 @@ TOPICS: dict[str, Callable[[str], Sample]] = {
 }
 
 
-def sampler(topic: str) -> Sample:
+def sampler(topic: str, topics: Mapping[str, Sampler] = TOPICS) -> Sample:
     """Returns how a topic is sampled; ``operation:ID`` has an argument."""
     name, _, argument = topic.partition(":")
-    made = TOPICS.get(name)
+    made = topics.get(name)
     if made is None:
         raise InvalidInput(f"there is no topic {name[:50]!r}")
     return made(argument)

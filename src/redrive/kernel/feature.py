@@ -35,7 +35,7 @@ class Feature:
     react: React | None = None
     duties: Callable[[Any], Sequence[Duty]] | None = None  # gets the settings
     declare: Callable[[Any], None] | None = None  # gets the App, for kinds and schedules of its own
-    routes: str | None = None  # "package.routes:router", a FastAPI router, below /api/NAME
+    routes: str | None = None  # "package.routes:router", a FastAPI router or several, below /api/NAME
     commands: str | None = None  # "package.commands:cli", a Typer application, called ``redrive NAME …``
     pages: str | None = None  # "package.pages:pages", FeaturePages of the console, below /ops/queue/NAME
     settings: Any = None  # a class of redrive.settings.FeatureSettings

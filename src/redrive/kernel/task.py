@@ -94,6 +94,7 @@ class Task:
     result: Any = None
     erased_at: datetime | None = None
     feature: str | None = None
+    facts: Any = None  # what that feature wrote into the row
     join_id: UUID | None = None
     deduplicated: bool = False
 

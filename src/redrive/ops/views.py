@@ -63,7 +63,7 @@ TASK_OPEN = (
     "deduplicated",
 )
 TASK_CLOSED = ("payload", "progress", "result", "error_message", "error_stack", "idempotency_key")
-TASK_INTERNAL = ("lease_token", "memo", "failed_seq", "feature", "join_id")  # shown to nobody over HTTP
+TASK_INTERNAL = ("lease_token", "memo", "failed_seq", "feature", "facts", "join_id")  # shown to nobody over HTTP
 ATTEMPT_OPEN = (
     "attempt",
     "replay",

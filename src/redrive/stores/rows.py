@@ -81,6 +81,7 @@ def task(row: Row, as_text: bool = False) -> Task:
         error_fingerprint=get("error_fingerprint"),
         error_summary=readable(get("error_summary")),
         feature=get("feature"),
+        facts=readable(get("facts")),
         join_id=get("join_id"),
         failed_at=get("failed_at"),
         failed_seq=get("failed_seq"),

@@ -51,7 +51,8 @@ async def task(page: ThePage, task_id: str) -> Response:
     for name, query in _relatives(found).items():
         others = await operator.tasks.list(query)
         related[name] = [views.task(one, operator.sight) for one in others.tasks if one.id != found.id][:RELATED]
-    return await page.render("task.html", story=tell(story, operator.sight, page.now), related=related)
+    panel = await page.extensions.panel(operator, found, page=page, now=page.now)
+    return await page.render("task.html", story=tell(story, operator.sight, page.now), related=related, panel=panel)
 
 
 def _relatives(found: Task) -> dict[str, Query]:

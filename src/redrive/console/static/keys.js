@@ -1,9 +1,7 @@
 // The keyboard: a palette that jumps anywhere, and keys for the pages.
 
-const GO = /** @type {const} */ ({ o: "", f: "/failures", d: "/dead-letters", t: "/tasks", p: "/operations", a: "/approvals", u: "/audit", q: "/queues", w: "/workers", s: "/schedules" });
 const KEYS = [
   ["/ or Ctrl K", "Jump to a task, trace, scope, kind, queue or page"],
-  ["g then o f d t p a u q w s", "Overview, Failures, Dead letters, Tasks, Operations, Approvals, aUdit, Queues, Workers, Schedules"],
   ["r", "Refresh this page"],
   ["?", "These keys"],
   ["Esc", "Close"],
@@ -18,11 +16,10 @@ export function startKeys() {
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
-    const home = document.body.dataset.home ?? "";
     if (going) {
       going = false;
-      const path = GO[/** @type {keyof typeof GO} */ (event.key)];
-      if (path !== undefined) location.href = home + path;
+      const link = pages().find((page) => page.dataset.key === event.key);
+      if (link) location.href = link.href;
       return;
     }
     if (event.key === "Escape" && location.hash === "#menu") location.hash = "#content";
@@ -64,11 +61,20 @@ function dialog(label, className) {
   return made;
 }
 
+/**
+ * The pages of the menu that have a key.
+ * @returns {HTMLAnchorElement[]}
+ */
+function pages() {
+  return [...document.querySelectorAll(".menu a[data-key]")].filter((link) => link instanceof HTMLAnchorElement);
+}
+
 function openKeys() {
   const made = dialog("Keys", "keys-dialog");
   const list = document.createElement("div");
   list.className = "keys";
-  for (const [key, what] of KEYS) {
+  const going = pages().map((page) => [`g then ${page.dataset.key}`, label(page)]);
+  for (const [key, what] of [...KEYS, ...going]) {
     const mark = document.createElement("kbd");
     mark.textContent = key;
     const text = document.createElement("span");

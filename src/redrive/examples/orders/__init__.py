@@ -18,6 +18,7 @@ ORDERS = Feature(
     declare=declare,
     routes="redrive.examples.orders.routes:router",
     commands="redrive.examples.orders.commands:cli",
+    pages="redrive.examples.orders.pages:pages",
     settings=OrderSettings,
     retention=retention,
     examine=examine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,11 @@ class Orders(Service):
             )
         )
         return await self.show(order)
+
+    async def list(self) -> builtins.list[dict[str, Any]]:
+        """The latest orders, and how many of their parcels have ended."""
+        self._session.may(Role.VIEWER)
+        return await self._store.feature_rows("orders", "orders")
 
     async def show(self, order: str) -> dict[str, Any]:
         """How many parcels of an order are in which state, and what money is still held for it."""

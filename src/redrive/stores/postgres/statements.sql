@@ -195,7 +195,7 @@ select *, state::text as state_name from redrive.history where true
 select id, state::text as state_name, kind, queue, priority, attempt_count, max_attempts, task_group, scope, trace_id, idempotency_key, timeout_ms,
   created_at, run_at, next_attempt_at, last_attempt_at, lease_token, lease_expires_at, worker_id, cancel_requested_at, paused_by,
   error_code, error_reason, failure_type, error_fingerprint, failed_at, failed_seq, dead_reason, replay_count, last_replayed_at,
-  last_replayed_by, last_replayed_reason, last_replayed_bulk_id,
+  last_replayed_by, last_replayed_reason, last_replayed_bulk_id, feature, facts, join_id,
   case when pg_column_size(payload) <= 4 * $1::bigint and octet_length(payload::text) <= $1::bigint then payload::text end as payload, payload is not null as has_payload,
   case when pg_column_size(progress) <= 4 * $1::bigint and octet_length(progress::text) <= $1::bigint then progress::text end as progress, progress is not null as has_progress,
   error_summary,
@@ -205,7 +205,7 @@ from redrive.task where true
 
 -- page_history: the same of finished tasks
 select id, state::text as state_name, finished_at, erased_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
-  timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id,
+  timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id, feature, facts, join_id,
   case when pg_column_size(payload) <= 4 * $1::bigint and octet_length(payload::text) <= $1::bigint then payload::text end as payload, payload is not null as has_payload,
   case when pg_column_size(result) <= 4 * $1::bigint and octet_length(result::text) <= $1::bigint then result::text end as result, result is not null as has_result,
   case when octet_length(cancel_reason) <= $1::bigint then cancel_reason end as cancel_reason, cancel_reason is not null as has_cancel_reason

@@ -29,7 +29,7 @@ select * from redrive_history where true
 select id, state, kind, queue, priority, attempt_count, max_attempts, task_group, scope, trace_id, idempotency_key, timeout_ms,
   created_at, run_at, next_attempt_at, last_attempt_at, lease_token, lease_expires_at, worker_id, cancel_requested_at, paused_by,
   error_code, error_reason, failure_type, error_fingerprint, failed_at, failed_seq, dead_reason, replay_count, last_replayed_at,
-  last_replayed_by, last_replayed_reason, last_replayed_bulk_id,
+  last_replayed_by, last_replayed_reason, last_replayed_bulk_id, feature, facts, join_id,
   case when length(cast(payload as blob)) <= ?1 and json_valid(payload) then payload end as payload, payload is not null as has_payload,
   case when length(cast(progress as blob)) <= ?1 and json_valid(progress) then progress end as progress, progress is not null as has_progress,
   error_summary,
@@ -39,7 +39,7 @@ from redrive_task where true
 
 -- page_history: the same of finished tasks
 select id, state, finished_at, erased_at, created_at, last_attempt_at, lease_token, execution_ms, attempt_count, max_attempts, replay_count,
-  timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id,
+  timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key, worker_id, feature, facts, join_id,
   case when length(cast(payload as blob)) <= ?1 and json_valid(payload) then payload end as payload, payload is not null as has_payload,
   case when length(cast(result as blob)) <= ?1 and json_valid(result) then result end as result, result is not null as has_result,
   case when length(cast(cancel_reason as blob)) <= ?1 then cancel_reason end as cancel_reason, cancel_reason is not null as has_cancel_reason

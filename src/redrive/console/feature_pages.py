@@ -1,0 +1,106 @@
+"""What a feature adds to the console: pages, their places in the menu, a panel on the page of a task, live regions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter
+
+from redrive import features
+from redrive.console.door import HOME
+from redrive.console.navigation import SECTIONS, Section, joined
+from redrive.console.sample import Sampler
+from redrive.console.templates_env import add_templates, fragment
+from redrive.errors import ConfigError, RedriveError
+from redrive.kernel.feature import Feature
+from redrive.kernel.task import Task
+from redrive.ops.operator import Operator
+
+logger = logging.getLogger("redrive.console")
+
+
+@dataclass(slots=True, frozen=True)
+class Panel:
+    """A part of a task's page, made of a template of the feature."""
+
+    title: str
+    template: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+# Gets the operator and a task that carries the feature's name, with ``task.facts``; None where it has nothing to say.
+MakePanel = Callable[[Operator, Task], Awaitable[Panel | None]]
+
+
+@dataclass(slots=True, frozen=True)
+class FeaturePages:
+    """What ``Feature.pages`` names. ``router`` is made by ``pages_router("NAME")``; templates are in the folder
+    ``templates/NAME`` of the feature's package, and are called ``NAME/…``. Topics are called ``NAME`` or ``NAME-…``."""
+
+    router: APIRouter
+    section: Section | None = None
+    panel: MakePanel | None = None
+    topics: Mapping[str, Sampler] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class Extensions:
+    """All that the features of an application add; ``sections`` is the whole menu."""
+
+    routers: tuple[APIRouter, ...]
+    sections: tuple[Section, ...]
+    topics: Mapping[str, Sampler]
+    panels: Mapping[str, MakePanel]
+
+    async def panel(self, operator: Operator, task: Task, **values: Any) -> tuple[str, str] | None:
+        """Returns title and HTML of the panel that a task's feature has for it. One that fails leaves a note: the rest
+        of the page is needed then all the more."""
+        make = self.panels.get(task.feature or "")
+        if make is None:
+            return None
+        try:
+            made = await make(operator, task)
+            return None if made is None else (made.title, fragment(made.template, **values, **made.values))
+        except RedriveError as error:
+            return str(task.feature), fragment("regions/note.html", text=error.message)
+        except Exception:
+            logger.exception(
+                "the panel of %s could not be made", task.feature, extra={"event": "console.panel", "task_id": task.id}
+            )
+            return str(task.feature), fragment("regions/note.html", text="This could not be shown; the log says why.")
+
+
+def extensions_of(brought: Iterable[Feature]) -> Extensions:
+    """Imports what these features add; what would hide something else is refused."""
+    found = {feature: _load(feature) for feature in brought if feature.pages is not None}
+    sections = joined([*SECTIONS, *(pages.section for pages in found.values() if pages.section is not None)])
+    for feature in found:
+        add_templates(feature.name, feature.package)
+    return Extensions(
+        tuple(pages.router for pages in found.values()),
+        sections,
+        {name: sampler for pages in found.values() for name, sampler in pages.topics.items()},
+        {feature.name: pages.panel for feature, pages in found.items() if pages.panel is not None},
+    )
+
+
+def _load(feature: Feature) -> FeaturePages:
+    pages = features.load(feature.pages or "")
+    if not isinstance(pages, FeaturePages):
+        raise ConfigError(f"{feature.pages} is {type(pages).__name__}, not FeaturePages")
+    name, home = feature.name, f"{HOME}/{feature.name}"
+    if pages.router.prefix != home:
+        raise ConfigError(
+            f"the pages of feature {name!r} are below {pages.router.prefix}, not {home}",
+            hint=f'make its router with pages_router("{name}")',
+        )
+    for item in pages.section.items if pages.section is not None else ():
+        if item.url != home and not item.url.startswith(f"{home}/"):
+            raise ConfigError(f"the page {item.name!r} of feature {name!r} leads to {item.url}, not below {home}")
+    for topic in pages.topics:
+        if topic != name and not topic.startswith(f"{name}-"):
+            raise ConfigError(f"the topic {topic!r} of feature {name!r} is not called {name} or {name}-…")
+    return pages
