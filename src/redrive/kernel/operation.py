@@ -20,14 +20,13 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.records import Put, Record
-from redrive.kernel.task import State, Task
+from redrive.kernel.task import WAITING, State, Task
 
 COLLECTION = "operation"
 TASKS_PER_PIECE = 500
 PACE = 0.5  # seconds of work in a piece, when there is a rate
 MOST_CANARIES = 500
 MOST_FINGERPRINTS = 200
-WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
 class Action(StrEnum):

@@ -18,7 +18,7 @@ from typing import Any
 
 from redrive.kernel.machine import Transition
 from redrive.kernel.reads import Count
-from redrive.kernel.task import State
+from redrive.kernel.task import LIVE, State
 
 # Upper ends of the buckets of waiting and run times, in seconds. One more bucket, the last, has no end.
 BOUNDS = (
@@ -240,7 +240,7 @@ class Sums:
 def sampled(at: datetime, counts: Iterable[Count], oldest: Mapping[str, datetime]) -> list[Counted]:
     """Returns a look at how much is there as something to add: exact totals, and since when the first ready task of
     each queue waits."""
-    live = (count for count in counts if count.state in _LIVE)
+    live = (count for count in counts if count.state in LIVE)
     return [
         (at, (ALL, ALL), {"samples": 1}),
         *((at, (count.queue, count.kind), {"depth": {count.state.value: count.n}}) for count in live),
@@ -250,9 +250,6 @@ def sampled(at: datetime, counts: Iterable[Count], oldest: Mapping[str, datetime
 
 def _age(at: datetime, since: datetime) -> float:
     return round(max((at - since).total_seconds(), 0.0), 3)
-
-
-_LIVE = (State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED)
 
 
 def _levels(key: Key) -> Iterator[Key]:

@@ -42,8 +42,9 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-LIVE = frozenset({State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED})
-HISTORY = frozenset({State.COMPLETED, State.CANCELLED})
+HISTORY = (State.COMPLETED, State.CANCELLED)
+LIVE = tuple(state for state in State if state not in HISTORY)
+WAITING = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
 @dataclass(slots=True)

@@ -193,7 +193,7 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
     ids = [task_id for task_id in ids if task_id not in foreign]
     if not ids:
         return LEFT_FOR_S
-    live = [one.id for one in known if one.state in LIVE - {State.RUNNING} and one.id not in foreign]
+    live = [one.id for one in known if one.state in LIVE and one.state is not State.RUNNING and one.id not in foreign]
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
     commit = Commit(transitions=moves, erase=Erase(subject.tombstone, tuple(ids)))
     after = replace(operation, last_piece=len(ids))

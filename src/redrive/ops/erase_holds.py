@@ -25,7 +25,7 @@ async def holds_of(store: Store, subject: Subject) -> tuple[list[str], list[tupl
 async def keeps_others(store: Store, name: str) -> bool:
     """Returns whether the pause of this group keeps tasks from running. It is not lifted then: an erasure starts
     nothing."""
-    return bool(await store.find(Query(states=tuple(LIVE), group=name, limit=1, brief=True)))
+    return bool(await store.find(Query(states=LIVE, group=name, limit=1, brief=True)))
 
 
 async def count_holds(store: Store, subject: Subject) -> int:

@@ -11,9 +11,9 @@ from uuid import UUID
 from redrive.errors import ChangedMeanwhile, PlanUnknown, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter
-from redrive.kernel.operation import COLLECTION, WAITING, Action, Operation, Status
+from redrive.kernel.operation import COLLECTION, Action, Operation, Status
 from redrive.kernel.ports.store import Query, Store
-from redrive.kernel.task import Task
+from redrive.kernel.task import WAITING, Task
 from redrive.ops import erase, plans
 from redrive.ops.operations import matches_of
 from redrive.ops.retry_log import log_retried

@@ -15,7 +15,6 @@ from redrive.kernel.operation import (
     COLLECTION,
     FINAL,
     MOST_CANARIES,
-    WAITING,
     Action,
     Canary,
     Operation,
@@ -24,7 +23,7 @@ from redrive.kernel.operation import (
 )
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
-from redrive.kernel.task import check_int, check_text
+from redrive.kernel.task import WAITING, check_int, check_text
 from redrive.ops import approvals, plans
 from redrive.ops.actions import check_actor, check_states
 from redrive.ops.allowance import Rule, alone

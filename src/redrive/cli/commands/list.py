@@ -13,7 +13,7 @@ from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Overview, Query
-from redrive.kernel.task import Task
+from redrive.kernel.task import State, Task
 from redrive.ops import filters, inspect
 from redrive.ops.operator import Operator
 from redrive.ops.why import lost_by
@@ -23,7 +23,7 @@ DEFAULT_LIMIT = 50
 
 States = Annotated[
     list[str] | None,
-    typer.Option("--state", metavar="A,B", help="queued, delayed, running, paused, failed, completed, cancelled."),
+    typer.Option("--state", metavar="A,B", help=", ".join(State) + "."),
 ]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most.")]
 Before = Annotated[

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from redrive.app import App
 from redrive.cli.support.loading import Loaded
 from redrive.errors import ConfigError, InvalidInput
-from redrive.kernel.task import State, check_name
+from redrive.kernel.task import WAITING, check_name
 from redrive.ops.access import Caller, Role
 from redrive.settings import Options, misspelt
 from redrive.worker.memory import freeze_what_is_loaded
@@ -19,7 +19,6 @@ from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.cli")
 LOOKING_CALLER = Caller("redrive work", Role.VIEWER)
-WAITING_STATES = (State.QUEUED, State.DELAYED, State.PAUSED)
 
 
 def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Options:
@@ -50,7 +49,7 @@ async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
     if loaded.module is not None:
         return
     counts = (await (await loaded.app.operator(LOOKING_CALLER)).health.stats()).counts
-    kinds = {count.kind for count in counts if count.state in WAITING_STATES and count.n and count.queue in queues}
+    kinds = {count.kind for count in counts if count.state in WAITING and count.n and count.queue in queues}
     foreign = sorted(kinds - loaded.app.registry.handlers.keys())
     if foreign:
         raise ConfigError(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from redrive.kernel.reads import Count
 from redrive.kernel.series import Cell, Counted, Ended, Resolution, SeriesQuery, SeriesRow, Sums, read, sampled
-from redrive.kernel.task import State
+from redrive.kernel.task import LIVE
 from redrive.stores import series
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime, to_micros
@@ -16,7 +16,6 @@ from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "series.sql")
 OLDEST = statements("redrive.stores.sqlite", "diagnose.sql")["oldest"]
-LIVE = (State.QUEUED, State.DELAYED, State.RUNNING, State.PAUSED, State.FAILED)
 EVERY_SHEET = -1
 T = TypeVar("T")
 
