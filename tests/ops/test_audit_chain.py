@@ -56,6 +56,13 @@ async def write(harness: Harness, count: int, actor: str = "ann") -> None:
         await harness.store.apply(Commit(audits=[row]))
 
 
+async def insert_ahead(harness: Harness) -> None:
+    """A row of the year 2999."""
+    columns = f"insert into {table(harness, 'audit')} (at, actor, action)"
+    at = "32472144000000000" if isinstance(harness, SqliteHarness) else "'2999-01-01 00:00:00+00'"
+    await harness.sql(f"{columns} values ({at}, 'ann', 'NOTE')")
+
+
 async def sealed(harness: Harness, count: int = 10) -> None:
     await write(harness, count)
     assert await audit_chain.seal(harness.store, **AT_ONCE) == count
@@ -74,6 +81,31 @@ async def test_all_is_well(harness: Harness) -> None:
     await audit_chain.seal(harness.store, **AT_ONCE)
     assert (await audit_verify.verify(harness.store, head=found.head)).problems == []
     assert (await audit_verify.verify(harness.store)).head != found.head
+
+
+async def test_a_row_whose_time_lies_ahead_holds_nothing_up(harness: Harness) -> None:
+    await sealed(harness, 3)
+    await insert_ahead(harness)
+    await insert_ahead(harness)
+    assert await audit_chain.seal(harness.store) == 0, "nothing behind it says that no other row is on its way"
+    await write(harness, 2)
+    assert await audit_chain.seal(harness.store, lag=timedelta(0), patience=timedelta(0)) == 4
+    found = await audit_verify.verify(harness.store)
+    assert (found.problems, found.rows, found.unsealed) == ([], 7, 0)
+    for _ in range(audit_chain.ROWS_PER_SEAL):
+        await insert_ahead(harness)
+    assert await audit_chain.seal(harness.store) == audit_chain.ROWS_PER_SEAL, "a whole stretch of them is sealed"
+
+
+async def test_rows_that_should_have_been_sealed_are_told(timed: SqliteHarness) -> None:
+    await write(timed, 2)
+    store = timed.store
+    assert (await audit_verify.verify(store)).unsealed_since is None
+    assert await audit_chain.unsealed_since(store, await store.now()) is None
+    [first, _] = await store.audit(AuditFilter(), limit=2, after=0)
+    await timed.advance(601)
+    assert (await audit_verify.verify(store)).unsealed_since == first.at
+    assert await audit_chain.unsealed_since(store, await store.now()) == first.at
 
 
 async def test_young_rows_wait(timed: SqliteHarness) -> None:

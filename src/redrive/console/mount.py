@@ -27,6 +27,7 @@ from redrive.console.pages import (
 )
 from redrive.console.routes import error_page, pages_router
 from redrive.console.topics import TOPICS
+from redrive.console.verification import Verification
 from redrive.errors import PageUnknown
 
 ROUTERS = (
@@ -54,6 +55,7 @@ def add_console(api: FastAPI) -> None:
     app: App = api.state.redrive
     api.state.extensions = added = extensions_of(app.features)
     api.state.live = Live(app, {**TOPICS, **added.topics})
+    api.state.verification = Verification()
     for router in (*ROUTERS, *added.routers):
         api.include_router(router)
     api.include_router(_rest())

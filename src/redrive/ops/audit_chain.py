@@ -29,6 +29,7 @@ ROWS_PER_SEAL = 500
 SEALS_PER_PAGE = 200
 SEAL_TRIES = 50
 SEAL_LAG, WAIT_FOR_FULL_SEAL = timedelta(seconds=60), timedelta(minutes=4)
+OVERDUE = timedelta(minutes=10)
 CHAIN_START = "0" * 64
 _FIELDS = ("last", "ids", "digest", "prev", "since", "until", "ahead")
 
@@ -90,12 +91,10 @@ async def seal(
     sealed = 0
     while not stopping():
         previous = await last_seal(store)
-        cutoff = await store.now() - lag
+        now = await store.now()
         rows = await store.audit(AuditFilter(), limit=ROWS_PER_SEAL, after=0 if previous is None else previous.last)
-        # A row with a smaller number may still be on its way: stop at the first that is too young.
-        young = next((nth for nth, row in enumerate(rows) if row.at >= cutoff), len(rows))
-        rows = rows[:young]
-        if not rows or (len(rows) < ROWS_PER_SEAL and rows[0].at > cutoff - patience):
+        rows = rows[: _old_enough(rows, now, lag)]
+        if not rows or (len(rows) < ROWS_PER_SEAL and min(row.at for row in rows) > now - lag - patience):
             break
         try:
             await store.apply(Commit(puts=[_put(previous, body_of(rows, previous))]))
@@ -105,6 +104,28 @@ async def seal(
         if len(rows) < ROWS_PER_SEAL:
             break
     return sealed
+
+
+def _old_enough(rows: Sequence[AuditRow], now: datetime, lag: timedelta) -> int:
+    """Returns how many rows can be sealed. A row with a smaller number may still be on its way: it ends at the first
+    that is too young. The time of a row that lies ahead (a clock that jumped, or somebody who wants to hold up the
+    seals) says nothing: such a row is sealed along with an older one behind it, and where a whole stretch is like that,
+    at once."""
+    count = 0
+    for nth, row in enumerate(rows):
+        if now - lag <= row.at <= now + lag:
+            return count
+        if row.at < now:
+            count = nth + 1
+    return len(rows) if count == 0 and len(rows) == ROWS_PER_SEAL else count
+
+
+async def unsealed_since(store: Store, now: datetime) -> datetime | None:
+    """Returns the time of the oldest row that should have been sealed by now; None when there is none."""
+    previous = await last_seal(store)
+    rows = await store.audit(AuditFilter(), limit=50, after=0 if previous is None else previous.last)
+    oldest = min((row.at for row in rows), default=now)
+    return oldest if now - oldest > OVERDUE else None
 
 
 async def apply_sealed(store: Store, commit: Commit) -> Applied:

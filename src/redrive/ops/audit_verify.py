@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from redrive.errors import InvalidInput, StoreError, StoreUnavailable, StoreUnusable
 from redrive.kernel.ports.store import Store
@@ -19,7 +19,7 @@ from redrive.ops import audit_chain
 from redrive.ops.archive_walk import ArchiveWalk
 from redrive.ops.audit import EVERY_ROW, RETENTION_ACTOR
 from redrive.ops.audit_archive import Archive
-from redrive.ops.audit_chain import CHAIN_START, Seal
+from redrive.ops.audit_chain import CHAIN_START, OVERDUE, Seal
 from redrive.ops.audit_claims import Claim, Claims, Removal, told, unproven
 from redrive.ops.audit_rows import PRUNE_SUMMARY, digest_of, row_hash
 from redrive.ops.audit_unexplained import FORGED_ROW, Unexplained, check_pieces
@@ -40,6 +40,7 @@ class Verdict:
     archived: int = 0  # of those that were pruned
     erased: int = 0
     unsealed: int = 0
+    unsealed_since: datetime | None = None  # the oldest of them, when it should have been sealed by now
     head: str = CHAIN_START
     problems: list[str] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
@@ -262,12 +263,13 @@ class _Verifier:
     # -- what the seals do not reach yet, and the archive ----------------------------------------------------------
 
     async def _rest(self, last: int) -> None:
-        after, hashes = last, dict[int, str]()
+        after, hashes, now = last, dict[int, str](), await self.store.now()
         while page := await self.store.audit(EVERY_ROW, limit=500, after=after):
             self.verdict.unsealed += len(page)
             after = page[-1].id
             for row in page:
                 self._note(row)
+                self._overdue(row, now)
                 if row.id in self.ahead:
                     hashes[row.id] = row_hash(row)
             kept = self.archive_walk.rows_up_to(after)
@@ -281,6 +283,11 @@ class _Verifier:
             self.unexplained.hear(self.archive_walk, self.claims)
         await self._missing_ahead(hashes)
         await self._resolve()
+
+    def _overdue(self, row: AuditRow, now: datetime) -> None:
+        oldest = self.verdict.unsealed_since
+        if now - row.at > OVERDUE and (oldest is None or row.at < oldest):
+            self.verdict.unsealed_since = row.at
 
     def _compare(self, number: int, found: set[str], present: dict[int, str]) -> None:
         if number in present and found - {present[number]}:

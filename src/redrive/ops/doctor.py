@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.errors import RedriveError, StoreError, StoreUnavailable, StoreUnusable
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
-from redrive.ops import approvals, groups, growth, inspect, operations
+from redrive.ops import approvals, audit_chain, groups, growth, inspect, operations
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
@@ -58,6 +58,7 @@ async def examine(
         *_quotas(overview, stats.by("kind")),
         *await _failures(store, overview.now, rows),
         *await _bulk(store, overview),
+        *await _audit(store, overview),
         *diagnosis.findings,
         *await growth.trends(store),
         *[one for name, look in looks.items() for one in await _of_feature(name, look) if _concerns(one, queue)],
@@ -203,6 +204,18 @@ def _holds(overview: Overview, queue: str | None) -> list[Finding]:
         for hold in overview.holds
         if queue is None or hold.target != "queue" or hold.name == queue
     ]
+
+
+async def _audit(store: Store, overview: Overview) -> list[Finding]:
+    """Looks whether the audit log is sealed as it should be: what is not can be changed unnoticed."""
+    try:
+        since = await audit_chain.unsealed_since(store, overview.now)
+    except StoreError as error:
+        return [Finding(Level.CRITICAL, "audit_chain", error.message, "redrive audit verify")]
+    if since is None or not live_workers(overview):
+        return []
+    text = f"rows of the audit log are not sealed since {span(overview.now - since)}; workers do that within minutes"
+    return [Finding(Level.WARNING, "audit_unsealed", text, "look for maintenance.failed in the workers' logs")]
 
 
 def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Finding]:

@@ -196,13 +196,19 @@ def verify(
         settings = load(url, app).app.settings
         output.say(*_removals(found, settings.audit_ttl_days))
         output.say(
-            f"{counted(found.rows, 'row')} in {counted(found.seals, 'seal')}, {found.unsealed} not sealed yet;"
+            f"{counted(found.rows, 'row')} in {counted(found.seals, 'seal')}, {_unsealed(found)};"
             f" {_pruned(found, archived=bool(archive or settings.audit_archive))}, {found.erased} erased",
             f"head: {found.head}",
             "no tampering was found" if not found.problems else counted(len(found.problems), "problem"),
         )
     if found.problems:
         raise typer.Exit(1)
+
+
+def _unsealed(found: audit_verify.Verdict) -> str:
+    since = found.unsealed_since
+    late = "" if since is None else f" (the oldest of {output.when(since)}: is a worker running?)"
+    return f"{found.unsealed} not sealed yet{late}"
 
 
 def _pruned(found: audit_verify.Verdict, *, archived: bool) -> str:

@@ -74,6 +74,7 @@ async def _serve(loaded: Loaded, worker: Worker, api: FastAPI, listening: socket
         await run_worker(worker)
     finally:
         api.state.live.close()
+        api.state.verification.close()
         await api.state.triggered.stop()
         server.should_exit = True
         await serving

@@ -11,6 +11,7 @@ from redrive.api.filters import audits
 from redrive.console.filters import PAGE_SIZE, refuse_unknown, whole_number
 from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
+from redrive.console.verification import Verification
 from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.ops import views
@@ -49,7 +50,11 @@ async def export(page: ThePage) -> Response:
 
 @router.get("/audit/verify")
 async def verify(page: ThePage) -> Response:
-    return await page.render("audit_verify.html", verdict=await page.operator.audit.verify())
+    operator = page.operator
+    operator.audit.archive()  # refuses who may not
+    shared: Verification = page.request.app.state.verification
+    verdict, age = await shared.verdict(operator.audit.verify)
+    return await page.render("audit_verify.html", verdict=verdict, age=age)
 
 
 @router.get("/audit/prune")
