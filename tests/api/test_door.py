@@ -10,6 +10,7 @@ import pytest
 
 from redrive import App
 from redrive.api import make_api
+from redrive.api.cookies import PlainCookies
 from redrive.ops import access
 from redrive.ops.access import Role
 from tests.api.conftest import served
@@ -113,8 +114,9 @@ async def test_small_requests_have_small_bodies(app: App) -> None:
         (b"[" * 30_000 + b"]" * 30_000, 413),
         (json.dumps('{[,\\",' * 100_000).encode(), 201),
         (b"[" + b",".join([b"[]"] * 15_000) + b"]", 201),
+        (b"," * 50_001 + b'"' + b'\\"' * 500_000, 413),
     ],
-    ids=["lists", "numbers", "deep", "text", "fine"],
+    ids=["lists", "numbers", "deep", "text", "fine", "no end"],
 )
 async def test_very_many_values_are_refused_before_they_are_parsed(app: App, payload: bytes, status: int) -> None:
     app.declare("X")
@@ -124,3 +126,20 @@ async def test_very_many_values_are_refused_before_they_are_parsed(app: App, pay
         assert answer.status_code == status, answer.text[:300]
         if status == 413:
             assert answer.json()["code"] == "BODY_TOO_LARGE" and answer.json()["hint"]
+
+
+async def test_cookies_with_escapes_are_not_read(app: App) -> None:
+    """Reading one of them takes quadratic time in many versions of Python."""
+    seen = list[bytes]()
+
+    async def framework(scope: Any, _receive: Any, _send: Any) -> None:
+        seen.extend(value for name, value in scope["headers"] if name == b"cookie")
+
+    hostile = b'redrive_theme=dark; a="' + b'\\"' * 15_000 + b'"; redrive_name="a/b"'
+    headers = [(b"cookie", hostile), (b"x", b"\\"), (b"cookie", b"b=1")]
+    await PlainCookies(framework)({"type": "http", "headers": headers}, None, None)  # type: ignore[arg-type]
+    assert seen == [b'redrive_theme=dark; redrive_name="a/b"', b"b=1"]
+    async with served(app) as client:
+        for path in ("/api/tasks", "/healthz"):
+            answer = await client.get(path, headers={b"cookie": hostile})
+            assert answer.status_code == 200

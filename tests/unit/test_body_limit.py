@@ -8,6 +8,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from redrive.api.body_limit import _TEXT, MOST_VALUES, refuse_many_values
+from redrive.kernel.payload import _STRING
 
 COMMAS = b"," * (MOST_VALUES + 1)
 
@@ -22,4 +23,5 @@ def test_a_text_without_an_end_is_one_text_to_the_end(text: bytes) -> None:
     with pytest.raises(HTTPException, match="values"):
         refuse_many_values([COMMAS + text])
     assert len(_TEXT.findall(text)) <= 2
+    assert len(_STRING.findall(text.decode())) <= 2
     refuse_many_values([text + COMMAS])

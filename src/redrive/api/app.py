@@ -35,6 +35,7 @@ from redrive.api import (
 from redrive.api.access import WrongTokenCounter
 from redrive.api.authentication import AuthenticationMiddleware, with_token
 from redrive.api.body_limit import BodyLimit
+from redrive.api.cookies import PlainCookies
 from redrive.api.docs_page import add_docs
 from redrive.api.feature_routes import routers_of
 from redrive.api.headers import SecurityHeaders
@@ -72,6 +73,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     api.state.wrong_tokens = WrongTokenCounter()
     api.state.triggered = worker_run.TriggeredWorker()
     # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
+    api.add_middleware(PlainCookies)
     api.add_middleware(BodyLimit)
     api.add_middleware(AuthenticationMiddleware, guards={"/api/worker/": worker_run.with_secret, "/api": with_token})
     if hosts:

@@ -17,7 +17,8 @@ from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH
 
 # An escaped NUL; an escaped backslash before "u0000" is just text.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# It never goes back, and takes what has no end up to the end: linear also for what is no JSON.
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
 # What Python reads; from the first digit on, so that each digit is looked at once.
 MAX_DIGITS = 4300
