@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import re
 import sqlite3
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -146,6 +148,15 @@ def spin(ctx: Context) -> None:
     record(ctx, "start")
     while True:
         pass
+
+
+@app.task("NATIVE", isolation="process")
+def native(ctx: Context) -> None:
+    """In one call that never returns and lets no other thread run, beside a program that it has started."""
+    started = subprocess.Popen(["sleep", "600"])
+    record(ctx, f"started {started.pid}")
+    record(ctx, "start")
+    re.match(r"(a+)+$", "a" * 60 + "b")
 
 
 @app.task("EXIT", isolation="process", backoff_base=0.01, backoff_max=0.01)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from redrive.kernel.task import State
@@ -58,3 +61,19 @@ def test_a_killed_worker_takes_its_handler_processes_with_it(postgres: World) ->
     postgres.worker("second")
     postgres.wait_state(task, State.FAILED)
     assert postgres.account([task.id]) == {"failed": 1}
+
+
+@pytest.mark.parametrize(("kind", "stopped"), [("NATIVE", False), ("SPIN", True)], ids=["native", "stopped"])
+def test_nothing_of_a_handler_needs_to_run_to_be_killed_with_its_worker(
+    sqlite: World, kind: str, stopped: bool
+) -> None:
+    """No thread of the handler's process can: a native call holds the GIL, or the whole process was stopped."""
+    task = sqlite.enqueue(kind, max_attempts=1)
+    first = sqlite.worker("first")
+    [(_, _, _, pid, _)] = sqlite.wait_effect(task, "start")
+    left = [int(what.split()[1]) for _, _, what, _, _ in sqlite.effects() if what.startswith("started")]
+    if stopped:
+        os.kill(pid, signal.SIGSTOP)
+    assert all(map(runs, [pid, *left])) and len(left) == (kind == "NATIVE")
+    first.kill()
+    until(lambda: not any(map(runs, [pid, *left])), "the handler's process is gone, with what it started")

@@ -8,6 +8,7 @@ import logging
 import multiprocessing
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,3 +106,21 @@ def forks_and_dies(ctx: Context, number: int) -> None:
         os._exit(0)
     os.kill(os.getpid(), number)
     time.sleep(60)
+
+
+def speaks_late(ctx: Context, who: str, said: str) -> None:
+    """The first one leaves a thread that reports while the second runs in the same process."""
+    if who == "first":
+        threading.Thread(target=_say_late, args=(ctx, said), daemon=True).start()
+        return
+    Path(f"{said}.go").touch()
+    while not Path(said).exists():
+        time.sleep(0.01)
+    ctx.progress({"of": who})
+
+
+def _say_late(ctx: Context, said: str) -> None:
+    while not Path(f"{said}.go").exists():
+        time.sleep(0.01)
+    ctx.progress({"of": "first"})
+    Path(said).touch()

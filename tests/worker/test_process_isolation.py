@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from redrive import App, State, StopReason
 from redrive.observe import logs
+from redrive.worker.handler_groups import HandlerGroups
 
 from . import process_handlers
 from .conftest import MakeApp, ended, until, working
@@ -136,6 +138,45 @@ async def test_own_loggers_of_a_process_are_heard_with_their_task(app: App, hear
         )
     assert said[0]["customer"] == "c-1"
     assert "ValueError: odd" in said[2]["stack"]
+
+
+async def test_what_a_finished_task_reports_is_nobody_elses_progress(app: App, tmp_path: Path) -> None:
+    app.task("LATE", isolation="process")(process_handlers.speaks_late)
+    seen: list[tuple[Any, str]] = []
+    async with working(app, concurrency=1) as worker:
+        worker.attempts._processes._on_progress = lambda task, progress: seen.append((task.id, progress))
+        tasks = [await app.enqueue("LATE", {"who": who, "said": str(tmp_path / "said")}) for who in ("first", "second")]
+        for task in tasks:
+            assert (await ended(app, task.id)).state is State.COMPLETED
+    assert seen == [(tasks[1].id, '{"of":"second"}')]
+
+
+async def test_the_end_of_other_threads_does_not_end_a_process(app: App) -> None:
+    """The kernel ends a handler's process with the thread that has started it."""
+    app.task("QUICK", isolation="process", max_attempts=1)(process_handlers.quick)
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(threads := ThreadPoolExecutor())
+    async with working(app, concurrency=1):
+        assert (await ended(app, (await app.enqueue("QUICK")).id)).state is State.COMPLETED
+        [before] = _children()
+        loop.set_default_executor(ThreadPoolExecutor())
+        threads.shutdown()
+        assert before.is_running() and before.status() != psutil.STATUS_ZOMBIE
+
+
+async def test_a_group_killer_that_was_killed_is_replaced() -> None:
+    groups = HandlerGroups()
+    groups.add(2**22 + 1)  # nobody has such a number
+    first = groups._killer
+    assert first is not None and first.poll() is None
+    first.kill()
+    first.wait()
+    groups.discard(2**22 + 1)
+    groups.add(2**22 + 2)
+    second = groups._killer
+    assert second is not None and second is not first and second.poll() is None
+    groups.close()
+    assert second.poll() is not None
 
 
 def _children() -> list[psutil.Process]:

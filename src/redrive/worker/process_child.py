@@ -26,6 +26,7 @@ from redrive.worker.forks import Home, own_signals
 from redrive.worker.process_job import Job, resolve
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PR_SET_PDEATHSIG = 1
 
 
 class _Line:
@@ -74,8 +75,9 @@ class _ChildRuntime:
     def __init__(self, line: _Line) -> None:
         self._line = line
 
-    def note_progress(self, _task: Claimed, progress: str) -> None:
-        self._line.send("progress", progress)
+    def note_progress(self, task: Claimed, progress: str) -> None:
+        # With whose it is: a thread that outlives its handler may say it while this process runs another job.
+        self._line.send("progress", (task.token, progress))
 
     def transaction(self, *_: Any) -> NoReturn:
         raise RedriveError("ctx.transaction() is not available in a process-isolated handler")
@@ -93,9 +95,10 @@ def serve(pipe: Connection) -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # blocked since before this process began
-    threading.Thread(target=_follow_parent, name="redrive-parent", daemon=True).start()
     # With what a handler starts, so that all of it can be killed together.
     os.setpgid(0, 0)
+    _die_with_parent()
+    threading.Thread(target=_follow_parent, name="redrive-parent", daemon=True).start()
     # Handlers may use multiprocessing: what it starts is killed with the group, and needs no ban.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     line = _Line(pipe)
@@ -116,8 +119,24 @@ def serve(pipe: Connection) -> None:
             os._exit(0)
 
 
+def _die_with_parent() -> None:
+    """Has the kernel kill this process when its worker dies, where it can (Linux): native code that holds the GIL lets
+    no thread of ours do it, and a stopped process runs none. The group is left to the worker's ``HandlerGroups``."""
+    before = os.getppid()
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
+    except (ImportError, AttributeError, OSError, TypeError):
+        return
+    parent = multiprocessing.parent_process()
+    if os.getppid() != before or (parent is not None and not parent.is_alive()):  # it died before it was asked for
+        os._exit(1)
+
+
 def _follow_parent() -> None:
-    """Ends this process and what it started when its worker dies: it would go on beside the task's next attempt."""
+    """Ends this process and what it started when its worker dies: it would go on beside the task's next attempt. For
+    systems whose kernel does not."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

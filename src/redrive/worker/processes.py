@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -20,6 +21,7 @@ from redrive.errors import ConfigError
 from redrive.handlers.registry import Handler
 from redrive.kernel.task import Claimed
 from redrive.worker.failures import packed
+from redrive.worker.handler_groups import HandlerGroups
 from redrive.worker.process_child import STOP_SIGNALS, serve
 from redrive.worker.process_job import Job, resolve
 
@@ -67,6 +69,10 @@ class ProcessPool:
         self._start = multiprocessing.get_context("spawn")
         self._idle: list[_Child] = []
         self._on_progress = on_progress
+        self._groups = HandlerGroups()
+        # One thread starts all of them, and lives as long as they do: the kernel ends a child with the thread that
+        # has started it.
+        self._starter = ThreadPoolExecutor(1, "redrive-starter")
 
     async def run(
         self,
@@ -79,7 +85,7 @@ class ProcessPool:
         """Runs one attempt; cancelling this coroutine kills the child. ``on_start`` is called when the process has
         started and has imported the handler."""
         module, name = _address(handler)
-        child = self._idle.pop() if self._idle else await asyncio.to_thread(self._spawn)
+        child = self._idle.pop() if self._idle else await self._started()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         job = Job(module, name, task, arguments, worker_id, handler.deterministic, _log_levels(), packed(handler.rules))
@@ -93,14 +99,14 @@ class ProcessPool:
         try:
             outcome = await answer
         except asyncio.CancelledError:
-            _kill(child)
+            self._kill(child)
             raise
         except ProcessDied:
-            _kill(child)
+            self._kill(child)
             raise ProcessDied(_how_it_ended(child)) from None
         except Exception:
             # The job or its answer does not travel between processes; what the child does now is unknown.
-            _kill(child)
+            self._kill(child)
             raise
         self._idle.append(child)
         return outcome
@@ -111,7 +117,27 @@ class ProcessPool:
             with contextlib.suppress(OSError):
                 child.pipe.close()  # end of file: the child leaves by itself
             child.process.join(1)
-            _kill(child)
+            self._kill(child)
+        self._starter.shutdown(wait=False)
+        self._groups.close()
+
+    async def _started(self) -> _Child:
+        """Starts a child; one that nobody waits for any more when it is there is killed."""
+        starting = self._starter.submit(self._spawn)
+        try:
+            return await asyncio.wrap_future(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._unwanted)
+            raise
+
+    def _unwanted(self, started: Future[_Child]) -> None:
+        if not started.cancelled() and started.exception() is None:
+            self._kill(started.result())
+
+    def _kill(self, child: _Child) -> None:
+        _kill(child)
+        if child.process.pid is not None:
+            self._groups.discard(child.process.pid)
 
     def _spawn(self) -> _Child:
         ours, theirs = self._start.Pipe()
@@ -125,6 +151,8 @@ class ProcessPool:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
+        if process.pid is not None:
+            self._groups.add(process.pid)
         return _Child(process, ours, _opened(process))
 
     def _talk(
@@ -147,7 +175,7 @@ class ProcessPool:
             child.pipe.send(job)
             while (message := child.recv())[0] != "done":
                 match message:
-                    case "progress", progress:
+                    case "progress", (token, progress) if token == job.task.token:
                         post(self._on_progress, job.task, progress)
                     case "log", fields:
                         _log(fields)
