@@ -241,7 +241,7 @@ async def test_nothing_is_left_anywhere(harness: Harness) -> None:
     assert SECRET in await dump(harness) and SCOPE in await dump(harness)
     previewed = await erase.preview(harness.store, SCOPE, None)
     assert previewed["live"] == 4 and previewed["finished"] == 3 and previewed["dead_letters"] == 3
-    assert previewed["documents"] == 2 and previewed["attempts"] == 3 and previewed["audit"] == 3
+    assert previewed["documents"] == 2 and previewed["attempts"] == 3 and previewed["audit"] == 4
     ended = await carried_out(harness, await begun(harness))
     await harness.store.upkeep("fold")
     left = await dump(harness)
@@ -427,8 +427,9 @@ async def test_what_a_prune_was_asked_for_goes(harness: Harness) -> None:
     await pruned_by(harness, scope=SCOPE, action="TASK_PAUSE")
     await pruned_by(harness, scope="user:bob")
     previewed = await erase.preview(harness.store, SCOPE, None)
-    assert previewed["audit"] == 1 + 2 and previewed["documents"] == 3
+    assert previewed["audit"] == 1 + 1 + 2 and previewed["documents"] == 3, "a task, a note, two prunes"
     ended = await carried_out(harness, await begun(harness))
+    assert ended.erased["audit"] == previewed["audit"]
     left = await dump(harness)
     assert ended.note == erase.NOT_COVERED and quoting(left) == [] and "user:bob" in left
     rows = await harness.audit(action=PRUNE_SUMMARY)
@@ -602,3 +603,62 @@ async def test_what_was_said_about_the_persons_tasks_goes(harness: Harness) -> N
     records = {record.id: record.body for record in await harness.store.records("operation")}
     assert records[about.id]["reason"] == "erased" and records[other.id]["reason"] == "the server is back"
     assert SECRET not in json.dumps(list(records.values()))
+
+
+async def all_documents(harness: Harness) -> list[tuple[str, Any]]:
+    return [
+        (record.id, record.body)
+        for name in erase.QUOTING_COLLECTIONS
+        for record in await harness.store.records(name, limit=100)
+    ]
+
+
+async def audit_of_others(harness: Harness, scope: str) -> list[Any]:
+    rows = await harness.store.audit(AuditFilter(), limit=500)
+    return [row for row in rows if row.scope != scope and row.action != ERASE_SUMMARY]
+
+
+@pytest.mark.parametrize("scope", ["retry", "actor", "state", "queued", "bob", "mail"])
+async def test_a_scope_that_is_a_word_of_redrives_own(harness: Harness, scope: str) -> None:
+    """Any producer chooses scopes: nothing of others is emptied or broken, and the preview has said what went."""
+    await others(harness)
+    claimed = await harness.running("A", scope="user:bob", max_attempts=1)
+    await harness.settle(claimed, failing("boom"))
+    [group, *_] = await harness.store.groups(1)
+    await groups.annotate(harness.store, group.fingerprint, actor="bob", note="call the bank")
+    await actions.hold(harness.store, "queue", "mail", actor="bob", reason="it is down")
+    plan = await plans.make(harness.store, FailureFilter(kind="A"), "bob", cancelled=True)
+    said: dict[str, Any] = {"actor": "bob", "reason": "mended the bucket"}
+    asked, _ = await operations.begin(harness.store, Action.RETRY, FailureFilter(kind="A"), rule=Rule(0), **said)
+    begun_by_bob, _ = await operations.begin(harness.store, Action.RETRY, rule=UNRESTRICTED, plan=plan.token, **said)
+    await carried_out(harness, begun_by_bob)
+    for task in await harness.claim(10):
+        await harness.settle(task, Completed())
+    done = await harness.running("OK", scope=scope)
+    await harness.settle(done, Completed())
+    await actions.retry(harness.store, [done.id], actor="bob", reason="again")
+
+    documents, rows = await all_documents(harness), await audit_of_others(harness, scope)
+    previewed = await erase.preview(harness.store, scope, None)
+    ended = await carried_out(harness, await begun(harness, scope=scope))
+    assert {name: n for name, n in previewed.items() if name != "finished"} == {
+        name: n for name, n in ended.erased.items() if name != "tasks"
+    }
+    assert ended.status is Status.COMPLETED and ended.erased["tasks"] == previewed["finished"] == 1
+    mine = {ended.id}
+    assert [one for one in await all_documents(harness) if one[0] not in mine] == documents
+    after = {row.id: row for row in await audit_of_others(harness, scope)}
+    assert [after[row.id] for row in rows] == rows
+    assert {one.id for one in await operations.list_operations(harness.store)} == {begun_by_bob.id, asked.id, ended.id}
+
+
+async def test_a_short_scope_leaves_the_request_for_its_erasure(harness: Harness) -> None:
+    done = await harness.running("OK", scope="ann")
+    await harness.settle(done, Completed())
+    operation, record = await erase.begin(harness.store, "ann", None, actor="cy", reason="she asked", rule=Rule(0))
+    assert record is not None and "scope ann" in record.body["needed"]
+    await approvals.approve(harness.store, record.id, actor="bob", reason="right")
+    await carried_out(harness, operation)
+    body = (await approvals.show(harness.store, record.id)).body
+    assert "ann" not in json.dumps({**body, "needed": body["needed"].replace("personal", "")})
+    assert body["action"] == "erase" and body["decision"] == "approved"

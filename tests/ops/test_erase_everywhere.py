@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -15,8 +18,13 @@ import pytest
 
 import redrive
 from redrive.kernel.commit import Commit
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import Action, Canary
 from redrive.kernel.records import Put
-from redrive.ops import actions, erase
+from redrive.ops import actions, approvals, drill, erase, groups, operations
+from redrive.ops.allowance import Rule
+from redrive.ops.erase_subject import LABELS as LABEL_FIELDS
+from redrive.ops.erase_subject import WRITTEN
 from redrive.testing.conformance.harness import Harness, failing
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.conftest import opened
@@ -197,9 +205,85 @@ async def test_every_collection(harness: Harness) -> None:
     names = collections()
     assert set(erase.QUOTING_COLLECTIONS) | QUIET.keys() == names and not set(erase.QUOTING_COLLECTIONS) & QUIET.keys()
     for name in erase.QUOTING_COLLECTIONS:
-        body = {"said": WORD, "filter": {"scope": SCOPE}, SCOPE: [[WORD]]}
+        body = {
+            **dict.fromkeys(WRITTEN, WORD),
+            "filter": dict.fromkeys(LABEL_FIELDS, SCOPE),
+            "steps": [{"detail": WORD}],
+        }
         await harness.store.apply(Commit(puts=[Put(name, "x", body, state="completed")]))
     assert (await erase.preview(harness.store, SCOPE, None))["documents"] == len(erase.QUOTING_COLLECTIONS)
     await carried_out(harness, await begun(harness))
     bodies = await harness.sql(f"select cast(body as text) from {table(harness, 'record')}")
     assert SCOPE not in json.dumps([row[0] for row in bodies])
+
+
+# Fields of documents that an erasure neither looks at nor changes: redrive's own words, numbers, ids, who acted.
+REDRIVES_OWN = {
+    *("action", "which", "actor", "total", "upto", "cursor", "done", "skipped", "rate", "canary", "stop_on_return"),
+    *("fingerprints", "plan", "approval", "archive", "erased", "letters", "cancelled", "given_up_until", "idempotent"),
+    *(
+        "last_piece",
+        "driver",
+        "operation",
+        "filter",
+        "requested_by",
+        "decided_by",
+        "decision",
+        "count",
+        "until",
+        "matched",
+    ),
+    *(
+        "listed",
+        "muted_until",
+        "resolved_at",
+        "resolved_by",
+        "operator",
+        "task_id",
+        "conclusion",
+        "steps",
+        "name",
+        "ok",
+    ),
+    *(
+        "seconds",
+        "kind",
+        "queue",
+        "error_code",
+        "error_reason",
+        "failure_type",
+        "dead_reason",
+        "fingerprint",
+        "bulk_id",
+    ),
+    *("ids", "first", "percent", "full", "passed"),
+}
+
+
+def fields(value: Any) -> set[str]:
+    """Every name in a document."""
+    if isinstance(value, list):
+        return {name for item in value for name in fields(item)}
+    if isinstance(value, dict):
+        return {*value, *(name for item in value.values() for name in fields(item))}
+    return set()
+
+
+async def test_every_field_of_a_document_is_looked_at_or_not_on_purpose(harness: Harness) -> None:
+    await a_life(harness)
+    [group, *_] = await harness.store.groups(1)
+    now = (await harness.store.overview()).now
+    said: dict[str, Any] = {"note": "n", "owner": "o", "muted_until": now + timedelta(days=1), "resolved": True}
+    await groups.annotate(harness.store, group.fingerprint, actor="bob", **said)
+    _, record = await operations.begin(
+        harness.store, Action.RETRY, FailureFilter(kind="A"), actor="bob", rule=Rule(0), canary=Canary(1)
+    )
+    assert record is not None
+    await approvals.reject(harness.store, record.id, actor="cy", reason="no")
+    await drill._write_down(harness.store, drill.Drill("d1", "bob", steps=[drill.Step("look", True, "seen", 0.1)]))
+    found = {field.name for field in dataclasses.fields(FailureFilter)}
+    for name in erase.QUOTING_COLLECTIONS:
+        bodies = [record.body for record in await harness.store.records(name, limit=100)]
+        assert bodies, name
+        found |= fields(bodies)
+    assert found == REDRIVES_OWN | WRITTEN | LABEL_FIELDS, "text or label: erase_subject.py; else above"

@@ -36,7 +36,7 @@ from redrive.ops.allowance import Rule
 from redrive.ops.audit import EVERY_ROW, PRUNE_COLLECTION, PRUNE_LASTS_S
 from redrive.ops.audit_archive import Archive, archive_at
 from redrive.ops.audit_chain import apply_sealed
-from redrive.ops.audit_rows import ERASE_SUMMARY, PRUNE_SUMMARY, SUMMARIES, content_digest, ids_of
+from redrive.ops.audit_rows import ERASE_SUMMARY, SUMMARIES, content_digest, ids_of
 from redrive.ops.erase_holds import count_holds, holds_of, keeps_others
 from redrive.ops.erase_subject import Subject, emptied
 from redrive.ops.erase_traces import quoted_traces, traces_of
@@ -52,18 +52,20 @@ NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
 
 
 async def preview(store: Store, scope: str | None, task_id: UUID | None, archive: str | None = None) -> dict[str, int]:
-    """Returns how much would be erased, by place. ``running`` tasks are in the way."""
+    """Returns how much would be erased, by place; it looks at what the erasure looks at, also through the whole audit
+    log. ``running`` tasks are in the way."""
     subject = _subject(scope, task_id)
     await _refuse_unknown_features(store)
     found = Counter(await store.personal(scope, [] if task_id is None else [task_id]))
     found["holds"] = await count_holds(store, subject)
     if scope is not None:
-        told = [row async for row in _rows(store, AuditFilter(action=PRUNE_SUMMARY))]
         documents = [record.body async for record in _documents(store)]
-        quoted = quoted_traces([documents, [row.before for row in told]])
+        quoted = quoted_traces(documents)
+        async for row in _rows(store):
+            quoted |= quoted_traces([row.before, row.after])
         subject = replace(subject, traces=await traces_of(store, scope, quoted))
         found["documents"] = sum(map(subject.quoted_in, documents))
-        found["audit"] += sum(map(subject.meant_by, told))
+        found["audit"] = sum([subject.meant_by(row) async for row in _rows(store)])
     kept = archive_at(archive)
     if kept is not None and kept.begun:
         found["archive"] = await asyncio.to_thread(lambda: sum(subject.meant_by(row) for row in kept.read()))
@@ -83,7 +85,7 @@ async def begin(
     """Begins an erasure, or asks for it. Refused while a task of it runs, or another operation is about it."""
     who, why = check_actor(actor), check_text(reason, "reason")
     subject = _subject(scope, task_id)
-    if why is not None and subject.quoted_in(why):
+    if subject.named_in(why):
         raise InvalidInput("the reason names what is to be erased, and stays in the audit log", hint="say it otherwise")
     await _refuse_unknown_features(store)
     found = await store.personal(scope, [] if task_id is None else [task_id])
@@ -372,9 +374,9 @@ async def _documents(store: Store) -> AsyncIterator[Record]:
             before = page[-1].seq
 
 
-async def _rows(store: Store, which: AuditFilter) -> AsyncIterator[AuditRow]:
+async def _rows(store: Store) -> AsyncIterator[AuditRow]:
     after = 0
-    while page := await store.audit(which, limit=200, after=after):
+    while page := await store.audit(EVERY_ROW, limit=500, after=after):
         for row in page:
             yield row
         after = page[-1].id

@@ -14,11 +14,11 @@ async def holds_of(store: Store, subject: Subject) -> tuple[list[str], list[tupl
     if subject.scope is None:
         return [], []
     found = (await store.overview()).holds
-    named = [hold.name for hold in found if hold.target == Target.GROUP and subject.quoted_in(hold.name)]
+    named = [hold.name for hold in found if hold.target == Target.GROUP and subject.named_in(hold.name)]
     return named, [
         (hold.target, hold.name)
         for hold in found
-        if not (hold.target == Target.GROUP and hold.name in named) and subject.quoted_in(hold.reason)
+        if not (hold.target == Target.GROUP and hold.name in named) and subject.named_in(hold.reason)
     ]
 
 

@@ -16,7 +16,11 @@ from redrive.ops.audit_rows import SUMMARIES, content_digest, erasable
 # A shorter scope is looked for as a whole value only: inside of sentences it would be found everywhere.
 SHORTEST_QUOTED = 6
 DEEPEST_CLEANED = 100
-_SAID = ("reason", "fixed", "note")  # of a document: what people wrote into it
+# What people wrote into documents, and what names somebody there, also in before and after of the audit log. Nothing
+# else is looked at or replaced: redrive's own words ("retry", "state", "queued") may be somebody's scope as well.
+WRITTEN = frozenset({"reason", "decision_reason", "fixed", "note", "owner", "needed", "detail"})
+LABELS = frozenset({"scope", "trace_id", "traces", "group"})
+_SAID = frozenset({"reason", "decision_reason", "fixed", "note"})  # goes altogether, where it is about the scope
 
 
 @dataclass(frozen=True)
@@ -42,32 +46,41 @@ class Subject:
             return self.quoted_in(row.before)  # what was asked for; the rest of it quotes nobody
         if self.task_id is not None:
             return row.task_id == self.task_id
-        if row.target is not None and self.quoted_in(row.target.partition(":")[2]):  # a group that is named after it
+        if row.target is not None and row.target.startswith("group:") and self.named_in(row.target[6:]):
             return True
-        return row.scope == self.scope or self.quoted_in([row.reason, row.before, row.after])
+        return row.scope == self.scope or self.named_in(row.reason) or self.quoted_in([row.before, row.after])
 
-    def quoted_in(self, value: Any) -> bool:
-        return bool(self.cleaned(value) != value)
+    def named_in(self, text: str | None) -> bool:
+        """Returns whether a text is the scope, or quotes it as a word of its own."""
+        return self.scope is not None and text is not None and self._cleaned_text(text) != text
 
-    def cleaned(self, value: Any, depth: int = 0) -> Any:
-        """Returns a document without it: without values that are the scope, and texts that quote it as a word of its
-        own."""
+    def quoted_in(self, document: Any) -> bool:
+        return bool(self.cleaned(document) != document)
+
+    def cleaned(self, value: Any, depth: int = 0, *, said: bool = True) -> Any:
+        """Returns a document without it: without labels that are the scope, and texts that quote it. ``said``: this
+        value is such a label or text, as is a document that is nothing but a text."""
         if self.scope is None or depth > DEEPEST_CLEANED:
             return value
         if isinstance(value, str):
-            return self._cleaned_text(value)
+            return self._cleaned_text(value) if said else value
         if isinstance(value, list):
-            return [self.cleaned(item, depth + 1) for item in value]
+            return [self.cleaned(item, depth + 1, said=said) for item in value]
         if isinstance(value, dict):
-            return {self._cleaned_text(key): self.cleaned(item, depth + 1) for key, item in value.items()}
+            return {
+                name: self.cleaned(item, depth + 1, said=name in WRITTEN or name in LABELS)
+                for name, item in value.items()
+            }
         return value
 
     def cleaned_document(self, body: dict[str, Any]) -> dict[str, Any]:
         """Returns a document without it. What was said in one that is about the scope may be about the person, whether
-        it quotes the scope or not."""
-        cleaned: dict[str, Any] = self.cleaned(body)
+        it quotes the scope or not; and a short scope is found in it, too."""
         if not self._about(body):
+            cleaned: dict[str, Any] = self.cleaned(body)
             return cleaned
+        close = {name: self._anywhere.sub(self.tombstone, body[name]) for name in WRITTEN & body.keys() if body[name]}
+        cleaned = self.cleaned({**body, **close})
         return {name: ERASED if name in _SAID and value else value for name, value in cleaned.items()}
 
     def _about(self, value: Any, depth: int = 0) -> bool:
@@ -85,8 +98,17 @@ class Subject:
 
     @cached_property
     def _quoted(self) -> re.Pattern[str]:
-        long = sorted((name for name in self._names if name and len(name) >= SHORTEST_QUOTED), key=len, reverse=True)
-        return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, long)) or '(?!)'})(?!\w)")
+        return _words([name for name in self._names if name and len(name) >= SHORTEST_QUOTED])
+
+    @cached_property
+    def _anywhere(self) -> re.Pattern[str]:
+        return _words([name for name in self._names if name])
+
+
+def _words(names: list[str]) -> re.Pattern[str]:
+    """Returns the pattern of these names, each as a word of its own, the longest first."""
+    longest = sorted(names, key=len, reverse=True)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?!\w)")
 
 
 def emptied(row: AuditRow) -> AuditRow:
