@@ -17,6 +17,7 @@ from redrive.stores.sqlite.connect import patiently, undo
 from redrive.stores.sqlite.connection_thread import Answer, ConnectionThread, Request, deliver
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.errors import breaks_connection
+from redrive.stores.sqlite.lent import left_behind
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.session import NO_FEATURES, PendingWakes, Session, Tally
 from redrive.stores.sqlite.shared_enqueue import Enqueue, group_enqueues, merged, split
@@ -89,11 +90,25 @@ class Writer(ConnectionThread):
             self.exclusive = group[0]
             group[0].serve(self, connection)
             self.exclusive = None
+            self._take_back(connection)
         else:
             self._serve_group(connection, group)
-        self.clean(connection)
+            self.clean(connection)
         if time.monotonic() - self._looked_at > POLL_WITHOUT_HINTS_EVERY_S:
             self._look()
+
+    def _take_back(self, connection: sqlite3.Connection) -> None:
+        """Leaves nothing of a handler's on the connection that it was lent. One with leftovers is thrown away, whatever
+        they are; that of a database in memory is the database, and is swept."""
+        self.clean(connection)
+        if connection is not self._connection:
+            return
+        left = left_behind(connection)
+        if left and not self.location.memory:
+            self._disconnect()
+            return
+        for statement in left:
+            connection.execute(statement)
 
     def _take_group(self) -> list[Request]:
         """Requests that can share a transaction: an exclusive one comes alone."""

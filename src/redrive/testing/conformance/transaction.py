@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from redrive.errors import LeaseLost
@@ -75,3 +77,16 @@ class TestTransaction:
                 await connection.execute("insert into no_such_table values (7)")
         assert await harness.state(claimed.id) is State.RUNNING
         assert await harness.settle(claimed, Completed())
+
+    @pytest.mark.parametrize("ends", ["completed", "rolled back"])
+    async def test_temporary_tables_end_with_the_block(self, harness: Harness, ends: str) -> None:
+        """The next handler on the same connection finds neither the table nor its rows."""
+        for _ in range(3):
+            claimed = await harness.running()
+            with suppress(ZeroDivisionError):
+                async with harness.store.transaction(lambda: harness.decide(claimed, Completed())) as connection:  # noqa: B023
+                    await connection.execute("create temp table batch (secret text)")
+                    await connection.execute("insert into batch values ('mine')")
+                    if ends != "completed":
+                        raise ZeroDivisionError
+            assert (await harness.state(claimed.id) is State.COMPLETED) == (ends == "completed")
