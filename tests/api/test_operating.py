@@ -496,7 +496,12 @@ class TestAccess:
 
     async def test_pages_of_other_sites_may_not_act(self, app: App) -> None:
         async with with_failures(app, 1) as (client, _):
-            for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            for headers in (
+                {"Origin": "https://evil.example"},
+                {"Origin": "http://[evil"},
+                {"Origin": "null"},
+                {"Sec-Fetch-Site": "cross-site"},
+            ):
                 answer = await client.post(
                     "/api/queues/default/pause", headers={**headers, "Content-Type": "text/plain"}
                 )

@@ -123,7 +123,7 @@ def test_the_table_as_a_whole() -> None:
         assert rule.fenced == (rule.sources == (R,)), event
     reached = {target for rule in TABLE.values() for target in rule.targets}
     assert reached == set(State)
-    assert set(State) == LIVE | HISTORY and not LIVE & HISTORY
+    assert set(State) == {*LIVE, *HISTORY} and set(LIVE).isdisjoint(HISTORY)
 
 
 @pytest.mark.parametrize("event", Event)

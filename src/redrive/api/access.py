@@ -8,7 +8,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Header, Request
 from fastapi.routing import APIRoute
@@ -151,7 +150,8 @@ def is_own_page(request: Request) -> bool:
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    # An origin is a scheme and a host, and nothing else. It is not taken apart: it may be anything.
+    return origin is None or origin.partition("://")[2] == request.headers.get("host")
 
 
 async def the_operator(app: TheApp, caller: Annotated[Caller, Depends(the_caller)]) -> Operator:

@@ -1,7 +1,8 @@
 """Words of error messages that say nothing about anybody's data: those of Python, of well-known libraries and ours.
 
 A viewer sees a word of a message only if it stands here, or in the source of the functions that the exception came
-through. So no names, no places, nothing that could be somebody's password: only words that messages are built of."""
+through. So no names, no places, nothing that could be somebody's password: only words that messages are built of, and
+none that answers a question about somebody ("positive")."""
 
 from __future__ import annotations
 
@@ -671,7 +672,6 @@ ERROR_WORDS = frozenset(
         "need",
         "needed",
         "needs",
-        "negative",
         "nested",
         "network",
         "new",
@@ -762,7 +762,6 @@ ERROR_WORDS = frozenset(
         "port",
         "position",
         "positional",
-        "positive",
         "possible",
         "possibly",
         "precision",
