@@ -15,7 +15,6 @@ from fastapi.responses import RedirectResponse
 
 from redrive.app import App
 from redrive.console import door
-from redrive.console.cookies import read_cookie
 from redrive.console.door import HOME, Visitor
 from redrive.console.feature_pages import Extensions
 from redrive.console.navigation import Section, shown_to
@@ -70,7 +69,7 @@ class Page:
     @cached_property
     def theme(self) -> str | None:
         """The theme that was chosen; None follows the system."""
-        chosen = read_cookie(self.request, THEME)
+        chosen = self.request.cookies.get(THEME, "")
         return chosen if chosen in THEMES else None
 
     @property
@@ -189,7 +188,7 @@ async def read_form(request: Request) -> Form:
 
 
 def _read_notice(request: Request) -> tuple[str, str] | None:
-    given = read_cookie(request, NOTICE)
+    given = request.cookies.get(NOTICE, "")
     if not given:
         return None
     try:

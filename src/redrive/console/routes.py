@@ -13,7 +13,6 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from redrive.api.problems import status_of
-from redrive.console.cookies import read_cookie
 from redrive.console.door import HOME, SignInNeeded
 from redrive.console.templates_env import render
 from redrive.errors import InvalidInput, RedriveError
@@ -62,7 +61,7 @@ async def error_page(request: Request, error: RedriveError) -> Response:
         status=status,
         error=error,
         back=request.headers.get("referer") if request.method == "POST" else None,
-        theme=read_cookie(request, "redrive_theme"),
+        theme=request.cookies.get("redrive_theme", ""),
     )
     return Response(text, status.value, media_type="text/html")
 

@@ -8,7 +8,6 @@ from fastapi.responses import RedirectResponse
 from redrive.api.access import TooManyFailures, is_own_page
 from redrive.app import App
 from redrive.console import door
-from redrive.console.cookies import read_cookie
 from redrive.console.door import HOME
 from redrive.console.page import THEME, THEMES, TheForm, ThePage, own_address, read_form
 from redrive.console.routes import pages_router
@@ -49,7 +48,7 @@ async def sign_in(request: Request) -> Response:
 @router.post("/sign-out")
 async def sign_out(page: TheForm) -> Response:
     app: App = page.request.app.state.redrive
-    await app.sign_out(read_cookie(page.request, door.SESSION))
+    await app.sign_out(page.request.cookies.get(door.SESSION, ""))
     response = RedirectResponse(f"{HOME}/sign-in", 303)
     response.delete_cookie(door.SESSION, path=HOME)
     return response
@@ -80,6 +79,6 @@ async def choose_theme(page: TheForm) -> Response:
 
 
 async def _sign_in_page(request: Request, wanted: str, problem: str | None = None, status: int = 200) -> Response:
-    theme = read_cookie(request, THEME)
+    theme = request.cookies.get(THEME, "")
     text = await render("sign_in.html", next=own_address(wanted), problem=problem, theme=theme)
     return Response(text, status, media_type="text/html")
