@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, RedriveError, State
+from redrive.api.health import unready
 from redrive.errors import InvalidInput, InvalidTransition, SchemaError
 from redrive.settings import load_settings
 
@@ -60,11 +61,16 @@ async def test_a_block_that_fails_stops_the_worker_and_fails(make_app: MakeApp) 
     assert await _state(app, task.id) == (State.QUEUED, 0)
 
 
-async def test_a_store_that_cannot_be_used_is_said_at_the_door(empty_postgres_url: str) -> None:
-    app = App(settings=load_settings(url=empty_postgres_url, log_format="off"))
+async def test_a_store_that_cannot_be_used_is_said_at_the_door(
+    empty_postgres_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    app = App(settings=load_settings(url=empty_postgres_url, log_format="json"))
+    entered = False
     with pytest.raises(SchemaError, match="redrive migrate"):
         async with app.worker():
-            pytest.fail("the block was entered")
+            entered = True
+    assert not entered
+    assert capfd.readouterr().err == ""  # it neither started nor stopped; whoever enters hears the error
     await app.close()
 
 
@@ -84,10 +90,24 @@ async def test_a_worker_that_dies_says_so_and_the_block_ends_with_its_error(
     store: Any = await app.store()
     original, store.cycle = store.cycle, broken
     with pytest.raises(LookupError, match="a bug of ours"):
-        async with app.worker():
+        async with app.worker() as worker:
             await until(lambda: _any(r for r in caplog.records if getattr(r, "event", "") == "worker.died"))
             store.cycle = original
+            assert isinstance(worker.died, LookupError)
+            assert "the worker died (LookupError); the log says of what" in await unready(app, worker)
     assert [record.levelno for record in caplog.records if record.name == "redrive.worker"] == [logging.ERROR]
+
+
+@pytest.mark.parametrize("helper", ["leases", "ticker"])
+async def test_a_worker_without_its_heartbeat_dies(app: App, helper: str) -> None:
+    async def broken() -> None:
+        raise LookupError("a bug of ours")
+
+    worker = app.worker()
+    getattr(worker, helper).run = broken
+    with pytest.raises(LookupError, match="a bug of ours"):
+        async with worker:
+            await until(lambda: _any([worker.died]))
 
 
 async def _any(found: Any) -> bool:

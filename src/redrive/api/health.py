@@ -40,7 +40,7 @@ async def unready(app: App, worker: Worker | None) -> list[str]:
     """Returns why this process should get no work right now; empty when it is ready."""
     reasons = [await _store_problem(app)]
     if worker is not None:
-        reasons += [_stopping(worker), _stale(app, worker), _unanswered(worker)]
+        reasons += [_died(worker) or _stopping(worker), _stale(app, worker), _unanswered(worker)]
     return [reason for reason in reasons if reason is not None]
 
 
@@ -56,6 +56,10 @@ async def _store_problem(app: App) -> str | None:
         logger.warning("not ready: %s", error.message, extra={"event": "store.not_ready"})
         return f"the store cannot be used ({error.code})"
     return f"the schema is at version {status.version} of {status.latest}" if status.pending else None
+
+
+def _died(worker: Worker) -> str | None:
+    return None if worker.died is None else f"the worker died ({type(worker.died).__name__}); the log says of what"
 
 
 def _stopping(worker: Worker) -> str | None:

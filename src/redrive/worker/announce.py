@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 from redrive.observe.health import Health
@@ -9,6 +10,7 @@ from redrive.observe.logs import TaskLog
 from redrive.settings import Options
 from redrive.worker.runs import Runs
 
+logger = logging.getLogger("redrive.worker")
 MOST_KINDS_LISTED = 10
 
 
@@ -25,9 +27,11 @@ class Announcer:
         self._options = options
         self._grace_ms = grace_ms
         self._where = where
+        self._started = False
 
     def started(self) -> None:
         """Logs ``worker.started``."""
+        self._started = True
         options = self._options
         text = f"{self._worker_id} takes {','.join(options.queues)} from {self._where}, {options.concurrency} at once"
         self._say("worker.started", text, queues=list(options.queues), concurrency=options.concurrency)
@@ -51,10 +55,19 @@ class Announcer:
             self._stop("worker.grace_over", text, "warning", running)
 
     def stopped(self) -> None:
-        """Logs ``worker.stopped``, with what the worker did."""
+        """Logs ``worker.stopped``, with what the worker did, if it had started."""
+        if not self._started:
+            return
         counts = {name: getattr(self._health, name) for name in ("completed", "requeued", "failed", "cancelled")}
         told = ", ".join(f"{n} {name}" for name, n in counts.items())
         self._say("worker.stopped", f"{self._worker_id} stopped: {told}", **counts)
+
+    def died(self, error: BaseException) -> None:
+        """Logs ``worker.died``, as a line and as a record of ``logging``: whoever runs the worker beside other things
+        may look much later, or never."""
+        text = f"worker {self._worker_id} ended by an error, and its process runs no tasks any more: {error}"
+        self._say("worker.died", f"{text} → restart the process", "error", error=type(error).__name__)
+        logger.error(text, exc_info=error, extra={"event": "worker.died", "worker_id": self._worker_id})
 
     def _running(self) -> Counter[str]:
         """Returns how many handlers run, by kind; one that goes on after its own transaction completed the task counts,

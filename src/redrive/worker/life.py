@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
-
-logger = logging.getLogger("redrive.worker")
 
 
 class Life:
     """Holds how far a worker's life has come; its parts ask before they begin something, or wait on it."""
 
     def __init__(self) -> None:
-        # The store was reached, or is known not to be.
+        # The store was reached, or cannot be for now. One that cannot be used is an error before this.
         self.begun = asyncio.Event()
+        self.on_begun: Callable[[], None] = lambda: None
+        # What it died of; None while it lives, and when it ended as it should.
+        self.died: Exception | None = None
         # Claims no more, since this moment of the monotonic clock.
         self.stopping = False
         self.stopped_at = 0.0
@@ -31,6 +31,12 @@ class Life:
     @property
     def started(self) -> bool:
         return self._loop is not None
+
+    def begin(self) -> None:
+        """Notes that the worker has begun, once."""
+        if not self.begun.is_set():
+            self.begun.set()
+            self.on_begun()
 
     def is_stopping(self) -> bool:
         return self.stopping
@@ -71,31 +77,34 @@ async def see_through(life: asyncio.Task[None], stop: Callable[[], None]) -> Non
 
 
 class Background:
-    """Runs a worker beside the block of an ``async with``."""
+    """Runs a worker beside the block of an ``async with``; calls ``on_death`` with what it dies of meanwhile."""
 
     def __init__(
         self,
-        worker_id: str,
         run: Coroutine[Any, Any, None],
         stop: Callable[[str], None],
-        begun: Callable[[], Awaitable[object]],
+        begun: Callable[[], Coroutine[Any, Any, object]],
+        on_death: Callable[[BaseException], None],
     ) -> None:
-        self._worker_id = worker_id
         self._stop = stop
         self._begun = begun
+        self._on_death = on_death
         self._task = asyncio.create_task(run, name="redrive-background")
-        self._task.add_done_callback(self._ended)
 
     async def begin(self) -> None:
         """Starts the worker and waits for its first contact with the store, so that an unusable store is raised here.
         For one that cannot be reached, the worker waits in the background."""
+        begun = asyncio.create_task(self._begun(), name="redrive-begun")
         try:
-            await self._begun()
+            await asyncio.wait([begun, self._task], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await self.end()
             raise
+        finally:
+            begun.cancel()
         if self._task.done():
             self._task.result()
+        self._task.add_done_callback(self._ended)
 
     async def end(self) -> None:
         """Stops the worker and waits until everything that ran has ended or was handed back; raises what the worker
@@ -104,13 +113,6 @@ class Background:
         await self._task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Logs what the worker died of: whoever runs it may look much later, or never."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            logger.error(
-                "worker %s ended by an error: %s",
-                self._worker_id,
-                error,
-                exc_info=error,
-                extra={"event": "worker.died", "worker_id": self._worker_id},
-            )
+            self._on_death(error)

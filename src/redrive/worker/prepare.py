@@ -64,12 +64,12 @@ async def prepare(preparation: Preparation, life: Life, outage: Outage, *, wait:
         try:
             await preparation.run()
             outage.over()
-            life.begun.set()
+            life.begin()
             return
         except StoreUnavailable as error:
             if not wait:
                 raise
-            life.begun.set()
+            life.begin()
             await asyncio.sleep(outage.begin(error))
 
 

@@ -144,6 +144,7 @@ class Worker:
         self._look = True
         self._empty = False
         self._gave_up = False
+        self._broken: BaseException | None = None
         self._patience = LOOK_AGAIN_FIRST_S
         self._tried: dict[str, object] = {}
         self._deafen: Callable[[], None] = lambda: None
@@ -154,6 +155,11 @@ class Worker:
     def stopping(self) -> bool:
         """True when it claims no more."""
         return self.life.stopping
+
+    @property
+    def died(self) -> Exception | None:
+        """What it ended by, if that was an error: it runs nothing any more."""
+        return self.life.died
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -171,7 +177,7 @@ class Worker:
 
     async def __aenter__(self) -> Worker:
         self._insist_on_first_run()
-        self._background = Background(self.id, self.run(), self.stop, self.life.begun.wait)
+        self._background = Background(self.run(), self.stop, self.life.begun.wait, self.announce.died)
         await self._background.begin()
         return self
 
@@ -184,7 +190,7 @@ class Worker:
         await prepare(self._preparation, self.life, self.outage, wait=not self.options.stop_when_empty)
 
     async def _live(self) -> None:
-        self.announce.started()
+        self.life.on_begun = self.announce.started
         self.health.started_at = time.time()
         helpers: list[asyncio.Task[None]] = []
         try:
@@ -194,9 +200,12 @@ class Worker:
                 asyncio.create_task(self.leases.run(), name="redrive-leases"),
                 asyncio.create_task(self.ticker.run(), name="redrive-ticker"),
             ]
+            for helper in helpers:
+                helper.add_done_callback(self._helper_ended)
             await self._work()
-        except BaseException:
+        except BaseException as error:
             # Cancelled, or something that nobody expected: whatever is held goes back.
+            self.life.died = error if isinstance(error, Exception) else None
             self._retire()
             if self.runs.any_left or self.settling.unfinished:
                 await self.attempts.stop_all(STOP_GRACE_S)
@@ -211,8 +220,13 @@ class Worker:
             self.attempts.close()
             self.report.flush()
             self._asked = True  # whoever asks from now on has nothing to wait for
-            self.life.begun.set()
             self.announce.stopped()
+
+    def _helper_ended(self, helper: asyncio.Task[None]) -> None:
+        """Ends a worker whose lease keeper or ticker has died: it would go on without heartbeats or deadlines."""
+        if not helper.cancelled() and (error := helper.exception()) is not None:
+            self._broken = error
+            self.wake()
 
     def stop(self, why: str = "asked to stop", *, hint: str = "") -> None:
         """Claims no more; lets what runs finish within the grace period, then hands it back. ``why`` is for the log."""
@@ -260,6 +274,8 @@ class Worker:
         while not self._gave_up and (answered is not None or not await self._finished()):
             if answered is None:
                 await self._wait(ends)
+            if self._broken is not None:
+                raise self._broken
             if time.monotonic() >= ends:
                 self._retire()
             call = self._next_call()
