@@ -157,6 +157,12 @@ class ReactionFailed(StoreError):
     code = "REACTION_FAILED"
 
 
+class TransactionOver(StoreError):
+    """A handler's transaction is used after its block has ended: a mistake in the handler, and no outage."""
+
+    code = "TRANSACTION_OVER"
+
+
 class StoreUnavailable(StoreError):
     """The store cannot be reached or is shutting down; the same call may succeed later."""
 

@@ -174,6 +174,19 @@ def test_a_failure_from_work_to_retry(redrive) -> None:
     assert "by ann: rights are cleared" in redrive("show", made["id"]).out
 
 
+def test_where_an_earlier_failure_was_raised_is_not_shown_for_another(redrive, tmp_path: Path) -> None:
+    """The second failure is raised nowhere: an older worker, which has no such handler."""
+    made = redrive("enqueue", "--app", APP, "SHOT_PUBLISH", '{"shot_id": "s-1"}', "--json").json["id"]
+    redrive("work", "--app", APP, "--stop-when-empty")
+    redrive("retry", made)
+    (tmp_path / "older.py").write_text("from redrive import App\napp = App()\n")
+    redrive("work", "--app", "older:app", "--stop-when-empty")
+    shown = redrive("show", made).out
+    assert "TASK_PAYLOAD_UNSUPPORTED" in shown and "TASK_WORKER_UNKNOWN_KIND=leave" in shown
+    assert "attempt 1 after retry 1 failed" in shown and "raised at" not in shown
+    assert "stack of attempt 1," in redrive("show", made, "--stack").out
+
+
 def test_actors_by_option_environment_and_login(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     def actor_of_cancel(*options: str) -> str:
         made = redrive("enqueue", "ANY", "--json").json

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections.abc import AsyncIterator
 
@@ -10,6 +12,7 @@ import pytest
 from redrive import App, Context
 from redrive.kernel.commit import Commit
 from redrive.kernel.outcome import Completed, StopReason
+from redrive.observe.logs import TaskLog
 from redrive.settings import Options, load_settings
 from redrive.worker.run import Run, RunState
 from redrive.worker.worker import Worker
@@ -24,14 +27,14 @@ async def app() -> AsyncIterator[App]:
     await made.close()
 
 
-async def overdue(app: App) -> tuple[Worker, Run]:
+async def overdue(app: App, log: TaskLog | None = None) -> tuple[Worker, Run]:
     """A worker that does not run, and in its hands a task that was told to stop and whose heartbeat is due."""
 
     @app.task("T")
     async def t(ctx: Context) -> None: ...
 
     await t.enqueue()
-    worker = app.worker(await app.store(), Options(concurrency=1))
+    worker = app.worker(await app.store(), Options(concurrency=1), log=log)
     await worker.prepare()
     cycle = await worker.store.cycle(Commit(), worker._want())
     worker.runs.reserve(1)
@@ -58,3 +61,15 @@ async def test_what_its_handler_returns_is_reported_as_late(app: App) -> None:
     worker.attempts.finish(run, Completed())
     assert (worker.health.abandoned, worker.health.late) == (1, 1)
     assert worker.settling.outbox == settled and len(settled) == 1
+
+
+async def test_what_its_handler_raised_is_told(app: App) -> None:
+    said = io.StringIO()
+    worker, run = await overdue(app, TaskLog(said, style="json"))
+    worker.attempts.abandon(run)
+    run.context._told = True
+    assert run.handler is not None
+    outcome = worker.attempts._runner._raised(run, OSError("the disk is gone"), run.handler)
+    worker.attempts.finish(run, outcome)
+    line = json.loads(said.getvalue().splitlines()[-1])
+    assert (line["event"], line["outcome"], line["message"]) == ("task.late", "failed", "OSError: the disk is gone")

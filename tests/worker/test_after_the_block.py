@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from redrive import App, Context, Fail, Task
-from redrive.errors import StoreUnavailable
+from redrive.errors import TransactionOver
 from tests.worker.conftest import drain
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +56,7 @@ async def test_a_statement_after_the_block_is_refused(app: App, _table: None, bl
             begun = tx.execute("insert into note values ('a coroutine of the block')")
         attempts = (lambda: begun, lambda: late("insert into note values ('looked up')"), lambda: tx.fetch("select 1"))
         for attempt in attempts:
-            with pytest.raises(StoreUnavailable, match="transaction is over") as caught:
+            with pytest.raises(TransactionOver, match="transaction is over") as caught:
                 await attempt()
             refused.append(caught.value)
 
@@ -64,7 +64,7 @@ async def test_a_statement_after_the_block_is_refused(app: App, _table: None, bl
         with ctx.transaction() as tx:
             pass
         for statement in ("insert into note values ('late')", "select 1", "set role nobody"):
-            with pytest.raises(StoreUnavailable, match="transaction is over") as caught:
+            with pytest.raises(TransactionOver, match="transaction is over") as caught:
                 tx.execute(statement)
             refused.append(caught.value)
 
@@ -88,7 +88,7 @@ async def test_a_background_task_writes_into_no_other_transaction(app: App, _tab
             await tx.execute("insert into note values ('second')")
             try:
                 await asyncio.create_task(kept[0].execute("insert into note values ('of the first')"))
-            except StoreUnavailable as error:
+            except TransactionOver as error:
                 late.append(error)
             assert tx is not kept[0]
 

@@ -75,13 +75,13 @@ def _moments(task: Task, attempts: list[View], rows: list[View]) -> list[Moment]
     if task.run_at is not None and task.created_at is not None and task.run_at > task.created_at + timedelta(seconds=1):
         found.append(Moment(task.run_at, "delayed", "Due"))
     for one in attempts:
-        title = f"Attempt {one['attempt']} failed: {one['code']}"
+        title = f"Attempt {one['attempt']}{_after(one['replay'])} failed: {one['code']}"
         found.append(Moment(one["at"], "failed", title, _held(one["worker_id"]), one))
     for row in rows:
         who = f"{row['action']} by {row['actor']}"
         found.append(Moment(row["at"], "operator", who, row["reason"]))
     if task.state is State.RUNNING and task.last_attempt_at is not None:
-        title = f"Attempt {task.attempt_count} of {task.max_attempts} runs"
+        title = f"Attempt {task.attempt_count} of {task.max_attempts}{_after(task.replay_count)} runs"
         found.append(Moment(task.last_attempt_at, "running", title, _held(task.worker_id)))
     if task.finished_at is not None:
         found.append(Moment(task.finished_at, task.state.value, task.state.value.capitalize()))
@@ -108,11 +108,24 @@ def _placer(begin: datetime, end: datetime) -> Any:
     return place
 
 
+def _after(replay: int) -> str:
+    """Returns after which retry by an operator an attempt was: they count from one again after each."""
+    return f" after retry {replay}" if replay else ""
+
+
 def _bars(task: Task, attempts: list[View], begin: datetime, end: datetime, place: Any) -> list[Bar]:
     found = []
     for one in attempts:
         length = timedelta(milliseconds=one["execution_ms"] or 0)
-        found.append(_bar("failed", one["at"] - length, one["at"], f"attempt {one['attempt']}: {one['code']}", place))
+        found.append(
+            _bar(
+                "failed",
+                one["at"] - length,
+                one["at"],
+                f"attempt {one['attempt']}{_after(one['replay'])}: {one['code']}",
+                place,
+            )
+        )
     if task.state is State.COMPLETED and task.finished_at is not None:
         length = timedelta(milliseconds=task.execution_ms or 0)
         found.append(_bar("completed", task.finished_at - length, task.finished_at, "completed", place))

@@ -39,7 +39,7 @@ async def why(store: Store, task: Task) -> list[Reason]:
     """Returns the reasons; none for a task that runs well, or is done."""
     match task.state:
         case State.FAILED:
-            return [_failed(task), *await _operations(store, task)]
+            return [_failed(task), *_unhandled(task), *await _operations(store, task)]
         case State.PAUSED:
             return await _paused(store, task)
         case State.DELAYED:
@@ -116,6 +116,14 @@ def _failed(task: Task) -> Reason:
     cause = "not retried by itself" if task.dead_reason == "non_retryable" else "its attempts are used up"
     said = f"failed with {task.error_code} ({cause}), and can be retried once that is mended"
     return Reason("failed", said, f"redrive retry {task.id}", task.error_message or None)
+
+
+def _unhandled(task: Task) -> list[Reason]:
+    """Returns what may be behind a kind without a handler: code of two ages that runs side by side."""
+    if task.error_reason != "no_handler":
+        return []
+    text = f"the worker that took it has no {task.kind}: it may run older code than who enqueued it"
+    return [Reason("no_handler", f"{text}; with TASK_WORKER_UNKNOWN_KIND=leave workers leave such tasks to others")]
 
 
 async def _operations(store: Store, task: Task) -> list[Reason]:

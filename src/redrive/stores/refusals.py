@@ -12,6 +12,7 @@ from redrive.errors import (
     SchemaError,
     StoreError,
     StoreUnavailable,
+    TransactionOver,
     WrongSetting,
 )
 from redrive.kernel.diagnosis import Finding, Level
@@ -77,10 +78,11 @@ def log_postponed(task_id: UUID, why: str) -> None:
     )
 
 
-def transaction_over() -> StoreUnavailable:
+def transaction_over() -> TransactionOver:
     """Returns the error about a handler's transaction that is used after its block."""
-    return StoreUnavailable(
-        "this transaction is over; it can only be used inside its 'async with' block, by the process that opened it"
+    return TransactionOver(
+        "this transaction is over; it can only be used inside its 'async with' block, by the process that opened it",
+        hint="move what uses it into the block, and wait there for tasks that were started in it",
     )
 
 

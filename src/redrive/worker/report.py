@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redrive.kernel.machine import Event, ExpiredLease, Transition
+from redrive.kernel.outcome import Failed, Outcome
 from redrive.kernel.series import count_end
 from redrive.kernel.task import State
 from redrive.observe.health import Health
@@ -145,13 +146,18 @@ class Report:
             held_by=lease.worker_id,
         )
 
-    def late(self, run: Run, outcome: object) -> None:
-        """Reports an outcome that no longer counts: the run was abandoned, or its own transaction completed it."""
+    def late(self, run: Run, outcome: Outcome) -> None:
+        """Reports an outcome that no longer counts, and what the handler raised: the run was abandoned, or its own
+        transaction completed it."""
         when = "it was given up" if run.state is RunState.ABANDONED else "its transaction had completed the task"
         self.health.late += 1
-        self._now(
-            "task.late", run, "warning", outcome=type(outcome).__name__.lower(), note=f"the handler ended after {when}"
-        )
+        raised: dict[str, object] = {}
+        if isinstance(outcome, Failed):
+            cause = outcome.failure
+            raised = {"error_code": cause.code, "error_reason": cause.reason, "message": cause.message}
+            raised["fingerprint"] = cause.fingerprint
+        note = f"the handler ended after {when}"
+        self._now("task.late", run, "warning", outcome=type(outcome).__name__.lower(), note=note, **raised)
 
     def abandoned(self, run: Run) -> None:
         """Reports a handler that did not stop and was fenced off."""

@@ -288,8 +288,8 @@ class Runner:
         said = run.context._done
         if said is not None:
             return outcome_of(said.value if value is None else value, handler, run.task)
-        # A task that its own transaction has completed is completed.
-        if run.stop is not None and run.context._told and run.state is not _TRAILING:
+        # A task that its own transaction has completed is completed; of one that was given up, this is what it said.
+        if run.stop is not None and run.context._told and not run.settled:
             return stopped(run)
         return outcome_of(value, handler, run.task)
 
@@ -299,8 +299,9 @@ class Runner:
         if isinstance(error, asyncio.CancelledError) and self._cut_off():
             run.note_shutdown()
         # However a handler that was told to stop puts it, it stopped because it was told to: a thread has no other way
-        # than an exception of its own, and a shutdown must not cost an attempt.
-        if run.stop is not None and (run.context._told or isinstance(error, asyncio.CancelledError)):
+        # than an exception of its own, and a shutdown must not cost an attempt. Of what is settled, it is only told.
+        told = run.context._told and not run.settled
+        if run.stop is not None and (told or isinstance(error, asyncio.CancelledError)):
             said = run.context._done
             return stopped(run) if said is None else outcome_of(said, handler, run.task)
         if isinstance(error, ProcessDied):

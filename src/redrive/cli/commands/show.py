@@ -118,7 +118,8 @@ def _print_timeline(found: Timeline) -> None:
     events += [_letter(letter) for letter in found.dead_letters]
     events += [_audit(row) for row in found.audit]
     if task.state.value == "running" and task.last_attempt_at is not None:
-        events.append((task.last_attempt_at, f"attempt {task.attempt_count} started", f"on {task.worker_id}"))
+        number = _numbered(task.attempt_count, task.replay_count)
+        events.append((task.last_attempt_at, f"{number} started", f"on {task.worker_id}"))
     if task.finished_at is not None:
         events.append((task.finished_at, task.state.value, inspect.ended_by(found)))
     output.say("")
@@ -130,7 +131,12 @@ def _attempt(attempt: Attempt) -> Event:
     took = "" if attempt.execution_ms is None else f" after {attempt.execution_ms:.0f} ms"
     on = f" on {attempt.worker_id}" if attempt.worker_id else ""
     detail = f"{attempt.code} ({attempt.reason}){took}{on}: {output.shorten(attempt.message, 300)}"
-    return attempt.at, f"attempt {attempt.attempt} failed", detail
+    return attempt.at, f"{_numbered(attempt.attempt, attempt.replay)} failed", detail
+
+
+def _numbered(attempt: int, replay: int) -> str:
+    """Returns which attempt it is: after each retry by an operator they count from one again."""
+    return f"attempt {attempt}" + (f" after retry {replay}" if replay else "")
 
 
 def _letter(letter: DeadLetter) -> Event:
@@ -148,8 +154,9 @@ def _print_body(name: str, value: Any) -> None:
 
 
 def _print_place(found: Timeline) -> None:
-    """Where the last failure was raised, in the application's own code if it has a part in it."""
-    stack = next((attempt.stack for attempt in reversed(found.attempts) if attempt.stack), None)
+    """Where the last failure was raised, in the application's own code if it has a part in it. One that was not raised
+    has no place, whatever was raised before it."""
+    stack = found.attempts[-1].stack if found.attempts else None
     frames = list(_FRAME.finditer(stack or ""))
     if frames and found.task.error_code is not None:
         own = [frame for frame in frames if not _NOT_OURS.search(frame["file"])]
@@ -163,8 +170,7 @@ def _print_place(found: Timeline) -> None:
 def _print_stacks(found: Timeline) -> None:
     stacks = [(attempt, attempt.stack) for attempt in found.attempts if attempt.stack]
     for attempt, stack in stacks:
-        output.say(
-            "", Text(f"stack of attempt {attempt.attempt}, {output.when(attempt.at)}", style="bold"), stack.rstrip()
-        )
+        which = f"stack of {_numbered(attempt.attempt, attempt.replay)}, {output.when(attempt.at)}"
+        output.say("", Text(which, style="bold"), stack.rstrip())
     if not stacks:
         output.say("", "no stack was kept")
