@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
-from redrive.errors import ConfigError, IdempotencyConflict, InvalidInput, SchemaError, StoreError
+from redrive.errors import ConfigError, IdempotencyConflict, InvalidInput, SchemaError, StoreError, WrongSetting
 from redrive.features import features_of
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
@@ -126,7 +126,12 @@ class App:
         self._stores = LoopStores()
         self._opened: weakref.WeakSet[Any] = weakref.WeakSet()
         self._recent: tuple[weakref.ref[asyncio.AbstractEventLoop], weakref.ref[Store]] | None = None
-        self._make_store()  # a URL that cannot work is refused here, where it was written
+        try:
+            self._make_store()  # a URL that cannot work is refused here, where it was written
+        except WrongSetting as error:
+            if url is None and settings is None:
+                error.message = f"REDRIVE_URL: {error.message}"
+            raise
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
             (builtin.FAIL_ALWAYS, builtin.fail_always),
@@ -503,10 +508,15 @@ class App:
         """Where the store is, without its password."""
         return shown_url(self.url)
 
+    @staticmethod
+    def check_url(url: str) -> None:
+        """Refuses a URL that cannot work; nothing is opened."""
+        make_store(url)
+
     def use(self, url: str) -> None:
         """Uses another store than the one written in the code, before anything was done; one that cannot work is
         refused."""
-        make_store(url)
+        self.check_url(url)
         self.url = url
 
     async def migrate(self) -> list[str]:

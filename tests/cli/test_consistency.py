@@ -34,6 +34,7 @@ ARGUMENTS = {
     "schedules run": ["nightly"],
     "enqueue": ["A"],
     "show": [ID],
+    "why": [ID],
     "retry": [ID],
     "cancel": [ID],
     "forget": [ID],
@@ -239,7 +240,7 @@ def options() -> Iterator[tuple[str, Any]]:
 SELECTING = ["list", "failed", "retry", "replay", "forget"]
 FIELDS = {one.option: one for one in FILTERS}
 # Options of the same name that choose no tasks: what a new one gets, what a worker serves, what is paused or looked at.
-GIVES = {"enqueue", "work", "pause", "resume", "doctor"}
+GIVES = {"enqueue", "work", "up", "pause", "resume", "doctor"}
 
 
 def test_every_filter_has_one_name() -> None:

@@ -146,7 +146,8 @@ async def test_who_ended_a_task_that_was_asked_to_stop(harness: Harness) -> None
     await harness.recover()
     story = await own.tasks.show(task.id)
     assert story.timeline.task.state is State.CANCELLED
-    assert inspect.ended_by(story.timeline) == "as ann asked; it was held by w1"
+    assert inspect.ended_by(story.timeline) == "as ann asked (not wanted); it was held by w1"
+    assert inspect.cancelled_because(story.timeline) == "not wanted"
 
 
 async def test_a_list_marks_what_nobody_works_on(harness: Harness) -> None:

@@ -120,15 +120,9 @@ def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
     async def root(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", "") and hasattr(api.state, "live"):
             return RedirectResponse("/ops/queue", 303)
-        return JSONResponse(
-            {
-                "redrive": __version__,
-                "healthz": "/healthz",
-                "readyz": "/readyz",
-                "tasks": "/api/tasks",
-                "docs": "/docs",
-            }
-        )
+        console = {"console": "/ops/queue"} if hasattr(api.state, "live") else {}
+        places = {"healthz": "/healthz", "readyz": "/readyz", "tasks": "/api/tasks", "docs": "/docs"}
+        return JSONResponse({"redrive": __version__, **console, **places})
 
     @api.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, Any]:

@@ -31,6 +31,7 @@ from redrive.cli.commands import (
     stats,
     up,
     version,
+    why,
     work,
 )
 from redrive.cli.commands import list as listing
@@ -68,6 +69,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "Look": {
         "list": listing.list_tasks,
         "show": show.show,
+        "why": why.why,
         "failed": failed.failed,
         "stats": stats.stats,
         "doctor": doctor.doctor,
@@ -112,6 +114,7 @@ EXAMPLES: dict[str, list[str]] = {
     ],
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
+    "why": ["redrive why 0197f0c2-8d1e-7c3a"],
     "stats": ["redrive stats --groups 20", "redrive stats --json"],
     "settings": ["redrive settings --changed", "redrive settings --app reports:app --json"],
     "version": ["redrive version --json"],

@@ -279,7 +279,7 @@ async def _bulk(store: Store, overview: Overview) -> list[Finding]:
             "approval",
             f"{record.body['requested_by']} waits for approval to {record.body['action']}"
             f" {counted(record.body['total'])}",
-            f"redrive approvals approve {record.id}",
+            f"redrive approvals approve {record.id} --by NAME",
             ("approval", record.id),
         )
         for record in await approvals.list_approvals(store, states=(approvals.PENDING,), limit=10)

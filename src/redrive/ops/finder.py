@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from uuid import UUID
 
-from redrive.errors import GroupUnknown, InvalidInput
+from redrive.errors import GroupUnknown, InvalidInput, TaskNotFound
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.task import MAX_TEXT
@@ -38,11 +37,11 @@ async def find(store: Store, words: str) -> list[Match]:
 
 async def _by_id(store: Store, text: str) -> list[Match]:
     try:
-        task_id = UUID(text)
-    except ValueError:
-        task_id = None
-    if task_id is not None and await store.statuses([task_id]):
-        return [Match("task", str(task_id))]
+        [task_id] = await inspect.meant(store, [text])
+        if await store.statuses([task_id]):
+            return [Match("task", str(task_id))]
+    except (InvalidInput, TaskNotFound):
+        pass
     if await store.record(OPERATIONS, text) is not None:
         return [Match("operation", text)]
     return []

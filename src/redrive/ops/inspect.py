@@ -15,6 +15,10 @@ from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.pages import in_pieces
 from redrive.ops.workers import OUTSIDE, Lost, live_workers, lost
 
+NOT_KEPT = "it may be older than the history that is kept"
+WHOLE_ID, SHORTEST_ID = 32, 8  # digits: of fewer than eight, many tasks of the same minutes begin alike
+MOST_MEANT = 3
+
 
 @dataclass(slots=True)
 class Stats:
@@ -74,7 +78,7 @@ class Page:
 async def show(store: Store, task_id: UUID, documents: int | None = None) -> Timeline:
     found = await store.timeline(task_id, documents=documents)
     if found is None:
-        raise TaskNotFound(f"there is no task {task_id}", hint="it may be older than the history that is kept")
+        raise TaskNotFound(f"there is no task {task_id}", hint=NOT_KEPT)
     return found
 
 
@@ -83,8 +87,15 @@ def ended_by(found: Timeline) -> str:
     worker did as it was told or was gone by then; any retry would have come after that in the audit log."""
     task, last = found.task, found.audit[-1] if found.audit else None
     if task.state is State.CANCELLED and last is not None and last.action == "TASK_CANCEL_REQUEST":
-        return f"as {last.actor} asked" + (f"; it was held by {task.worker_id}" if task.worker_id else "")
+        why = f" ({last.reason})" if last.reason else ""
+        return f"as {last.actor} asked{why}" + (f"; it was held by {task.worker_id}" if task.worker_id else "")
     return f"by {task.worker_id}" if task.worker_id else ""
+
+
+def cancelled_because(found: Timeline) -> str | None:
+    """Returns why a task was cancelled, in the words of whoever asked for it, if there are any."""
+    asked = [row.reason for row in found.audit if row.action == "TASK_CANCEL_REQUEST" and row.reason]
+    return asked[-1] if asked and found.task.state is State.CANCELLED else found.task.error_message
 
 
 async def list_tasks(store: Store, query: Query) -> Page:
@@ -161,6 +172,27 @@ def parse_id(value: str) -> UUID:
         raise InvalidInput(
             f"{value!r} is not a task id", hint="an id looks like 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
         ) from None
+
+
+async def meant(store: Store, values: Sequence[str]) -> list[UUID]:
+    """Returns the ids of tasks that are named by them or by their beginnings, each once."""
+    return list(dict.fromkeys([await _meant(store, value) for value in values]))
+
+
+async def _meant(store: Store, value: str) -> UUID:
+    digits = value.replace("-", "").lower()
+    if not SHORTEST_ID <= len(digits) < WHOLE_ID or not set(digits) <= set("0123456789abcdef"):
+        return parse_id(value)
+    # Pages go down by id, through an index: those that begin so are the first ones below the next that do not.
+    beyond = UUID(int=min(int(digits.ljust(WHOLE_ID, "f"), 16) + 1, 2**128 - 1))
+    found = await store.find(Query(before=beyond, limit=MOST_MEANT + 1, brief=True))
+    same = [task.id for task in found if task.id.hex.startswith(digits)]
+    if not same:
+        raise TaskNotFound(f"there is no task whose id begins with {value}", hint=NOT_KEPT)
+    if len(same) > 1:
+        listed = ", ".join(map(str, same[:MOST_MEANT])) + (", …" if len(same) > MOST_MEANT else "")
+        raise InvalidInput(f"several tasks begin with {value}", hint=f"give more of the id: {listed}")
+    return same[0]
 
 
 def as_dict(task: Task) -> dict[str, Any]:

@@ -140,7 +140,7 @@ async def _operations(store: Store, task: Task) -> list[Reason]:
                     Reason(
                         "waiting_approval",
                         f"operation {operation.id} by {operation.actor} waits for approval",
-                        f"redrive approvals approve {operation.approval}",
+                        f"redrive approvals approve {operation.approval} --by NAME",
                     )
                 )
             else:

@@ -57,4 +57,4 @@ def _looks_like_one(name: str, others: Collection[str]) -> bool:
 
 def _meant(name: str, known: Iterable[str]) -> str:
     close = next(iter(difflib.get_close_matches(name, known, 1)), None)
-    return f"did you mean {close}?" if close else "the settings are listed in docs/settings.md"
+    return f"did you mean {close}?" if close else "redrive settings lists those there are"

@@ -16,7 +16,7 @@ from redrive.settings.declare import fields_by_name, name_of
 from redrive.settings.sources import json_mistake
 
 T = TypeVar("T")
-SEE = "see docs/settings.md"
+SEE = "correct or remove it; then redrive settings lists all there are"
 
 
 def made(kind: type[BaseSettings], make: Callable[[], T]) -> T:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +17,7 @@ from redrive.settings import Settings
 from redrive.worker.life import Life
 from redrive.worker.outage import Outage
 
+logger = logging.getLogger("redrive.worker")
 UNNAMED_APP = "default"  # the name of every App that was given none
 
 
@@ -30,6 +33,8 @@ class Preparation:
 
     async def run(self) -> None:
         """Opens the store, and declares everything at once."""
+        for text in unhandled_limits(self.registry, self.settings):
+            logger.warning("%s", text, extra={"event": "limit.unhandled"})
         await self.store.open()
         controls: list[Control] = [*await self._limits(), *await self._schedules()]
         if controls:
@@ -71,6 +76,22 @@ async def prepare(preparation: Preparation, life: Life, outage: Outage, *, wait:
                 raise
             life.begin()
             await asyncio.sleep(outage.begin(error))
+
+
+def unhandled_limits(registry: Registry, settings: Settings) -> list[str]:
+    """Returns what to say about limits of the settings for kinds that are not known here: perhaps another
+    application's, perhaps misspelt, and then the limit holds for nothing."""
+    found = []
+    maps = {
+        "TASK_WORKER_KIND_CONCURRENCY": settings.kind_concurrency,
+        "TASK_WORKER_KIND_RATE_LIMIT_MS": settings.kind_rate_limit_ms,
+    }
+    for name, limited in maps.items():
+        for kind in sorted(kind for kind in limited if registry.known(kind) is None):
+            close = difflib.get_close_matches(kind, [*registry.handlers, *registry.declared], 1)
+            meant = f"did you mean {close[0]}?" if close else "is it another application's?"
+            found.append(f"{name} limits {kind}, which no handler here has: {meant}")
+    return found
 
 
 def limits(registry: Registry, settings: Settings) -> list[Limit]:

@@ -6,7 +6,7 @@ import json as jsonlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -28,6 +28,7 @@ from redrive.ops.audit_rows import PRUNE_SUMMARY, outside, values_of
 from redrive.ops.operator import Operator
 from redrive.ops.text import counted
 
+LOOKED_AT = 200  # rows, for what other actions there are
 audit_cli = typer.Typer(help="Who did what: list, export, prune, verify, search.", invoke_without_command=True)
 Action = Annotated[str | None, typer.Option("--action", metavar="NAME", help="Such as TASK_RETRY.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="By this one.")]
@@ -63,12 +64,21 @@ def list_audit(
     if context.invoked_subcommand is not None:
         return
     which = _which(action, by_actor, batch, kind, scope, trace, task)
-    found = operate(url, app, lambda own: own.audit.query(which, page=page, page_size=limit, before=before))
+
+    async def look(own: Operator) -> tuple[audit.Page, list[str]]:
+        rows = await own.audit.query(which, page=page, page_size=limit, before=before)
+        misses = not rows.rows and which.action is not None
+        others = (await own.audit.query(replace(which, action=None), page_size=LOOKED_AT)).rows if misses else []
+        return rows, sorted({row.action for row in others})
+
+    found, actions = operate(url, app, look)
     if json:
         output.emit_list([values_of(row) for row in found.rows], found.next_before, page=page, more=found.more)
         return
     if not found.rows:
-        output.say("no such audit rows")
+        # A name that is misspelt, or that of one action where many were done at once, must not read as "nobody did it".
+        instead = f"; the latest with the same filters are: {', '.join(actions)}" if actions else ""
+        output.say(f"no such audit rows{instead}")
         return
     rows = [
         (

@@ -13,7 +13,7 @@ import typer
 from redrive.cli.support import output
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
-from redrive.errors import InvalidInput, PayloadInvalid
+from redrive.errors import InvalidInput, PayloadInvalid, UnknownQueue
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
 from redrive.kernel.task import Task
 from redrive.ops.inspect import as_dict
@@ -81,17 +81,29 @@ def enqueue(
         "idempotency_key": key,
     }
 
-    async def work(own: Operator) -> tuple[Task, bool]:
-        return await own.tasks.enqueue(kind, body, **options), own.tasks.is_only_declared(kind)
+    async def work(own: Operator) -> tuple[Task, list[str]]:
+        doubts = [] if queue is None else await _doubts(own, queue)
+        if own.tasks.is_only_declared(kind):
+            doubts.append(f"this application has no handler for {kind}: workers of another one have to run it")
+        return await own.tasks.enqueue(kind, body, **options), doubts
 
-    task, only_declared = operate(url, app, work, creates=True)
+    task, doubts = operate(url, app, work, creates=True)
     if json:
         output.emit(as_dict(task))
     else:
         known = " (already there: the key is known)" if task.deduplicated else ""
         output.say(f"{task.id}  {task.state}  {task.kind}  queue {task.queue}{known}")
-    if only_declared:
-        typer.echo(f"this application has no handler for {kind}: workers of another one have to run it", err=True)
+    for doubt in doubts:
+        typer.echo(doubt, err=True)
+
+
+async def _doubts(own: Operator, queue: str) -> list[str]:
+    """Returns what to say about a queue that nobody has heard of: a new one, or a misspelt one that nobody serves."""
+    try:
+        await own.control.check_queue(queue)
+    except UnknownQueue as error:
+        return [f"{error.message} so far ({error.hint}): a worker has to serve it, redrive work --queue {queue}"]
+    return []
 
 
 def _payload(text: str | None, file: str | None) -> Any:

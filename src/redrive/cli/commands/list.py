@@ -48,6 +48,8 @@ def list_tasks(
 
     async def look(own: Operator) -> tuple[inspect.Page, Overview | None]:
         page = await own.tasks.list(query)
+        if not page.tasks:
+            await own.failures.known(which)  # a name that nobody knows is a mistake, and no good news
         return page, None if json else await own.tasks.surroundings(page.tasks)
 
     page, around = operate(url, app, look)
@@ -81,7 +83,7 @@ def _what(task: Task, around: Overview | None) -> str:
     if held := holding(task, around.holds if around is not None else []):
         more = f" (and {len(held) - 1} more)" if held[1:] else ""
         return f"held: {output.shorten(holds_text(held[0]), 60)}{more}"
-    if task.error_code is not None:
+    if task.error_code is not None and task.state.value != "running":  # an earlier attempt's; this one goes on
         due = f"again {output.relative(task.next_attempt_at)}: " if task.state.value == "delayed" else ""
         return f"{due}{task.error_code} {output.shorten(task.error_message or '', 60)}"
     if task.state.value == "delayed":

@@ -10,8 +10,8 @@ import typer
 from redrive.cli.support import output
 from redrive.cli.support.by_id import report
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
-from redrive.cli.support.session import operate
-from redrive.ops import inspect
+from redrive.cli.support.session import operate, store_named
+from redrive.ops.actions import Result
 from redrive.ops.operator import Operator
 
 MaybeIds = Annotated[
@@ -76,18 +76,27 @@ def _hold(
     if len(named) + bool(ids) != 1:
         raise typer.BadParameter("say what: --queue, --kind, --group or --schedule NAME, or task ids; one of them")
     if ids:
-        wanted = [inspect.parse_id(value) for value in ids]
         turn = "pause" if on else "resume"
-        result = operate(url, app, lambda own: getattr(own.tasks, turn)(wanted, reason), by=by)
-        report(result, "paused" if on else "resumed", json)
+
+        async def act(own: Operator) -> Result:
+            change = own.tasks.pause if on else own.tasks.resume
+            return await change(await own.tasks.meant(ids), reason)
+
+        report(operate(url, app, act, by=by), f"{turn}d", json, store_named(url, app))
         return
     [(target, name)] = named
-    changed = operate(url, app, lambda own: _change(own, on, target, name, reason, force), by=by)
+
+    async def turn_all(own: Operator) -> tuple[bool, bool]:
+        changed = await _change(own, on, target, name, reason, force)
+        return changed, target == "schedule" or await own.control.has_tasks(target, name)
+
+    changed, has_tasks = operate(url, app, turn_all, by=by)
     if json:
         output.emit({"target": target, "name": name, "paused": on, "changed": changed})
         return
     done, already = ("paused", "was already paused") if on else ("resumed", "was not paused")
-    output.say(f"{target} {name} {done if changed else already}")
+    none = "" if has_tasks else "; it has no tasks so far"
+    output.say(f"{target} {name} {done if changed else already}{none}")
 
 
 def _change(own: Operator, on: bool, target: str, name: str, reason: str | None, force: bool) -> Awaitable[bool]:

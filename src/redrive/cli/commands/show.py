@@ -16,6 +16,8 @@ from redrive.cli.support.session import operate
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task, Timeline
 from redrive.ops import inspect
 from redrive.ops.audit_rows import values_of
+from redrive.ops.operator import Operator
+from redrive.ops.operator.tasks import Story
 from redrive.ops.why import Reason
 
 _FIELDS = (
@@ -49,20 +51,19 @@ Event = tuple[datetime, str, str]
 
 
 def show(
-    task: Annotated[str, typer.Argument(metavar="ID", help="The task's id, as enqueue and list give it.")],
+    task: Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its beginning.")],
     stack: Annotated[bool, typer.Option("--stack", help="With the stacks of failed attempts.")] = False,
     url: Url = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
-    task_id = inspect.parse_id(task)
-    story = operate(url, app, lambda own: own.tasks.show(task_id))
+    story = operate(url, app, lambda own: story_of(own, task))
     found, reasons = story.timeline, story.why
     if json:
         output.emit(_document(found, reasons))
         return
-    _print_task(found.task, reasons)
+    _print_task(found, reasons)
     if not stack:
         _print_place(found)
     _print_timeline(found)
@@ -70,6 +71,12 @@ def show(
     _print_body("result", found.task.result)
     if stack:
         _print_stacks(found)
+
+
+async def story_of(own: Operator, task: str) -> Story:
+    """Returns the story of a task that is named by its id, or by the beginning of it."""
+    [task_id] = await own.tasks.meant([task])
+    return await own.tasks.show(task_id)
 
 
 def _document(found: Timeline, reasons: list[Reason]) -> dict[str, Any]:
@@ -82,16 +89,21 @@ def _document(found: Timeline, reasons: list[Reason]) -> dict[str, Any]:
     }
 
 
-def _print_task(task: Task, reasons: list[Reason]) -> None:
+def _print_task(found: Timeline, reasons: list[Reason]) -> None:
+    task = found.task
     head = Text.assemble((output.clean(task.kind), "bold"), "  ", output.state(task.state), f"  {task.id}")
     output.say(head)
     output.say(f"queue {task.queue}, priority {task.priority}, attempt {task.attempt_count} of {task.max_attempts}")
-    for reason in reasons:
-        output.say(f"why: {reason.full}" + (f"; {output.suggest(reason.fix)}" if reason.fix else ""))
+    output.say(*(f"why: {reason_text(reason)}" for reason in reasons))
     for name in _FIELDS:
-        value = getattr(task, name)
+        cancelled = name == "error_message" and task.state is State.CANCELLED
+        value = inspect.cancelled_because(found) if cancelled else getattr(task, name)
         if value not in (None, 0):
             output.say(f"{_label(task, name)}: {_value(name, value)}")
+
+
+def reason_text(reason: Reason) -> str:
+    return reason.full + (f"; {output.suggest(reason.fix)}" if reason.fix else "")
 
 
 def _label(task: Task, name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from redrive.cli.commands.work import Queues
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.worker_process import make_options, update_settings, warn_of_unknown_settings
@@ -44,6 +45,7 @@ Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's
 
 
 def up(
+    queue: Queues = None,
     port: Port = None,
     host: Host = None,
     concurrency: Concurrency = None,
@@ -60,7 +62,7 @@ def up(
     configure(choose_style(settings.log_format))
     warn_of_unknown_settings(loaded.app)
     given = {"concurrency": concurrency or max(settings.concurrency, DEFAULT_CONCURRENCY)}
-    options = make_options(loaded.app, [], given)
+    options = make_options(loaded.app, queue or [], given)
     if proxy:
         update_settings(loaded.app, trusted_proxies=_networks(proxy))
     # Only here: importing the web framework takes longer than most commands take to run.

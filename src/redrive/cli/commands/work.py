@@ -7,25 +7,23 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
-from redrive.app import App
 from redrive.cli.support import output
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import refuse_memory
 from redrive.cli.support.signals import stopping
 from redrive.cli.support.worker_process import (
-    LOOKING_CALLER,
     ending,
     leave_unknown_kinds,
     make_options,
     run_worker,
     update_settings,
+    warn_of_unknown_queues,
     warn_of_unknown_settings,
 )
 from redrive.errors import StoreUnavailable
@@ -114,23 +112,6 @@ def work(
     if json:
         output.emit(summary)
     raise typer.Exit(code)
-
-
-async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
-    """A worker may come before the first task of its queue; a misspelt name looks the same, so it is said."""
-    own = sorted(app.registry.queues())
-    if all(name in own for name in queues):
-        return
-    operator = await app.operator(LOOKING_CALLER)
-    known = {queue.name for queue in await operator.control.queues()}
-    for name in queues:
-        if name not in known:
-            logger.warning(
-                "no queue is named %s so far; known queues: %s",
-                name,
-                ", ".join(sorted(known)),
-                extra={"event": "queue.unknown"},
-            )
 
 
 async def _work(loaded: Loaded, options: Options) -> tuple[int, dict[str, Any]]:

@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.session import operate
+from redrive.cli.support.session import operate, store_named
 from redrive.cli.support.start_operation import (
     Ask,
     say_approval,
@@ -17,6 +17,7 @@ from redrive.errors import InvalidTransition, RedriveError, TaskNotFound
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.task import State
 from redrive.ops import actions, inspect
+from redrive.ops.failed import BulkResult
 from redrive.ops.operator import Operator
 
 
@@ -38,20 +39,22 @@ def refuse_pace(given: bool) -> None:
 
 def by_id(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
     """Acts on the named tasks, or with ``--dry-run`` says what would become of them."""
-    wanted = [inspect.parse_id(value) for value in dict.fromkeys(ids)]
     if ask.dry_run:
-        _dry_run(wanted, verb, possible, ask)
+        _dry_run(ids, verb, possible, ask)
         return
 
     async def act(own: Operator) -> actions.Result:
         do = own.failures.retry if verb == "retried" else own.failures.forget
-        return await do(wanted, ask.reason)
+        return await do(await own.tasks.meant(ids), ask.reason)
 
-    report(operate(ask.url, ask.app, act, by=ask.by), verb, ask.json)
+    report(operate(ask.url, ask.app, act, by=ask.by), verb, ask.json, store_named(ask.url, ask.app))
 
 
-def _dry_run(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
-    told = operate(ask.url, ask.app, lambda own: own.failures.dry_run(wanted, possible), by=ask.by)
+def _dry_run(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
+    async def look(own: Operator) -> BulkResult:
+        return await own.failures.dry_run(await own.tasks.meant(ids), possible)
+
+    told = operate(ask.url, ask.app, look, by=ask.by)
     if ask.json:
         skipped = {str(task_id): why for task_id, why in told.skipped.items()}
         output.emit(
@@ -63,8 +66,8 @@ def _dry_run(wanted: Sequence[UUID], verb: str, possible: tuple[State, ...], ask
     say_approval(told.needs_approval)
 
 
-def report(result: actions.Result, verb: str, json: bool) -> None:
-    """Says what was done and what was not; anything left undone makes the command fail."""
+def report(result: actions.Result, verb: str, json: bool, store: str) -> None:
+    """Says what was done and what was not; anything left undone makes the command fail. ``store``: where was looked."""
     if json:
         skipped = {str(task_id): why for task_id, why in result.skipped.items()}
         notes = {str(task_id): text for task_id, text in result.notes.items()}
@@ -74,13 +77,13 @@ def report(result: actions.Result, verb: str, json: bool) -> None:
         told = {task_id: result.notes.get(task_id, "asked to stop") for task_id in result.requested}
         output.say(*(f"{task_id}  running; {what}" for task_id, what in told.items()))
     for task_id, why in result.skipped.items():
-        output.report(_refusal(task_id, verb, why), json)
+        output.report(_refusal(task_id, verb, why, store), json)
     if result.skipped:
         raise typer.Exit(1)
 
 
-def _refusal(task_id: UUID, verb: str, why: str) -> RedriveError:
+def _refusal(task_id: UUID, verb: str, why: str, store: str) -> RedriveError:
     if why == "not found":
-        return TaskNotFound(f"there is no task {task_id}", hint="it may be older than the history that is kept")
+        return TaskNotFound(f"there is no task {task_id}", hint=f"{inspect.NOT_KEPT}, or in another store than {store}")
     hint = f"redrive show {task_id} tells what happened to it"
     return InvalidTransition(f"task {task_id} cannot be {verb}: {why}", hint=hint)

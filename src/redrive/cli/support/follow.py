@@ -115,7 +115,10 @@ class _HeldUp:
 
     async def _why(self, own: Operator, operation: Operation) -> tuple[str | None, str | None]:
         if operation.status is Status.WAITING:
-            return "waiting", f"it waits for a second operator: redrive approvals approve {operation.approval}"
+            return (
+                "waiting",
+                f"it waits for a second operator: redrive approvals approve {operation.approval} --by NAME",
+            )
         if operation.status is Status.PAUSED:
             return "paused", f"it is paused: redrive operations resume {operation.id}"
         if time.monotonic() - self._since < STUCK_AFTER_S:

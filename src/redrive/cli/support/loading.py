@@ -46,17 +46,28 @@ def load(url: str | None, spec: str | None) -> Loaded:
     Its store is that of ``--url``, else of ``REDRIVE_URL``, else the application's own: whoever runs a command decides
     where it acts, also for an application with a URL written in its code.
     """
+    chosen = url or os.environ.get("REDRIVE_URL")
+    if chosen:
+        _check_url(chosen, "--url" if url else "REDRIVE_URL")
     wanted = spec or configured_app()
     if wanted is None:
         return Loaded(App(url, settings=load_settings(url=url, bare=True)))
     output.know_app()
     loaded = _import(wanted)
-    chosen = url or os.environ.get("REDRIVE_URL")
     if chosen:
         loaded.app.use(chosen)
     if loaded.app.name == DEFAULT_NAME and loaded.spec is not None:
         loaded.app.owner = loaded.spec
     return loaded
+
+
+def _check_url(url: str, source: str) -> None:
+    """Refuses a URL by where it was said, before an application that uses it is blamed."""
+    try:
+        App.check_url(url)
+    except WrongSetting as error:
+        error.message = f"{source}: {error.message}"
+        raise
 
 
 def _import(spec: str) -> Loaded:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import actor
-from redrive.errors import ConfigError, StoreUnavailable
+from redrive.errors import ConfigError, GroupUnknown, OperationUnknown, StoreUnavailable, TaskNotFound
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
 from redrive.settings import DEFAULT_URL
@@ -17,6 +17,7 @@ from redrive.stores import is_sqlite
 from redrive.stores.shown import shown_path
 
 T = TypeVar("T")
+NOT_THERE = (TaskNotFound, OperationUnknown, GroupUnknown)
 
 
 def operate(
@@ -37,10 +38,18 @@ def operate(
     async def use() -> T:
         try:
             return await work(await loaded.app.operator(Caller(actor(by), Role.ADMIN)))
+        except NOT_THERE as error:  # looking in the wrong place is likelier than all other reasons
+            error.hint = f"{error.hint}, or in another store than {loaded.app.shown_url}"
+            raise
         finally:
             await loaded.app.close()
 
     return asyncio.run(use())
+
+
+def store_named(url: str | None, spec: str | None) -> str:
+    """Returns where a command looks, without a password."""
+    return load(url, spec).app.shown_url
 
 
 def refuse_memory(loaded: Loaded) -> None:

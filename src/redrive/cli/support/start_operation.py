@@ -82,9 +82,11 @@ def begin_bulk(action: Action, which: FailureFilter, how: dict[str, Any], ask: A
     if ask.dry_run or not seen.number:
         _say_preview(name, seen, subject, how, ask)
         return
+    also = ""
     if action is not Action.PURGE and seen.bound.which == FailureFilter():
         how |= _answers(how.get("fixed"), how.get("idempotent"))
-    confirm(f"{name} {subject}?", ask.yes)
+        also = _unanswered(how["fixed"], how["idempotent"])
+    confirm(f"{name} {subject}?", ask.yes, also)
 
     async def begin(own: Operator) -> BegunOperation:
         return await own.operations.begin(action, which, reason=ask.reason, seen=seen, **how)
@@ -103,6 +105,12 @@ def _answers(fixed: str | None, idempotent: bool | None) -> dict[str, Any]:
         if idempotent is None:
             idempotent = typer.confirm("may the handlers run twice for one task (are they idempotent)?", err=True)
     return {"fixed": fixed, "idempotent": idempotent}
+
+
+def _unanswered(fixed: str | None, idempotent: bool | None) -> str:
+    """Returns the options that are still needed, to follow others in a hint."""
+    options = [" --fixed TEXT"] if fixed is None else []
+    return "".join([*options, *([" --idempotent (or --not-idempotent)"] if idempotent is None else [])])
 
 
 def _say_preview(name: str, seen: OperationPreview, subject: str, how: dict[str, Any], ask: Ask) -> None:

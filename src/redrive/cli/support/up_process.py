@@ -18,7 +18,7 @@ from redrive.cli.support.http_server import LOOPBACK_NAMES, address, bind, is_lo
 from redrive.cli.support.loading import Loaded, error_text
 from redrive.cli.support.session import missing_file
 from redrive.cli.support.signals import stopping
-from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker
+from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker, warn_of_unknown_queues
 from redrive.console import add_console
 from redrive.errors import ConfigError, RedriveError
 from redrive.settings import DEFAULT_URL, Options
@@ -43,6 +43,7 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
         if not is_loopback(host) and not await app.has_tokens():
             refuse_open(host)
         await leave_unknown_kinds(loaded, options.queues)
+        await warn_of_unknown_queues(app, options.queues)
         worker = app.worker(await app.store(), options)
         api = _make_api(app, worker, host)
         # Before it says that it is up: whoever reads that may stop it the next moment.

@@ -40,6 +40,23 @@ def warn_of_unknown_settings(app: App) -> None:
         logger.warning("%s", text, extra={"event": "settings.unknown"})
 
 
+async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
+    """A worker may come before the first task of its queue; a misspelt name looks the same, so it is said."""
+    own = sorted(app.registry.queues())
+    if all(name in own for name in queues):
+        return
+    operator = await app.operator(LOOKING_CALLER)
+    known = {queue.name for queue in await operator.control.queues()}
+    for name in queues:
+        if name not in known:
+            logger.warning(
+                "no queue is named %s so far; known queues: %s",
+                name,
+                ", ".join(sorted(known)),
+                extra={"event": "queue.unknown"},
+            )
+
+
 def update_settings(app: App, **values: Any) -> None:
     app.settings = app.settings.model_copy(update=values)
 

@@ -101,6 +101,12 @@ class ControlService(Service):
         self._session.may(Role.VIEWER)
         await self._session.check_queue(check_name(name, "queue"))
 
+    async def has_tasks(self, target: str, name: str) -> bool:
+        """Returns whether a ``queue``, ``kind`` or ``group`` has a task, live or finished."""
+        self._session.may(Role.VIEWER)
+        queue, kind, group = (name if target == one else None for one in ("queue", "kind", "group"))
+        return bool(await self._store.find(Query(kind=kind, queue=queue, group=group, limit=1, brief=True)))
+
     async def limits(self, kind: str | None = None) -> list[LimitRow]:
         """Returns the limits of all kinds, or of this one."""
         self._session.may(Role.VIEWER)

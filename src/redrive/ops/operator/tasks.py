@@ -72,6 +72,11 @@ class TaskService(Service):
         self._session.may(Role.VIEWER)
         return await finder.find(self._store, words)
 
+    async def meant(self, ids: Sequence[str]) -> builtins.list[UUID]:
+        """Returns the tasks that are named by their ids, or by the beginnings of them."""
+        self._session.may(Role.VIEWER)
+        return await inspect.meant(self._store, ids)
+
     async def get(self, task_id: UUID) -> Task:
         self._session.may(Role.VIEWER)
         return await actions.require(self._store, task_id, self._session.documents)
