@@ -65,6 +65,7 @@ KEPT: dict[str, dict[str, str]] = {
     "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
     "worker": dict.fromkeys(("id", "host", "queues", "version", "sheet_id"), WHO),
     "duty": {"name": NAMES},
+    "clock": {"boot": "an id"},
     "series": LABELS | {"document": "numbers", "resolution": CODES},
     "series_sheet": {"document": "numbers, by kind and queue"},
     "migration": dict.fromkeys(("feature", "name", "digest", "sha256", "version"), "about the schema"),

@@ -52,6 +52,7 @@ TABLES = {
     "series_lock": "empty: only locked",
     "worker": "a day after it was seen last",
     "duty": "a row for each duty",
+    "clock": "one row",
     "pruned": "a row for each sort of thing that is pruned",
     "audit": "TASK_AUDIT_LOG_TTL_DAYS",
     "record": "by collection, below",

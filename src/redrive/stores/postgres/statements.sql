@@ -160,8 +160,9 @@ delete from redrive.audit where id = any ($1) returning id;
 -- trends: failures per hour of some groups
 select fingerprint, hour, n from redrive.failure_hour where fingerprint = any ($1) and hour >= $2 order by hour;
 
--- due_schedules: schedules whose time has come
-select clock_timestamp() as now, s.* from redrive.schedule s where s.next_at <= clock_timestamp() order by s.next_at;
+-- due_schedules: schedules whose time has come, and those that were fired by a clock that was ahead: they have to be planned anew
+select clock_timestamp() as now, s.* from redrive.schedule s
+where s.next_at <= clock_timestamp() or s.last_at > clock_timestamp() + interval '1 min' order by s.next_at;
 
 -- get_live: tasks of the live table
 select t.*, t.state::text as state_name from redrive.task t where t.id = any ($1);

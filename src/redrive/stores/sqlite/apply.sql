@@ -48,7 +48,7 @@ select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]'), json_ext
 from json_each(?) v where true
 on conflict (name) do update set owner = excluded.owner, kind = excluded.kind, missed = excluded.missed,
   queue = excluded.queue, payload = excluded.payload, priority = excluded.priority, max_attempts = excluded.max_attempts,
-  next_at = case when cron = excluded.cron and timezone = excluded.timezone then next_at else excluded.next_at end,
+  next_at = case when cron = excluded.cron and timezone = excluded.timezone then min(next_at, excluded.next_at) else excluded.next_at end,
   cron = excluded.cron, timezone = excluded.timezone
 
 -- fire: one caller per planned run changes a row

@@ -6,6 +6,7 @@ from redrive.kernel.retention import FeatureRule, Retention
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import DAY
 from redrive.stores.sqlite.session import Row, Session, dumps
+from redrive.stores.sqlite.steady import steady
 
 SQL = statements("redrive.stores.sqlite", "prune.sql")
 ROWS_PER_PIECE = 5000
@@ -13,7 +14,11 @@ Piece = tuple[int, bool]  # how many rows went, and whether there may be more
 
 
 def prune(session: Session, keep: Retention) -> Piece:
-    """Removes one piece of everything. Returns how many rows went, and if there may be more."""
+    """Removes one piece of everything. Returns how many rows went, and if there may be more. Nothing goes while times
+    cannot be relied on."""
+
+    if not steady(session):
+        return 0, False
 
     def before(days: float) -> int:
         return session.now - round(days * DAY)
@@ -93,6 +98,8 @@ def _records(session: Session, keep: Retention) -> list[Piece]:
 
 def prune_feature(session: Session, rule: FeatureRule) -> Piece:
     """Removes one piece of a feature's own rows."""
+    if not steady(session):
+        return 0, False
     text = session.features.statement(rule.feature, rule.statement)
     return _full(session.run(text, session.now - round(rule.days * DAY), ROWS_PER_PIECE))
 

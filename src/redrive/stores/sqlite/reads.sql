@@ -185,5 +185,5 @@ where t.state = 'running' and t.worker_id is not null and t.lease_expires_at is 
 -- schedules: periodic tasks
 select * from redrive_schedule order by name
 
--- due_schedules: schedules whose time has come
-select * from redrive_schedule where next_at <= ? order by next_at
+-- due_schedules: schedules whose time has come, and those that were fired by a clock that was ahead: they have to be planned anew
+select * from redrive_schedule where next_at <= ?1 or last_at > ?1 + 60000000 order by next_at

@@ -34,6 +34,7 @@ from redrive.stores.sqlite.scrub import empty_log
 from redrive.stores.sqlite.series import Series, add_up
 from redrive.stores.sqlite.session import Session
 from redrive.stores.sqlite.settle import renew, settle_or_raise
+from redrive.stores.sqlite.steady import SinceBoot, since_boot
 from redrive.stores.sqlite.transaction import SqliteTransaction, inside, transaction
 from redrive.stores.sqlite.url import parse
 from redrive.stores.sqlite.writer import Writer
@@ -58,7 +59,8 @@ class SqliteStore(Reads, Series):
         self.location = parse(url)
         self.clock: Callable[[], float] = time.time
         self._listeners = Listeners()
-        self._writer = Writer(self.location, self._now, self._listeners, self.features)
+        self.since_boot: SinceBoot = since_boot
+        self._writer = Writer(self.location, self._now, self._listeners, self.features, self._since_boot)
         self._reader = ConnectionThread("redrive-sqlite-read", self.location, self._now, self.features)
         self.migrations = SqliteMigrations(self._writer, features)
 
@@ -180,6 +182,10 @@ class SqliteStore(Reads, Series):
 
     def _now(self) -> float:
         return self.clock()
+
+    def _since_boot(self) -> tuple[str, float] | None:
+        # A clock that a test moves has nothing to do with the machine's.
+        return None if self.clock is not time.time and self.since_boot is since_boot else self.since_boot()
 
 
 __all__ = ["SqliteStore", "SqliteTransaction", "enqueue_on", "enqueue_with"]

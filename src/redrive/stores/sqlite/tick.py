@@ -10,12 +10,13 @@ from redrive.kernel.ports.store import Heartbeat, TickResult
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import SECOND, micros
 from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.steady import REMOVING_DUTIES, steady
 
 SQL = statements("redrive.stores.sqlite", "tick.sql")
 SEEN_EVERY_US = 4_000_000
 MOST_PROMOTED_PER_TICK = 1000
 # Totals are kept directly, history is one table, and a tick promotes for all queues.
-_NOTHING_TO_DO = ("fold", "partitions", "promote")
+_NOTHING_TO_DO = frozenset({"fold", "partitions", "promote"})
 
 
 def tick(session: Session, beat: Heartbeat) -> TickResult:
@@ -57,9 +58,10 @@ def _duties(session: Session, beat: Heartbeat) -> list[str]:
     """Returns the duties for this worker: each goes to one worker of the fleet per interval, and to nobody when there
     is nothing to do."""
     now = session.now
-    wanted = {name: micros(every) for name, every in beat.duties.items() if name not in _NOTHING_TO_DO}
+    left_out = _NOTHING_TO_DO if steady(session) else _NOTHING_TO_DO | REMOVING_DUTIES
+    wanted = {name: micros(every) for name, every in beat.duties.items() if name not in left_out}
     session.run(SQL["duties_new"], now, dumps(list(wanted)))
-    taken = {row[0] for row in session.rows(SQL["duties"], now, dumps(list(wanted.items())), now)}
+    taken = {row[0] for row in session.rows(SQL["duties"], now, dumps(list(wanted.items())))}
     if "recover" in taken and session.row(SQL["any_expired"], now, _known(session)) is None:
         taken.discard("recover")
     for duty, (collection, state) in beat.while_records.items():

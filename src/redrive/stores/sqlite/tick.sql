@@ -18,18 +18,19 @@ insert into redrive_series_sheet (at, document) values (?, ?)
 -- duties_new: duties nobody had yet
 insert into redrive_duty (name, next_at) select value, ? from json_each(?) where true on conflict (name) do nothing
 
--- duties: duties whose time has come go to this worker
-update redrive_duty set next_at = ? + v.every
-from (select json_extract(j.value, '$[0]') as name, json_extract(j.value, '$[1]') as every from json_each(?) j) v
-where redrive_duty.name = v.name and redrive_duty.next_at <= ?
+-- duties: duties whose time has come go to this worker; one further ahead than its interval (and a minute)
+-- has its time from a clock that was wrong
+update redrive_duty set next_at = ?1 + v.every
+from (select json_extract(j.value, '$[0]') as name, json_extract(j.value, '$[1]') as every from json_each(?2) j) v
+where redrive_duty.name = v.name and redrive_duty.next_at not between ?1 + 1 and ?1 + v.every + 60000000
 returning name
 
 -- any_expired: is there a lease that ran out, of a task that this process can end
 select 1 from redrive_task where state = 'running' and lease_expires_at <= ?
   and (feature is null or feature in (select value from json_each(?))) limit 1
 
--- any_schedule: is a schedule due
-select 1 from redrive_schedule where next_at <= ? limit 1
+-- any_schedule: is a schedule due, or was it fired by a clock that was ahead
+select 1 from redrive_schedule where next_at <= ?1 or last_at > ?1 + 60000000 limit 1
 
 -- due: tasks whose time has come
 select rowid, queue, kind from redrive_task where state = 'delayed' and next_attempt_at <= ? order by next_attempt_at limit ?

@@ -21,18 +21,26 @@ from redrive.stores.sqlite.lent import left_behind
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.session import NO_FEATURES, PendingWakes, Session, Tally
 from redrive.stores.sqlite.shared_enqueue import Enqueue, group_enqueues, merged, split
+from redrive.stores.sqlite.steady import SinceBoot, SteadyClock, follow
 from redrive.stores.sqlite.transaction import Exclusive, refuse_inside
 from redrive.stores.sqlite.url import Location
 
 MOST_REQUESTS_PER_COMMIT = 1000
+_HAS_CLOCK = "select 1 from sqlite_master where name = 'redrive_clock'"  # not before the file is migrated
 T = TypeVar("T")
 
 
 class Writer(ConnectionThread):
     def __init__(
-        self, location: Location, clock: Callable[[], float], listeners: Listeners, features: Features = NO_FEATURES
+        self,
+        location: Location,
+        clock: Callable[[], float],
+        listeners: Listeners,
+        features: Features = NO_FEATURES,
+        since_boot: SinceBoot = lambda: None,
     ) -> None:
         self._listeners = listeners
+        self._steady = SteadyClock(clock, since_boot)
         self._change_poller = ChangePoller(location.path)
         self.exclusive: Exclusive | None = None
         super().__init__("redrive-sqlite-write", location, clock, features)
@@ -81,6 +89,7 @@ class Writer(ConnectionThread):
         try:
             connection = self.connected()
             patiently(lambda: connection.execute("begin immediate"), self.nap)
+            self._follow_clock(connection)
         except BaseException as error:
             deliver([Answer(request, error=self.refuse(error)) for request in self._take(len(self._waiting))])
             return
@@ -96,6 +105,17 @@ class Writer(ConnectionThread):
             self.clean(connection)
         if time.monotonic() - self._looked_at > POLL_WITHOUT_HINTS_EVERY_S:
             self._look()
+
+    def _follow_clock(self, connection: sqlite3.Connection) -> None:
+        """Sees to it that nobody works with times of a clock that was set, in a transaction of its own, before this
+        one's requests are taken."""
+        found = self._steady.look()
+        if found is None or connection.execute(_HAS_CLOCK).fetchone() is None:
+            return
+        follow(self.session(connection), *found)
+        connection.execute("commit")
+        self._steady.noted(found)
+        patiently(lambda: connection.execute("begin immediate"), self.nap)
 
     def _take_back(self, connection: sqlite3.Connection) -> None:
         """Leaves nothing of a handler's on the connection that it was lent. One with leftovers is thrown away, whatever

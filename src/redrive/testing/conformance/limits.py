@@ -176,6 +176,14 @@ class TestLimits:
         assert len(await harness.claim(9)) == 1
         assert await harness.claim(9) == []
 
+    async def test_a_rate_does_not_wait_for_the_date_of_a_clock_that_was_ahead(self, harness: Harness) -> None:
+        await harness.limit("K", rate_ms=60_000)
+        await harness.enqueue_many(3, "K")
+        assert len(await harness.claim(3)) == 1
+        await harness.advance(-365 * 86_400.0)
+        assert len(await harness.claim(3)) == 1
+        assert len(await harness.claim(3)) == 0
+
     async def test_a_rate_is_kept_by_the_fleet(self, harness: Harness) -> None:
         other = await harness.another()
         await harness.limit("K", rate_ms=60_000)

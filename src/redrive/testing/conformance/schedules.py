@@ -126,3 +126,28 @@ class TestSchedules:
             assert (await due(harness)).next_at == row.next_at
         else:
             raise AssertionError("a task id was taken twice")
+
+    async def test_one_that_a_clock_ahead_has_fired_is_planned_anew(self, harness: Harness) -> None:
+        now = (await harness.store.overview()).now
+        await declare(harness, hourly(now + timedelta(seconds=60)))
+        await harness.advance(61)
+        await harness.store.apply(Commit(fires=[fire(harness, await due(harness))]))
+        assert (await harness.store.due_schedules())[1] == []
+        await harness.advance(-365 * 86_400.0)
+        now, (row,) = await harness.store.due_schedules()
+        assert row.next_at > now and "cron" in (await harness.tick()).duties
+        following = now + timedelta(minutes=20)
+        assert (await harness.store.apply(Commit(fires=[Fire(row.name, row.next_at, following, ())]))).fired == {
+            "report"
+        }
+        assert (await harness.store.due_schedules())[1] == [] and (await harness.tick()).duties == []
+        await harness.advance(20 * 60)
+        assert (await due(harness)).next_at - following < timedelta(seconds=1)
+
+    async def test_declaring_again_never_puts_the_next_run_off(self, harness: Harness) -> None:
+        now = (await harness.store.overview()).now
+        await declare(harness, hourly(now + timedelta(days=400)))
+        await declare(harness, hourly(now + timedelta(hours=1)))
+        await declare(harness, hourly(now + timedelta(hours=2)))
+        (row,) = (await harness.store.overview()).schedules
+        assert row.next_at == now + timedelta(hours=1)

@@ -40,7 +40,10 @@ async def _paused(store: Store) -> set[str]:
 
 
 def planned(row: ScheduleRow, now: datetime) -> tuple[list[datetime], datetime]:
-    """Returns the runs that are due by ``now`` under the schedule's policy, and the next one after."""
+    """Returns the runs that are due by ``now`` under the schedule's policy, and the next one after. A schedule that was
+    fired by a clock that was ahead has none that are due: its next run is planned anew."""
+    if row.next_at > now:
+        return [], next_after(row.cron, row.timezone, now)
     times = [row.next_at]
     following = next_after(row.cron, row.timezone, row.next_at)
     while following <= now and len(times) < MOST_MISSED_RUNS_FIRED:

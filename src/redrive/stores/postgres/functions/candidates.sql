@@ -1,3 +1,10 @@
+-- Whether the rate of a kind lets its next task wait still. A time that is further ahead than one step (and a minute) is of a
+-- clock that was wrong.
+create or replace function redrive.too_soon(p_next timestamptz, p_rate_ms integer) returns boolean
+language sql volatile as $$
+  select p_next > pg_catalog.clock_timestamp() and p_next <= pg_catalog.clock_timestamp() + p_rate_ms * interval '1 ms' + interval '1 min'
+$$;
+
 -- Lanes with something ready and room, seen without locks: an idle worker locks nothing.
 create or replace function redrive.open_lanes(
   p_queues text[], p_handles text[], p_only text, p_closed text[], p_seg_queue text[], p_seg_lane text[],
@@ -9,7 +16,7 @@ begin
     where (p_only is null or k.kind = p_only) and (p_handles is null or k.kind = any (p_handles))
       and (p_closed is null or k.kind <> all (p_closed))
       and (k.concurrency is null or k.running < k.concurrency)
-      and (k.next_at is null or k.next_at <= clock_timestamp())
+      and (k.next_at is null or not redrive.too_soon(k.next_at, k.rate_ms))
       and exists (
         select 1 from unnest(p_queues) q(queue)
         left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
@@ -64,7 +71,7 @@ begin
   from (
     -- An unlimited lane may offer more than is wanted: others may have locked its head.
     select k.kind, case when k.concurrency is null and k.rate_ms is null then p_scan else least(p_want, k.concurrency - k.running,
-      case when k.rate_ms is null then p_want when k.next_at > clock_timestamp() then 0 else 1 end) end as cap
+      case when k.rate_ms is null then p_want when redrive.too_soon(k.next_at, k.rate_ms) then 0 else 1 end) end as cap
     from redrive.kind k where k.kind = any (v_open)
   ) c where c.cap > 0;
 

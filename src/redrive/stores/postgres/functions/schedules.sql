@@ -1,4 +1,5 @@
--- All schedules of one application. A schedule whose definition is unchanged keeps its next run.
+-- All schedules of one application. A schedule whose definition is unchanged keeps its next run, unless
+-- a clock that was wrong has put it too far away.
 create or replace function redrive.declare_schedules(p_owner text, p_schedules jsonb) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -11,7 +12,7 @@ begin
     payload jsonb, priority smallint, max_attempts integer, next_at timestamptz)
   on conflict (name) do update set owner = excluded.owner, kind = excluded.kind, missed = excluded.missed,
     queue = excluded.queue, payload = excluded.payload, priority = excluded.priority, max_attempts = excluded.max_attempts,
-    next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end,
+    next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then least(s.next_at, excluded.next_at) else excluded.next_at end,
     cron = excluded.cron, timezone = excluded.timezone;
 end $$;
 

@@ -42,7 +42,10 @@ begin
     insert into redrive.duty (name, next_at) select u.name, v_now from unnest(p_duties) u(name) on conflict do nothing;
   end if;
   with won as (
-    select d.name from redrive.duty d where d.name = any (p_duties) and d.next_at <= v_now for update skip locked
+    select d.name from redrive.duty d where d.name = any (p_duties) and (d.next_at <= v_now
+      -- further ahead than its interval (and a minute, for a tick that has waited): by a clock that was wrong
+      or d.next_at > v_now + make_interval(secs => 60 + (select u.every from unnest(p_duties, p_every) u(name, every) where u.name = d.name)))
+    for update skip locked
   ), taken as (
     update redrive.duty d set next_at = v_now + make_interval(secs => u.every)
     from unnest(p_duties, p_every) u(name, every)
@@ -65,7 +68,7 @@ begin
       select 1 from unnest(p_while_duties, p_while_collections, p_while_states) w(name, collection, state)
       where w.name = d.name
         and not exists (select 1 from redrive.record r where r.collection = w.collection and r.state = w.state)));
-  if exists (select 1 from redrive.schedule s where s.next_at <= v_now) then duties := duties || array['cron']; end if;
+  if exists (select 1 from redrive.schedule s where s.next_at <= v_now or s.last_at > v_now + interval '1 min') then duties := duties || array['cron']; end if;
 
   promoted := redrive.promote(p_queues, v_from, p_limit);
   if exists (select 1 from redrive.resuming) then

@@ -23,6 +23,7 @@ begin
       'arrive',
       'end_joins',
       'close_join',
+      'too_soon',
       'open_lanes',
       'candidates',
       'within_limit',

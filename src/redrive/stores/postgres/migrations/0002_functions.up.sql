@@ -476,6 +476,13 @@ end $$;
 
 -- functions/candidates.sql
 
+-- Whether the rate of a kind lets its next task wait still. A time that is further ahead than one step (and a minute) is of a
+-- clock that was wrong.
+create or replace function redrive.too_soon(p_next timestamptz, p_rate_ms integer) returns boolean
+language sql volatile as $$
+  select p_next > pg_catalog.clock_timestamp() and p_next <= pg_catalog.clock_timestamp() + p_rate_ms * interval '1 ms' + interval '1 min'
+$$;
+
 -- Lanes with something ready and room, seen without locks: an idle worker locks nothing.
 create or replace function redrive.open_lanes(
   p_queues text[], p_handles text[], p_only text, p_closed text[], p_seg_queue text[], p_seg_lane text[],
@@ -487,7 +494,7 @@ begin
     where (p_only is null or k.kind = p_only) and (p_handles is null or k.kind = any (p_handles))
       and (p_closed is null or k.kind <> all (p_closed))
       and (k.concurrency is null or k.running < k.concurrency)
-      and (k.next_at is null or k.next_at <= clock_timestamp())
+      and (k.next_at is null or not redrive.too_soon(k.next_at, k.rate_ms))
       and exists (
         select 1 from unnest(p_queues) q(queue)
         left join unnest(p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until)
@@ -542,7 +549,7 @@ begin
   from (
     -- An unlimited lane may offer more than is wanted: others may have locked its head.
     select k.kind, case when k.concurrency is null and k.rate_ms is null then p_scan else least(p_want, k.concurrency - k.running,
-      case when k.rate_ms is null then p_want when k.next_at > clock_timestamp() then 0 else 1 end) end as cap
+      case when k.rate_ms is null then p_want when redrive.too_soon(k.next_at, k.rate_ms) then 0 else 1 end) end as cap
     from redrive.kind k where k.kind = any (v_open)
   ) c where c.cap > 0;
 
@@ -1373,7 +1380,10 @@ begin
     insert into redrive.duty (name, next_at) select u.name, v_now from unnest(p_duties) u(name) on conflict do nothing;
   end if;
   with won as (
-    select d.name from redrive.duty d where d.name = any (p_duties) and d.next_at <= v_now for update skip locked
+    select d.name from redrive.duty d where d.name = any (p_duties) and (d.next_at <= v_now
+      -- further ahead than its interval (and a minute, for a tick that has waited): by a clock that was wrong
+      or d.next_at > v_now + make_interval(secs => 60 + (select u.every from unnest(p_duties, p_every) u(name, every) where u.name = d.name)))
+    for update skip locked
   ), taken as (
     update redrive.duty d set next_at = v_now + make_interval(secs => u.every)
     from unnest(p_duties, p_every) u(name, every)
@@ -1396,7 +1406,7 @@ begin
       select 1 from unnest(p_while_duties, p_while_collections, p_while_states) w(name, collection, state)
       where w.name = d.name
         and not exists (select 1 from redrive.record r where r.collection = w.collection and r.state = w.state)));
-  if exists (select 1 from redrive.schedule s where s.next_at <= v_now) then duties := duties || array['cron']; end if;
+  if exists (select 1 from redrive.schedule s where s.next_at <= v_now or s.last_at > v_now + interval '1 min') then duties := duties || array['cron']; end if;
 
   promoted := redrive.promote(p_queues, v_from, p_limit);
   if exists (select 1 from redrive.resuming) then
@@ -1580,7 +1590,8 @@ end $$;
 
 -- functions/schedules.sql
 
--- All schedules of one application. A schedule whose definition is unchanged keeps its next run.
+-- All schedules of one application. A schedule whose definition is unchanged keeps its next run, unless
+-- a clock that was wrong has put it too far away.
 create or replace function redrive.declare_schedules(p_owner text, p_schedules jsonb) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -1593,7 +1604,7 @@ begin
     payload jsonb, priority smallint, max_attempts integer, next_at timestamptz)
   on conflict (name) do update set owner = excluded.owner, kind = excluded.kind, missed = excluded.missed,
     queue = excluded.queue, payload = excluded.payload, priority = excluded.priority, max_attempts = excluded.max_attempts,
-    next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end,
+    next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then least(s.next_at, excluded.next_at) else excluded.next_at end,
     cron = excluded.cron, timezone = excluded.timezone;
 end $$;
 

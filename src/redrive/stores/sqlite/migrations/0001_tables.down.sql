@@ -4,6 +4,7 @@ drop table redrive_posting;
 drop table redrive_account;
 drop table redrive_audit;
 drop table redrive_pruned;
+drop table redrive_clock;
 drop table redrive_duty;
 drop table redrive_series;
 drop table redrive_series_sheet;

@@ -373,6 +373,14 @@ create table redrive_duty (
   next_at  integer not null
 ) strict;
 
+-- How far the machine's clock is from its time since boot, by which a clock that was set is noticed: one row. Nothing is
+-- removed before held_until.
+create table redrive_clock (
+  boot        text primary key not null,
+  apart       integer not null,
+  held_until  integer not null
+) strict;
+
 -- How far pruning has looked: what it has to keep is not read again each minute, only in the pass of the next day.
 create table redrive_pruned (
   name   text primary key,
