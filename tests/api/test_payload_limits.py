@@ -167,3 +167,18 @@ async def test_one_unreadable_row_does_not_spoil_a_page(postgres_url: str) -> No
     assert len(tasks) == 3 and tasks[str(good)]["payload"] == {"digits in text": "7" * 5000}
     assert tasks[str(bad)]["payload"] == unreadable and whole == unreadable and one["task"]["payload"] == unreadable
     assert {row["at"][:4] for row in log} == {"9999"} and tasks[str(bad)]["createdAt"].startswith("9999")
+
+
+def test_digits_in_texts_beside_many_numbers(emptied_postgres_url: str) -> None:
+    """Each part is quick; the check of both together took the server an hour: it asked all numbers for each long run of
+    digits. The bound stands for that, not for a speed."""
+    long_texts = {"s": "1" * 500_000, '2"\\3' + "7" * 5000: "\\" + "8" * 5000, "a": [1] * 160_000}
+    with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
+        connection.execute("set statement_timeout = '60s'")
+        enqueue = "select redrive.enqueue('A', %s::jsonb)"
+        connection.execute(enqueue, [json.dumps(long_texts)])
+        texts, number = json.dumps({"s": "1" * 5000})[:-1], "1" * 4300
+        connection.execute(enqueue, [f'{texts}, "n": {number}}}'])
+        for wrong in (f"{number}1", f"-0.{number}1"):
+            with pytest.raises(psycopg.errors.InvalidParameterValue, match="number of more than 4,300 digits"):
+                connection.execute(enqueue, [f'{texts}, "n": {wrong}}}'])
