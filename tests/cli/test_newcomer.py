@@ -119,3 +119,19 @@ def test_a_limit_for_a_kind_that_nobody_handles_is_pointed_out(
     said = redrive("work", "--app", "day:app", "--stop-when-empty").err
     assert "TASK_WORKER_KIND_CONCURRENCY limits SLOWW, which no handler here has: did you mean SLOW?" in said
     assert said.count("limits SLOW") == 1
+
+
+def test_django_that_is_not_set_up(redrive: Redrive, here: Path) -> None:
+    (here / "day.py").write_text("from django.contrib.auth.models import User\n")
+    said = redrive("work", "--app", "day:app")
+    assert said.code == 1 and "calls django.setup() and imports the App from day then" in said.err, said.err
+
+
+def test_a_payload_that_its_handler_takes_no_more(redrive: Redrive, here: Path) -> None:
+    task_id = enqueued(redrive)
+    (here / "day.py").write_text(
+        "from redrive import App, Context\napp = App()\n"
+        "@app.task('SEND')\nasync def send(ctx: Context, tenant: str) -> None: ...\n"
+    )
+    assert redrive("work", "--app", "day:app", "--stop-when-empty").code == 0
+    assert "give a new parameter a default" in redrive("why", task_id).out

@@ -192,6 +192,11 @@ def test_declarations_are_checked_at_import_time() -> None:
         @app.task("X")
         def nothing() -> None: ...
 
+    with pytest.raises(InvalidInput, match=r"timeout must be from 0\.001 to 2,000,000 seconds"):
+
+        @app.task("X", timeout=3_000_000)
+        def patient(ctx: Context) -> None: ...
+
     with pytest.raises(InvalidInput, match="isolation"):
 
         @app.task("X", isolation="space")

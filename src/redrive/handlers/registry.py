@@ -14,7 +14,7 @@ from redrive.handlers.functions import check_callable, origin_of, runs_on_the_lo
 from redrive.handlers.signature import PayloadSpec
 from redrive.kernel.classify import NO_RULES, FailureRules
 from redrive.kernel.machine import Policy
-from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_seconds
+from redrive.kernel.task import check_attempts, check_int, check_name, check_priority, check_timeout
 
 DEFAULT_MAX_ATTEMPTS = 5
 
@@ -122,7 +122,7 @@ def make_handler(
     check_attempts(policy.max_attempts)
     check_priority(priority)
     if timeout is not None:
-        check_seconds(timeout, "timeout", low=0.001)
+        check_timeout(timeout)
     if bulk is not None:
         check_int(bulk, "bulk", 1, 10_000)
     for name, value in (("concurrency", concurrency), ("rate_limit_ms", rate_limit_ms)):

@@ -359,7 +359,7 @@ def check_priority(value: object) -> int:
 def check_seconds(value: object, what: str, *, low: float = 0.0, high: float = MAX_DELAY_SECONDS) -> float:
     # `not low <= value` also turns away NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise InvalidInput(f"{what} must be from {low:g} to {high:g} seconds, not {_shorten(value)}")
+        raise InvalidInput(f"{what} must be from {low:g} to {high:,.15g} seconds, not {_shorten(value)}")
     return float(value)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from redrive.errors import ErrorCode
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Operation, Status
@@ -114,7 +115,10 @@ def _at(moment: datetime) -> str:
 
 def _failed(task: Task) -> Reason:
     cause = "not retried by itself" if task.dead_reason == "non_retryable" else "its attempts are used up"
-    said = f"failed with {task.error_code} ({cause}), and can be retried once that is mended"
+    mended = "once that is mended"
+    if task.error_code in (ErrorCode.PAYLOAD_INVALID, ErrorCode.PAYLOAD_MISSING):
+        mended = "once its handler takes this payload, which stays as it is (give a new parameter a default)"
+    said = f"failed with {task.error_code} ({cause}), and can be retried {mended}"
     return Reason("failed", said, f"redrive retry {task.id}", task.error_message or None)
 
 

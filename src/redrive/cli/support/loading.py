@@ -19,6 +19,7 @@ from redrive.errors import ConfigError, RedriveError, WrongSetting
 from redrive.settings import configured_app, load_settings
 
 MOST_ERROR_LINES = 6
+_DJANGO_NOT_SET_UP = ("ImproperlyConfigured", "AppRegistryNotReady")
 _REDRIVE = Path(__file__).parents[2]
 _PYTHON = Path(sysconfig.get_path("stdlib"))
 
@@ -112,6 +113,11 @@ def _module(name: str) -> ModuleType:
 def _broken(name: str, error: BaseException) -> ConfigError:
     whole = f"python -c 'import {name}' shows all of it"
     hint = "correct it there, and try again" if isinstance(error, SyntaxError) else whole
+    if type(error).__module__.startswith("django.") and type(error).__name__ in _DJANGO_NOT_SET_UP:
+        hint = (
+            f"Django is not set up: give --app a module that sets DJANGO_SETTINGS_MODULE, calls django.setup() and "
+            f"imports the App from {name} then, as wsgi.py does it for the server"
+        )
     return ConfigError(f"importing {name} failed: {error_text(error)}", hint=hint)
 
 
