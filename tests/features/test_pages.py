@@ -45,7 +45,7 @@ async def test_its_pages_and_its_place_in_the_menu(app: App) -> None:
     async with console(app) as client:
         listed = await page(client, "/orders")
         assert f'<a href="{HOME}/orders/o1">' in listed and "<h2>Shop</h2>" in listed
-        assert 'data-key="x" aria-current="page">Orders</a>' in listed
+        assert 'data-key="x" aria-current="page">Orders<span class="badge" data-badge="orders">' in listed
         assert "1 failed; 1 held" in text_of(await page(client, "/orders/o1"))
         assert "there is no order" in text_of(await page(client, "/orders/o2", 422)), "a page says what is wrong"
         assert "bob has 5 more." in text_of(
@@ -61,7 +61,7 @@ async def test_viewers_are_not_led_where_they_may_not_go(app: App) -> None:
         made = await access.create(await app.store(), "vic", Role.VIEWER, actor="ann")
         await client.post(f"{HOME}/sign-in", data={"token": made.secret})
         menu = await page(client, "/orders")
-        assert ">Orders</a>" in menu and ">Pay in</a>" not in menu and ">Settings</a>" not in menu
+        assert ">Orders<" in menu and ">Pay in</a>" not in menu and ">Settings</a>" not in menu
         await page(client, "/orders/pay-in", 403)
 
 
@@ -98,9 +98,21 @@ async def test_a_panel_that_fails_leaves_the_page(app: App, monkeypatch: pytest.
 
 async def test_its_region_is_live(app: App) -> None:
     await placed(app)
-    async with console(app) as client, client.stream("GET", f"{HOME}/live?topics=orders") as answer:
-        told = await first_data(answer)
-        assert "/orders/o1" in told["regions"]["#orders"]
+    async with console(app) as client:
+        async with client.stream("GET", f"{HOME}/live?topics=orders") as answer:
+            assert "/orders/o1" in (await first_data(answer))["regions"]["#orders"]
+        async with client.stream("GET", f"{HOME}/live?topics=menu") as answer:
+            told = (await first_data(answer))["regions"]
+            assert (told["badge:orders"], told["badge:failed"]) == ("1", "")
+
+
+async def test_a_number_that_fails_takes_none_away(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(operator: Operator) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("redrive.examples.orders.pages.pages", replace(ORDER_PAGES, number=broken))
+    async with console(app) as client, client.stream("GET", f"{HOME}/live?topics=menu") as answer:
+        assert (await first_data(answer))["regions"].keys() >= {"badge:orders", "badge:failed"}
 
 
 async def first_data(answer: httpx.Response) -> dict[str, dict[str, str]]:
@@ -135,6 +147,7 @@ def test_only_who_serves_them_imports_pages_routes_and_commands() -> None:
 ELSEWHERE = FeaturePages(pages_router())
 LEADS_AWAY = FeaturePages(pages_router("shop"), Section("Shop", (Item("Audit", "/audit", "Not ours"),)))
 HIDES = FeaturePages(pages_router("shop"), topics={"menu": lambda _: ORDER_PAGES.topics["orders"]("")})
+OTHER_NUMBER = FeaturePages(pages_router("shop"), Section("Shop", (Item("Shop", "/shop", "It", badge="failed"),)))
 SAME_KEY = FeaturePages(pages_router("shop"), Section("See", (Item("Shop", "/shop", "It", key="f"),)))
 NO_PAGES = "nothing"
 NO_TEMPLATES = FeaturePages(pages_router("shop"))
@@ -149,6 +162,7 @@ TWO = (APIRouter(prefix="/api/shop"), APIRouter(prefix="/api/worker/shop"))
         ("ELSEWHERE", "are below /ops/queue, not /ops/queue/shop"),
         ("LEADS_AWAY", "'Audit' of feature 'shop' leads to /ops/queue/audit"),
         ("HIDES", "topic 'menu' of feature 'shop' is not called shop"),
+        ("OTHER_NUMBER", "number beside 'Shop' of feature 'shop' is called 'failed', not 'shop'"),
         ("SAME_KEY", "key 'f' of page 'Shop' is that of 'Failures'"),
         ("NO_PAGES", "is str, not FeaturePages"),
         ("NO_TEMPLATES", "has pages, and redrive.examples.orders no folder templates/shop"),

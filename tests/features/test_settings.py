@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,19 @@ def test_they_are_listed_with_their_origin_and_without_secrets(monkeypatch: pyte
         (None, "environment", "shop"),
     ]
     assert "s3cr3t" not in repr(listed) and "s3cr3t" not in repr(app.settings.of(ShopSettings))
+
+
+def test_a_command_shows_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: Path) -> None:
+    file.write_text("redrive_app = 'feature_shop:app'\n[orders]\nkeep_days = 7\n")
+    (tmp_path / "feature_shop.py").write_text(
+        "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
+    )
+    command = [sys.executable, "-m", "redrive.cli", "settings", "--changed"]
+    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=True).stdout
+    assert [line.split() for line in told.splitlines()[1:]] == [
+        ["REDRIVE_APP", "feature_shop:app", "file"],
+        ["ORDERS_KEEP_DAYS", "7.0", "file", "orders"],
+    ]
 
 
 def test_what_is_misspelt_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

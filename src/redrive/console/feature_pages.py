@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from redrive import features
 from redrive.console.door import HOME
 from redrive.console.navigation import SECTIONS, Section, joined
-from redrive.console.sample import Sampler
+from redrive.console.sample import Number, Sampler
 from redrive.console.templates_env import add_templates, fragment
 from redrive.errors import ConfigError, RedriveError
 from redrive.kernel.feature import Feature
@@ -44,6 +44,7 @@ class FeaturePages:
     section: Section | None = None
     panel: MakePanel | None = None
     topics: Mapping[str, Sampler] = field(default_factory=dict)
+    number: Number | None = None  # stands beside its items that say ``badge="NAME"``, on every page
 
 
 @dataclass(slots=True, frozen=True)
@@ -54,6 +55,7 @@ class Extensions:
     sections: tuple[Section, ...]
     topics: Mapping[str, Sampler]
     panels: Mapping[str, MakePanel]
+    numbers: Mapping[str, Number]
 
     async def panel(self, operator: Operator, task: Task, **values: Any) -> tuple[str, str] | None:
         """Returns title and HTML of the panel that a task's feature has for it. One that fails leaves a note: the rest
@@ -84,6 +86,7 @@ def extensions_of(brought: Iterable[Feature]) -> Extensions:
         sections,
         {name: sampler for pages in found.values() for name, sampler in pages.topics.items()},
         {feature.name: pages.panel for feature, pages in found.items() if pages.panel is not None},
+        {feature.name: pages.number for feature, pages in found.items() if pages.number is not None},
     )
 
 
@@ -100,6 +103,10 @@ def _load(feature: Feature) -> FeaturePages:
     for item in pages.section.items if pages.section is not None else ():
         if item.url != home and not item.url.startswith(f"{home}/"):
             raise ConfigError(f"the page {item.name!r} of feature {name!r} leads to {item.url}, not below {home}")
+        if item.badge not in (None, name):
+            raise ConfigError(
+                f"the number beside {item.name!r} of feature {name!r} is called {item.badge!r}, not {name!r}"
+            )
     for topic in pages.topics:
         if topic != name and not topic.startswith(f"{name}-"):
             raise ConfigError(f"the topic {topic!r} of feature {name!r} is not called {name} or {name}-…")

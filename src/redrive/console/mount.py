@@ -25,6 +25,7 @@ from redrive.console.pages import (
     tasks,
     workers,
 )
+from redrive.console.regions import menu
 from redrive.console.routes import error_page, pages_router
 from redrive.console.topics import TOPICS
 from redrive.console.verification import Verification
@@ -54,7 +55,7 @@ def add_console(api: FastAPI) -> None:
     """Serves the console of ``api``'s application at ``/ops/queue``."""
     app: App = api.state.redrive
     api.state.extensions = added = extensions_of(app.features)
-    api.state.live = Live(app, {**TOPICS, **added.topics})
+    api.state.live = Live(app, {**TOPICS, "menu": menu.with_numbers(added.numbers), **added.topics})
     api.state.verification = Verification()
     for router in (*ROUTERS, *added.routers):
         api.include_router(router)

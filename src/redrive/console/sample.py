@@ -8,3 +8,4 @@ from redrive.ops.operator import Operator
 
 Sample = Callable[[Operator], Awaitable[Mapping[str, str]]]
 Sampler = Callable[[str], Sample]  # gets the argument of the topic
+Number = Callable[[Operator], Awaitable[int]]

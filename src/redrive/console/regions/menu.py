@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Mapping
 
+from redrive.console.sample import Number, Sample, Sampler
 from redrive.console.text import short_number
 from redrive.kernel.operation import Status
 from redrive.ops.approvals import PENDING
 from redrive.ops.operator import Operator
 
+logger = logging.getLogger("redrive.console")
 MOST = 50
 
 
-def sampler(_: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
+def sampler(_: str) -> Sample:
     return sample
+
+
+def with_numbers(numbers: Mapping[str, Number]) -> Sampler:
+    """Returns the sampler of the menu with one more number for each feature that has one."""
+
+    async def sampled(operator: Operator) -> Mapping[str, str]:
+        own = {name: await _number(name, count, operator) for name, count in numbers.items()}
+        return {**await sample(operator), **_badges(own)}
+
+    return lambda _: sampled
+
+
+async def _number(name: str, count: Number, operator: Operator) -> int:
+    """Returns a feature's number; one that fails must not take the others away."""
+    try:
+        return await count(operator)
+    except Exception:
+        logger.exception("the number of %s is missing", name, extra={"event": "console.badge", "feature": name})
+        return 0
 
 
 async def sample(operator: Operator) -> Mapping[str, str]:
@@ -22,4 +44,8 @@ async def sample(operator: Operator) -> Mapping[str, str]:
     running = await operator.operations.list(states=(Status.RUNNING, Status.PAUSED), limit=MOST)
     waiting = await operator.approvals.list(states=(PENDING,), limit=MOST)
     numbers = {"failed": failed, "operations": len(running), "approvals": len(waiting)}
+    return _badges(numbers)
+
+
+def _badges(numbers: Mapping[str, int]) -> dict[str, str]:
     return {f"badge:{name}": short_number(n) if n else "" for name, n in numbers.items()}

@@ -50,6 +50,10 @@ async def panel(operator: Operator, task: Task) -> Panel | None:
     return Panel("Order", "orders/panel.html", {"order": order})
 
 
+async def unfinished(operator: Operator) -> int:
+    return sum(one["ended"] < one["parcels"] for one in await operator.of(Orders).list())
+
+
 async def sample(operator: Operator) -> Mapping[str, str]:
     return {"#orders": fragment("orders/table.html", orders=await operator.of(Orders).list())}
 
@@ -59,10 +63,11 @@ pages = FeaturePages(
     Section(
         "Shop",
         (
-            Item("Orders", "/orders", "How far each order is", key="x"),
+            Item("Orders", "/orders", "How far each order is", badge="orders", key="x"),
             Item("Pay in", "/orders/pay-in", "Give a customer money to spend", role=Role.OPERATOR),
         ),
     ),
     panel,
     {"orders": lambda _: sample},
+    unfinished,
 )
