@@ -26,6 +26,7 @@ class Health:
     lost: int = 0
     late: int = 0
     abandoned: int = 0
+    loop_blocked: int = 0
     reconnects: int = 0
     recovered: int = 0
 

@@ -13,7 +13,7 @@ from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
-from redrive.ops import approvals, audit_chain, groups, growth, inspect, operations
+from redrive.ops import approvals, audit_chain, groups, growth, handler_notes, inspect, operations
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
@@ -53,6 +53,7 @@ async def examine(
         *_lost(lost(await store.holders(), overview), overview.now, queue),
         *_backlog(diagnosis, overview, rows),
         *_leases(diagnosis),
+        *(await handler_notes.findings(store, overview) if queue is None else ()),
         *_features(diagnosis),
         *_holds(overview, queue),
         *_quotas(overview, stats.by("kind")),

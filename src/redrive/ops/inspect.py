@@ -9,9 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
+from redrive.kernel.handler_notes import Stray
 from redrive.kernel.payload import CUT, JsonText, readable
 from redrive.kernel.ports.store import Count, GroupRow, Holder, LetterCount, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task, Timeline
+from redrive.ops.handler_notes import strays
 from redrive.ops.pages import in_pieces
 from redrive.ops.workers import OUTSIDE, Lost, live_workers, lost
 
@@ -30,6 +32,7 @@ class Stats:
     letters: list[LetterCount] = field(default_factory=list)
     holders: list[Holder] = field(default_factory=list)
     failing: Counter[str] = field(default_factory=Counter)  # tasks that are failed now, by cause
+    strays: list[Stray] = field(default_factory=list)  # handlers that run on though they were given up
 
     def lost(self) -> list[Lost]:
         """Tasks whose workers are silent."""
@@ -120,8 +123,15 @@ async def stats(store: Store, groups: int = 10) -> Stats:
     failing: Counter[str] = Counter()
     for count in await store.failed_counts([row.fingerprint for row in found]) if found else ():
         failing[count.fingerprint] += count.n
+    overview = await store.overview()
     return Stats(
-        await store.counts(), await store.overview(), found, await store.letter_counts(), await store.holders(), failing
+        await store.counts(),
+        overview,
+        found,
+        await store.letter_counts(),
+        await store.holders(),
+        failing,
+        await strays(store, overview),
     )
 
 

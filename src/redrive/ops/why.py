@@ -13,6 +13,7 @@ from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import HoldRow, LimitRow, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task
+from redrive.ops import handler_notes
 from redrive.ops.text import span
 from redrive.ops.workers import OUTSIDE, is_lost, live_workers
 
@@ -37,7 +38,12 @@ class Reason:
 
 
 async def why(store: Store, task: Task) -> list[Reason]:
-    """Returns the reasons; none for a task that runs well, or is done."""
+    """Returns the reasons; none for a task that runs well, or is done. A handler that harms others, or runs on, is
+    told in any state."""
+    return [*await _reasons(store, task), *[Reason(*told) for told in await handler_notes.about(store, task)]]
+
+
+async def _reasons(store: Store, task: Task) -> list[Reason]:
     match task.state:
         case State.FAILED:
             return [_failed(task), *_unhandled(task), *await _operations(store, task)]

@@ -22,6 +22,7 @@ from redrive.kernel.task import Claimed
 from redrive.settings import Options, Settings
 from redrive.worker.bulk import BulkCalls
 from redrive.worker.carriers import Carriers
+from redrive.worker.handler_notes import HandlerNotes
 from redrive.worker.life import Life
 from redrive.worker.processes import ProcessPool
 from redrive.worker.report import Report
@@ -53,6 +54,7 @@ class Attempts:
         limits: TimeLimits,
         settling: Settling,
         report: Report,
+        notes: HandlerNotes,
         decide: Callable[[Run, Outcome], Transition],
         watch: Callable[[Run], None],
         wake: Callable[[], None],
@@ -67,6 +69,7 @@ class Attempts:
         self._limits = limits
         self._settling = settling
         self._report = report
+        self._notes = notes
         self._decide = decide
         self._watch = watch
         self._wake = wake
@@ -230,6 +233,8 @@ class Attempts:
         self._runs.superseded.discard(run)
         if run.state >= _TRAILING:
             self._left(run)
+            if run.state is RunState.ABANDONED:
+                self._notes.ended(run)
             if run.state is RunState.ABANDONED or not isinstance(outcome, Completed):
                 self._report.late(run, outcome)
             return
@@ -263,6 +268,7 @@ class Attempts:
             run.future.add_done_callback(self._strays.discard)  # it holds the payload
         run.break_transaction()
         self._report.abandoned(run)
+        self._notes.given_up(run)
         if run.state is RunState.TRAILING:
             self._runs.free_slot(run)
             self._left(run)

@@ -162,7 +162,9 @@ class Report:
     def abandoned(self, run: Run) -> None:
         """Reports a handler that did not stop and was fenced off."""
         self.health.abandoned += 1
-        note = "the handler ignores being stopped; its result will be refused"
+        note = "the handler ignores being stopped; it runs on, and its result will be refused"
+        if not run.interruptible:
+            note += ' → a thread cannot be stopped, a process can: isolation="process"'
         self._now("task.abandoned", run, "error", reason=run.stop, note=note)
 
     def _now(self, event: str, run: Run, level: str, **extra: object) -> None:

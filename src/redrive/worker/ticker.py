@@ -18,6 +18,7 @@ from redrive.kernel.series import TallySheet
 from redrive.observe.health import Health
 from redrive.settings import Options
 from redrive.version import __version__
+from redrive.worker.handler_notes import HandlerNotes
 from redrive.worker.life import Life
 from redrive.worker.maintenance import perform
 from redrive.worker.memory import Memory
@@ -46,6 +47,7 @@ class Ticker:
         outage: Outage,
         duties: Mapping[str, Duty],
         tallies: Tallies,
+        notes: HandlerNotes,
         look: Callable[[], None],
     ) -> None:
         self._worker_id = worker_id
@@ -58,6 +60,7 @@ class Ticker:
         self._outage = outage
         self._duties = duties
         self._tallies = tallies
+        self._notes = notes
         self._look = look
         self._intervals = {duty.name: duty.every for duty in duties.values() if duty.every is not None}
         self._while_records = {d.name: d.while_record for d in duties.values() if d.while_record is not None}
@@ -98,6 +101,7 @@ class Ticker:
             duty.cancel()
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
         self._health.running = len(self._runs)
+        await self._notes.leave()
         while True:
             await self._beat({}, last=True)
             if self._tallies.sheet(now=True) is None:
@@ -141,6 +145,7 @@ class Ticker:
             return
         self._outage.over("beat")
         self._take(tick)
+        await self._notes.write()
 
     def _take(self, tick: TickResult) -> None:
         # What was expected by now may also be a rate that opened, which promotes nothing.

@@ -21,6 +21,7 @@ from redrive.errors import ConfigError, InvalidTransition, RedriveError, StoreUn
 from redrive.handlers.registry import Registry
 from redrive.kernel.commit import Schedule
 from redrive.kernel.duty import Duty
+from redrive.kernel.handler_notes import LoopBlock
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Store, Wake
 from redrive.kernel.retention import Retention
 from redrive.observe.health import Health
@@ -29,8 +30,10 @@ from redrive.settings import Options, Settings
 from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
 from redrive.worker.decisions import Decisions
+from redrive.worker.handler_notes import HandlerNotes
 from redrive.worker.lease import STOP_GRACE_S, LeaseKeeper, NextLook
 from redrive.worker.life import Background, Life
+from redrive.worker.loop_watch import LoopWatch
 from redrive.worker.maintenance.duties import standard_duties
 from redrive.worker.outage import Outage
 from redrive.worker.prepare import Preparation, prepare
@@ -80,6 +83,8 @@ class Worker:
             self.id, report.log, self.runs, self.health, options, grace_ms=settings.grace_ms, where=where
         )
         self._preparation = Preparation(store, registry, settings, tuple(schedules), owner)
+        self.notes = HandlerNotes(store, self.id)
+        self._loop_watch = LoopWatch(self.id, self._loop_was_blocked)
         limits = TimeLimits(registry, settings, options)
         kept = retention or Retention(settings.history_days, settings.key_days)
         standard = standard_duties(settings, kept, report, limits, store.reacting)
@@ -99,6 +104,7 @@ class Worker:
             outage=self.outage,
             duties=self.duties,
             tallies=report.tallies,
+            notes=self.notes,
             look=self.look,
         )
         decide = Decisions(self.id, settings.backoff, options.tries, rng).decide
@@ -126,6 +132,7 @@ class Worker:
             limits=limits,
             settling=self.settling,
             report=report,
+            notes=self.notes,
             decide=decide,
             watch=next_look.watch,
             wake=self._wake.set,
@@ -200,6 +207,7 @@ class Worker:
                 asyncio.create_task(self.leases.run(), name="redrive-leases"),
                 asyncio.create_task(self.ticker.run(), name="redrive-ticker"),
             ]
+            self._loop_watch.start()
             for helper in helpers:
                 helper.add_done_callback(self._helper_ended)
             await self._work()
@@ -212,6 +220,7 @@ class Worker:
                 await self.settling.hand_back(self.attempts.give_back)
             raise
         finally:
+            self._loop_watch.stop()
             self._deafen()
             await end(helpers)
             self._retire()
@@ -221,6 +230,10 @@ class Worker:
             self.report.flush()
             self._asked = True  # whoever asks from now on has nothing to wait for
             self.announce.stopped()
+
+    def _loop_was_blocked(self, block: LoopBlock) -> None:
+        self.health.loop_blocked += 1
+        self.notes.blocked(block)
 
     def _helper_ended(self, helper: asyncio.Task[None]) -> None:
         """Ends a worker whose lease keeper or ticker has died: it would go on without heartbeats or deadlines."""

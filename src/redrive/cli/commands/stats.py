@@ -15,6 +15,7 @@ from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
+from redrive.ops.handler_notes import stray_told
 from redrive.ops.history import PERIODS
 from redrive.ops.inspect import Stats
 from redrive.ops.text import counted
@@ -87,6 +88,7 @@ def _document(found: Stats) -> dict[str, Any]:
             }
             for one in found.lost()
         ],
+        "still_running": [asdict(stray) for stray in found.strays],
         "workers_gone": sum(_gone(row, overview.now) for row in overview.workers),
         "failure_groups": [asdict(row) | {"failed": found.failing[row.fingerprint]} for row in found.groups],
         "schedules": [
@@ -162,6 +164,8 @@ def _workers(found: Stats, now: datetime) -> None:
             f"{one.tasks} of the running tasks, of queue {one.queue}, held by worker {one.worker.id}, which"
             f" {one.worker_told(now)}: {one.return_told(now)}",
         )
+    for stray in found.strays:
+        output.say("", stray_told(stray, now))
     ended = [row for row in found.overview.workers if _gone(row, now)]
     if ended:
         silent = sum(not row.stopping for row in ended)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redrive.kernel.handler_notes import Stray
 from redrive.kernel.ports.store import HoldRow, LimitRow, Query, WorkerRow
 from redrive.kernel.task import State, Task, check_name
 from redrive.ops import actions, inspect
 from redrive.ops.access import Role
+from redrive.ops.handler_notes import strays
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
 from redrive.ops.workers import Standing, live_workers, standing
@@ -27,11 +29,13 @@ class Worker:
 
 @dataclass(slots=True, frozen=True)
 class Crew:
-    """A worker with some of the tasks that it runs, the youngest first."""
+    """A worker with some of the tasks that it runs, the youngest first, and handlers that run on though they were given
+    up."""
 
     row: WorkerRow
     standing: Standing
     running: list[Task]
+    strays: list[Stray]
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,8 +95,14 @@ class ControlService(Service):
         self._session.may(Role.VIEWER)
         overview = await self._store.overview()
         running = await self._store.find(Query((State.RUNNING,), limit=RUNNING_SHOWN, brief=True))
+        left = await strays(self._store, overview)
         return [
-            Crew(row, standing(row, overview.now), [task for task in running if task.worker_id == row.id])
+            Crew(
+                row,
+                standing(row, overview.now),
+                [task for task in running if task.worker_id == row.id],
+                [stray for stray in left if stray.worker_id == row.id],
+            )
             for row in overview.workers
         ]
 
