@@ -14,7 +14,7 @@ import pytest
 from redrive.errors import InvalidInput
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit, Limit
-from redrive.kernel.task import NewTask
+from redrive.kernel.task import NewTask, State
 from tests.conformance.harness_postgres import PostgresHarness
 
 pytestmark = pytest.mark.anyio
@@ -142,3 +142,50 @@ async def test_errors_do_not_quote_rows(harness: PostgresHarness) -> None:
         await harness.store.apply(Commit(enqueues=[secret]))
     assert "hunter2" not in str(raised.value)
     assert not isinstance(raised.value, InvalidInput)
+
+
+@pytest.mark.parametrize("ends", ["commits", "rolls back"])
+async def test_a_key_that_an_open_transaction_holds_keeps_only_its_own_callers_waiting(
+    harness: PostgresHarness, ends: str
+) -> None:
+    """Neither who has no key, nor who has another one, alone or in the same statement; also of large lists."""
+
+    def call(*keys: str | None) -> asyncio.Task[Any]:
+        tasks = [harness.new(idempotency_key=key) for key in keys]
+        return asyncio.create_task(harness.store.apply(Commit(enqueues=tasks)))
+
+    holder = await asyncpg.connect(harness.url)
+    transaction = holder.transaction()
+    await transaction.start()
+    theirs = await holder.fetchval(
+        "select redrive.enqueue('A', '{\"x\":1}', idempotency_key => 'held', max_attempts => 3)"
+    )
+    held = [call("held") for _ in range(4)]
+    held += [call("held", *(f"large {n}" for n in range(150))) for _ in range(3)]
+    async with asyncio.timeout(30):  # before the holder ends: it waits for them
+        for turn in range(3):
+            innocent = [call(None), call(f"free {turn}"), call(*(f"{turn} list {n}" for n in range(120)))]
+            together = [call(f"shared {turn} {n}") for n in range(5)] + [call("held")]
+            for done in await asyncio.gather(*innocent, *together[:-1]):
+                assert all(answer.created for answer in done.enqueued)
+            held.append(together[-1])
+    assert not any(caller.done() for caller in held)
+    await (transaction.commit() if ends == "commits" else transaction.rollback())
+    await holder.close()
+    answers = [(await caller).enqueued[0] for caller in held]
+    assert len({answer.id for answer in answers}) == 1
+    assert sum(answer.created for answer in answers) == (ends == "rolls back")
+    assert (answers[0].id == theirs) == (ends == "commits")
+    await harness.check_totals()
+
+
+async def test_who_gives_up_waiting_for_a_held_key_leaves_nothing_behind(harness: PostgresHarness) -> None:
+    async with session(harness) as holder:
+        await holder.fetchval("select redrive.enqueue('A', '{\"x\":1}', idempotency_key => 'held')")
+        caller = asyncio.create_task(harness.enqueue(idempotency_key="held"))
+        await asyncio.sleep(0.5)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        await harness.enqueue(idempotency_key="other")
+    assert await harness.count(State.QUEUED) == 2

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from redrive.errors import RedriveError
+import asyncpg
+
+from redrive.errors import RedriveError, StoreUnavailable
 from redrive.kernel.task import Enqueued, NewTask, check_feature, refuse_reserved
 from redrive.stores.postgres import codec
+from redrive.stores.postgres.errors import KeyHeld
 from redrive.stores.postgres.patience import patiently
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.shared_enqueue import SharedEnqueue
@@ -19,6 +22,11 @@ TASKS_PER_PART = 500
 # Larger calls gain nothing from sharing a statement, and would make small ones wait.
 SHARE_UP_TO_TASKS = 100
 LARGE_ENQUEUES_AT_ONCE = 2
+ALONE_AT_ONCE = 2
+# How long a statement waits for a key that somebody's open transaction holds. The others in it wait as well, so that it
+# is short; who comes alone after that takes a turn at a time, and waits outside of it.
+PATIENCE_WITH_KEYS, NO_PATIENCE = "250ms", "5ms"
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 
 
 class Enqueues:
@@ -27,12 +35,18 @@ class Enqueues:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._shared = SharedEnqueue(self._small)
+        # Apart: a key that an open transaction holds must not keep those waiting who have none.
+        self._shared_keyed = SharedEnqueue(self._keyed)
+        self._alone = asyncio.Semaphore(ALONE_AT_ONCE)
         self._large = asyncio.Semaphore(LARGE_ENQUEUES_AT_ONCE)
 
     async def enqueue(self, tasks: Sequence[NewTask], *, again: bool, in_parts: bool) -> list[Enqueued]:
+        keyed = any(task.idempotency_key is not None for task in tasks)
         if len(tasks) <= SHARE_UP_TO_TASKS and not again:
-            return await self._shared.enqueue(tasks)
+            return await (self._small_keyed(tasks) if keyed else self._shared.enqueue(tasks))
         # Large calls take turns: heartbeats and settles must find a connection free.
+        if keyed:
+            return await _when_free(self._large, lambda: self._keyed(tasks, again))
         send = self._in_parts if in_parts else self._once
         async with self._large:
             return await patiently(lambda more: send(tasks, more), again)
@@ -40,8 +54,31 @@ class Enqueues:
     async def _small(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         return await patiently(lambda again: self._once(tasks, again), False)
 
-    async def _once(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
-        answers: list[Enqueued] = await self._pool.run(lambda connection: enqueue(connection, tasks, again))
+    async def _small_keyed(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Enqueues with others; if a key of one of them is held, by itself: at once, or when its own key is free."""
+        try:
+            return await self._shared_keyed.enqueue(tasks)
+        except KeyHeld:
+            return await _when_free(self._alone, lambda: self._keyed(tasks, patience=NO_PATIENCE))
+
+    async def _keyed(
+        self, tasks: Sequence[NewTask], again: bool = False, patience: str = PATIENCE_WITH_KEYS
+    ) -> list[Enqueued]:
+        async def attempt(more: bool) -> list[Enqueued]:
+            try:
+                return await self._once(tasks, more, patience)
+            except StoreUnavailable as error:
+                if isinstance(error.__cause__, asyncpg.LockNotAvailableError):
+                    raise KeyHeld("an open transaction holds an idempotency key") from error
+                raise
+
+        return await patiently(attempt, again)
+
+    async def _once(self, tasks: Sequence[NewTask], again: bool, patience: str | None = None) -> list[Enqueued]:
+        def work(connection: Connection) -> Awaitable[list[Enqueued]]:
+            return enqueue(connection, tasks, again, patience=patience)
+
+        answers: list[Enqueued] = await self._pool.run(work)
         return answers
 
     async def _in_parts(self, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
@@ -52,11 +89,32 @@ class Enqueues:
         return [Enqueued(task.id) for task in tasks]
 
 
+async def _when_free(turn: asyncio.Semaphore, attempt: Callable[[], Awaitable[list[Enqueued]]]) -> list[Enqueued]:
+    """Tries until no open transaction holds one of the keys; who waits for that takes no turn from others meanwhile."""
+    pause = SHORTEST_PAUSE_S
+    while True:
+        async with turn:
+            try:
+                return await attempt()
+            except KeyHeld:
+                pass
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE_S)
+
+
 async def enqueue(
-    connection: Connection, tasks: Sequence[NewTask], again: bool, verb: str = "enqueue"
+    connection: Connection,
+    tasks: Sequence[NewTask],
+    again: bool,
+    verb: str = "enqueue",
+    patience: str | None = None,
 ) -> list[Enqueued]:
+    """Enqueues in the caller's transaction. ``patience``: how long to wait for a key that an open transaction holds;
+    None: until that ends."""
     if any(codec.belongs(task) for task in tasks):
-        known = await _add_members(connection, tasks, again)
+        known = await _add_members(connection, tasks, again, patience)
+    elif patience is not None:
+        known = await connection.fetch(SQL["enqueue_keyed"], *codec.columns(tasks), again, patience)
     elif len(tasks) == 1 and tasks[0].idempotency_key is None and not again:
         await connection.fetchval(SQL["enqueue_one"], *codec.single(tasks[0]))
         return [Enqueued(tasks[0].id)]
@@ -73,15 +131,18 @@ async def enqueue(
     ]
 
 
-async def _add_members(connection: Connection, tasks: Sequence[NewTask], again: bool) -> list[Any]:
+async def _add_members(
+    connection: Connection, tasks: Sequence[NewTask], again: bool, patience: str | None
+) -> list[Any]:
     """Enqueues tasks of features and joins, which a producer's role may not: they are checked here."""
     for task in tasks:
         refuse_reserved(task.idempotency_key)
         if task.feature is not None:
             check_feature(task)
     values = [*codec.columns(tasks), again, *codec.memberships(tasks)]
-    found: list[Any] = await connection.fetch(SQL["add_members"], *values)
-    return found
+    if patience is not None:
+        return list(await connection.fetch(SQL["add_members_keyed"], *values, patience))
+    return list(await connection.fetch(SQL["add_members"], *values))
 
 
 class NotMade(RedriveError):

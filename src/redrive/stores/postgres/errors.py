@@ -33,6 +33,10 @@ _SCHEMA = (pg.InvalidSchemaNameError, pg.UndefinedTableError, pg.UndefinedFuncti
 _LOGIN = (pg.InvalidAuthorizationSpecificationError, pg.InvalidCatalogNameError)
 
 
+class KeyHeld(StoreError):
+    """Raised when a transaction that is still open holds an idempotency key."""
+
+
 class IdTaken(StoreError):
     """Raised when a row with this id is there already."""
 

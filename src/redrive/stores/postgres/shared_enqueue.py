@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from redrive.errors import StoreError, StoreUnavailable, StoreUnusable
 from redrive.kernel.task import Enqueued, NewTask
+from redrive.stores.postgres.errors import KeyHeld
 
 MAX_TASKS_PER_STATEMENT = 1000
 # Two: while the server is at one statement, the callers of the other prepare their next tasks.
@@ -78,7 +79,7 @@ class SharedEnqueue:
         except Exception as error:
             if (
                 len(callers) == 1
-                or isinstance(error, StoreUnavailable | StoreUnusable)
+                or isinstance(error, StoreUnavailable | StoreUnusable | KeyHeld)
                 or not isinstance(error, StoreError | ValueError)
             ):
                 for _, future in callers:

@@ -2,6 +2,11 @@
 select id, existing, conflict
 from redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 
+-- enqueue_keyed: the same, and it waits only so long for a key that an open transaction holds
+select e.id, e.existing, e.conflict
+from (select set_config('lock_timeout', $15, true) as patience) s cross join lateral
+  redrive.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 and s.patience is not null) e;
+
 -- be_brief: this transaction ends if its client falls silent
 set local idle_in_transaction_session_timeout = '10s';
 
@@ -15,6 +20,11 @@ from redrive.add($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 -- add_members: the same for tasks that a feature reacts to, or that are members of joins
 select id, existing, conflict
 from redrive.add($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
+
+-- add_members_keyed: the same, and it waits only so long for a key that an open transaction holds
+select e.id, e.existing, e.conflict
+from (select set_config('lock_timeout', $18, true) as patience) s cross join lateral
+  redrive.add($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 and s.patience is not null, $15, $16, $17) e;
 
 -- open_joins: new joins
 select redrive.open_joins($1);
