@@ -195,7 +195,15 @@ def operating(results: Results) -> list[str]:
     head = ("through the HTTP API", "median ms", "worst", "first call")
     failed, history = (dig(results, "operating", name) for name in ("failed", "history"))
     title = f"## Operating, with {number(failed)} failed and {number(history)} in history"
-    return [title, table(head, rows), *hostile(results)] if rows else []
+    return [title, table(head, rows), *console(results), *hostile(results)] if rows else []
+
+
+def console(results: Results) -> list[str]:
+    rows = [
+        (f"`{path or '/'}`", number(page["median_ms"], 1), number(page["worst_ms"], 1), number(page["bytes"] / 1000, 1))
+        for path, page in (dig(results, "operating", "console") or {}).items()
+    ]
+    return [table(("in the console", "median ms", "worst", "KB of HTML"), rows)] if rows else []
 
 
 def hostile(results: Results) -> list[str]:

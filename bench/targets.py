@@ -191,7 +191,20 @@ def operating_rows(results: Results) -> list[Row]:
     slowest = max(found.items(), key=lambda page: page[1]["median_ms"], default=None)
     said = "–" if slowest is None else f"slowest: {slowest[0]}"
     row = at_most(label, said, None if slowest is None else slowest[1]["median_ms"], 100, "ms")
-    return [judged_at(row, failed, MANY)]
+    return [judged_at(row, failed, MANY), *(judged_at(row, failed, MANY) for row in console_rows(results))]
+
+
+def console_rows(results: Results) -> list[Row]:
+    pages = dig(results, "operating", "console") or {}
+
+    def most(figure: str, label: str, factor: float, target: float, unit: str) -> Row:
+        path, page = max(pages.items(), key=lambda page: page[1][figure], default=("–", None))
+        return at_most(label, path or "/", None if page is None else page[figure] / factor, target, unit)
+
+    return [
+        most("median_ms", "The console's slowest page", 1, 100, "ms"),
+        most("bytes", "The console's largest page", 1000, 100, "KB"),
+    ]
 
 
 TABLES: tuple[Callable[[Results], list[Row]], ...] = (

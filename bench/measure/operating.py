@@ -1,13 +1,16 @@
-"""Operating: how long an operator's pages take with very many failures and a long history, through the HTTP API."""
+"""Operating: how long an operator's pages take with very many failures and a long history, through the HTTP API and
+in the console."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
+from urllib.parse import parse_qsl
 
 from bench import figures, fixtures
 from bench.measure import Bench, hostile
 from bench.peers import Peer
+from redrive.console.door import HOME
 from redrive.sync import Portal
 from redrive.testing.client import ApiClient
 
@@ -33,20 +36,41 @@ async def measure(bench: Bench, adapter: type[Peer]) -> dict[str, Any]:
         await fixtures.make(peer, "failed", failed)
         for _ in range(max(history // PIECE, 1)):
             await fixtures.make(peer, "history", min(history, PIECE))
-        api = ApiClient(peer.app, Portal())  # type: ignore[attr-defined]
+        api = ApiClient(peer.app, Portal(), console=True)  # type: ignore[attr-defined]
         found = {name: timed(api, *page) for name, page in PAGES.items()}
+        console = {page: timed(api, *address(page)) for page in console_pages(api)}
         api.close()
     bench.say(f"operating {adapter.name}, tasks that carry the worst")
     async with bench.queue(adapter) as peer:
         worst = hostile.measure(peer.app)  # type: ignore[attr-defined]
-    return {"failed": failed, "history": history, "pages": found, "hostile": worst}
+    return {"failed": failed, "history": history, "pages": found, "console": console, "hostile": worst}
+
+
+def console_pages(api: ApiClient) -> list[str]:
+    """Returns the pages of the console, with addresses of a cause and a task that are there."""
+    cause = api.get("/api/failure-groups").ok()["groups"][0]["fingerprint"]
+    task = api.get("/api/tasks/failed", limit=1).ok()["tasks"][0]
+    return [
+        *("", "/failures", "/failures?kind=BROKEN", f"/failures?fingerprint={cause}", "/failures?q=thing"),
+        *("/failures/preview?kind=BROKEN", "/failures/preview?kind=BROKEN&page=1000", f"/causes/{cause}"),
+        *("/tasks", "/tasks?state=completed", f"/tasks/{task['id']}", "/dead-letters", "/dead-letters?kind=BROKEN"),
+        *("/operations", "/approvals", "/audit", "/queues", "/workers", "/schedules", "/settings", "/find?q=BROKEN"),
+    ]
+
+
+def address(page: str) -> tuple[str, dict[str, Any]]:
+    path, _, query = page.partition("?")
+    return HOME + path, dict(parse_qsl(query))
 
 
 def timed(api: ApiClient, path: str, params: dict[str, Any]) -> dict[str, float]:
-    took = []
+    took, size = list[float](), 0
     for _ in range(TIMES):
         began = time.perf_counter()
-        api.get(path, **params).ok()
+        answer = api.get(path, **params)
         took.append((time.perf_counter() - began) * 1000)
+        if answer.status not in (200, 303):
+            raise AssertionError(f"{path} answered {answer.status}: {answer.text[:300]}")
+        size = len(answer.content)
     # The first one also opens the connection and plans the statements.
-    return {"median_ms": figures.median(took), "worst_ms": max(took[1:]), "first_ms": took[0]}
+    return {"median_ms": figures.median(took), "worst_ms": max(took[1:]), "first_ms": took[0], "bytes": size}

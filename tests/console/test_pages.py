@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
+from html import unescape
 from uuid import uuid4
 
 import pytest
 
-from redrive import App
+from redrive import App, Context
 from redrive.kernel.operation import Status
 from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of, work
 
@@ -208,3 +209,27 @@ async def test_what_is_not_there_is_said_on_a_page(any_app: App) -> None:
         ):
             text = await page(client, path.replace("/?", "?"), 422)
             assert "INPUT_INVALID" in text
+
+
+async def test_many_queues_and_kinds_are_shown_in_pieces(any_app: App) -> None:
+    app = any_app
+    for n in range(100):
+        app.task(f"KIND_{n:03}", queue=f"queue-{n:03}")(_nothing)
+    async with console(app) as client:
+        first = await page(client, "/queues")
+        assert len(first) < 100_000
+        assert "KIND_039" in first and "KIND_040" not in first and "queue-038" in first and "queue-040" not in first
+        seen, following = (
+            set(re.findall(r"KIND_\d{3}", first)),
+            re.findall(r'rel="next" href="/ops/queue([^"]+)"', first),
+        )
+        while links := [unescape(link) for link in following if "kind=" in link]:
+            later = await page(client, links[0])
+            seen |= set(re.findall(r"KIND_\d{3}", later))
+            following = re.findall(r'rel="next" href="/ops/queue([^"]+)"', later)
+        assert len(seen) == 100
+        found = await page(client, "/queues?q=kind_07")
+        assert set(re.findall(r"KIND_\d{3}", found)) == {f"KIND_07{n}" for n in range(10)}
+
+
+async def _nothing(ctx: Context) -> None: ...

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from redrive.api.filters import one_of
 from redrive.console.page import Page
@@ -11,8 +12,11 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts
 from redrive.ops import failed
 from redrive.ops.filters import FILTERS
+from redrive.ops.operator.control import Kind, Queue
 
 PAGE_SIZE = 50
+NAMES_PER_PAGE = 40  # queues and kinds, each with forms of its own
+Named = TypeVar("Named", Queue, Kind)
 
 
 def of_failures(given: Mapping[str, str]) -> FailureFilter:
@@ -53,6 +57,15 @@ def page_number(page: Page) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 1_000_000:
         raise InvalidInput(f"there is no page {text[:20]!r}")
     return int(text)
+
+
+def by_name(page: Page, named: Sequence[Named], field: str) -> tuple[list[Named], str | None]:
+    """Returns those of a list by name that a page shows, and behind which name the next page begins. ``q`` narrows it
+    to names that hold a word, ``field`` is the place in the address."""
+    word, after = page.query.get("q", "").strip().lower(), page.query.get(field, "")
+    found = sorted((one for one in named if one.name > after and word in one.name.lower()), key=lambda one: one.name)
+    shown = found[:NAMES_PER_PAGE]
+    return shown, shown[-1].name if len(found) > NAMES_PER_PAGE else None
 
 
 def whole_number(page: Page, name: str) -> int | None:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from redrive.api import make_api
 from redrive.app import App
+from redrive.console import add_console
 from redrive.sync import Portal
 
 
@@ -37,11 +38,13 @@ class Answer:
 
 
 class ApiClient:
-    """``kit.api``: plain calls, in ordinary and in async tests alike."""
+    """``kit.api``: plain calls, in ordinary and in async tests alike. ``console``: its pages, too."""
 
-    def __init__(self, app: App, portal: Portal) -> None:
+    def __init__(self, app: App, portal: Portal, *, console: bool = False) -> None:
         self._app = app
         self._api = make_api(app, open_door=True)
+        if console:
+            add_console(self._api)
         self._portal = portal
         self.headers: dict[str, str] = {}
 

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from fastapi import Response
 
+from redrive.console.filters import by_name, refuse_unknown
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 
 router = pages_router()
+MOST_HOLDS = 100
 TARGETS = ("queue", "kind", "group")
 
 
 @router.get("/queues")
 async def queues(page: ThePage) -> Response:
+    refuse_unknown(page, "q", "queue", "kind")
     control = page.operator.control
+    queues, next_queue = by_name(page, await control.queues(), "queue")
+    kinds, next_kind = by_name(page, await control.kinds(), "kind")
     return await page.render(
-        "queues.html", queues=await control.queues(), kinds=await control.kinds(), holds=await control.holds()
+        "queues.html",
+        queues=queues,
+        next_queue=next_queue,
+        kinds=kinds,
+        next_kind=next_kind,
+        holds=(await control.holds())[:MOST_HOLDS],
     )
 
 
