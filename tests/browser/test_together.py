@@ -40,6 +40,14 @@ async def test_each_sees_what_the_other_does(any_app: App, sit: Sit) -> None:
         await row.get_by_role("button", name="Pause").click()
         await expect(bob.page.locator("#problems")).to_contain_text("the disk is full")
 
+        await bob.go("/queues")
+        await bob.is_live()
+        await expect(bob.page.locator("#news")).to_be_hidden()
+        await ann.page.get_by_role("region", name="Paused").get_by_role("button", name="Resume").click()
+        await expect(bob.page.locator("#news")).to_contain_text("This page has changed")
+        await bob.page.get_by_role("link", name="Refresh").click()
+        await expect(bob.page.get_by_role("region", name="Paused")).to_be_hidden()
+
 
 async def test_what_is_dangerous_is_asked_for_by_one_and_approved_by_another(app: App, sit: Sit) -> None:
     async with console(app) as client, sit(client.base_url) as ann, sit(client.base_url) as bob:

@@ -160,3 +160,25 @@ async def test_one_page_too_many_is_refused_and_leaves_nothing_behind(
         assert refused.status_code == 503
         assert "too many pages are open" in refused.text
         assert not hub._feeds and not hub.streams
+
+
+async def test_pages_with_forms_hear_that_they_have_changed(any_app: App) -> None:
+    app = any_app
+    app.periodic("SEND", cron="0 3 * * *", payload={"to": "x"}, name="nightly")
+    await fail_some(app, 1)  # a worker has been there: it declares the schedule
+    async with console(app) as client, asyncio.timeout(30):
+        for topic, path, form in (
+            ("queues", "/queues/pause", {"target": "queue", "name": "default"}),
+            ("queues", "/queues/limit", {"name": "SEND", "concurrency": "3"}),
+            ("schedules", "/schedules/pause", {"name": "nightly"}),
+        ):
+            async with listen(client, topic) as answer:
+                stream = told(answer)
+                before = await regions(stream, "changed")
+                assert (await send(client, path, form, f"/{topic}")).status_code == 303
+                assert await regions(stream, "changed") != before
+
+
+async def test_charts_are_drawn_again(any_app: App) -> None:
+    async with console(any_app) as client, asyncio.timeout(30), listen(client, "history:1h") as answer:
+        assert "Throughput" in await regions(told(answer), "#charts")

@@ -13,6 +13,8 @@ let again;
 let over = false;
 /** @type {[number, number] | null} */
 let first = null;
+/** What the page was when it was opened. @type {string | null} */
+let state = null;
 /** Regions whose news waits until nothing in them is selected. @type {Map<string, string>} */
 const waiting = new Map();
 
@@ -86,6 +88,7 @@ function take(news) {
     if (name.startsWith("#")) show(name.slice(1), text);
     else if (name.startsWith("badge:")) badge(name.slice(6), text);
     else if (name === "failures") count(text);
+    else if (name === "changed") changed(text);
   }
   refreshTimes();
 }
@@ -135,8 +138,23 @@ function count(text) {
   const seen = Number(notice.dataset.newest) || first[0];
   if (newest <= seen && total === first[1]) return;
   const more = total - first[1];
+  tell(notice, more > 0 ? `${more.toLocaleString("en")} new` : "This list has changed");
+}
+
+/** @param {string} text stands for the state of the page, whatever that is */
+function changed(text) {
+  state ??= text;
+  const notice = document.getElementById("news");
+  if (notice && text !== state) tell(notice, "This page has changed");
+}
+
+/**
+ * @param {HTMLElement} notice
+ * @param {string} text
+ */
+function tell(notice, text) {
   const said = notice.querySelector("[data-news]");
-  if (said) said.textContent = more > 0 ? `${more.toLocaleString("en")} new` : "This list has changed";
+  if (said) said.textContent = text;
   notice.hidden = false;
 }
 

@@ -1,0 +1,38 @@
+"""Whether a page with forms has changed since it was made. Its forms belong to whoever looks, so it is not pushed: it
+says that there is something new, and is refreshed when somebody asks for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+
+from redrive.console.sample import Sample, Sampler
+from redrive.ops.operator import Operator
+
+
+def of(look: Callable[[Operator], Awaitable[object]]) -> Sampler:
+    """Returns how the page is sampled whose state this look returns; it has to be the same as long as nothing has
+    changed."""
+
+    async def sample(operator: Operator) -> Mapping[str, str]:
+        return {"changed": hashlib.sha256(repr(await look(operator)).encode()).hexdigest()[:16]}
+
+    def sampler(_: str) -> Sample:
+        return sample
+
+    return sampler
+
+
+async def approvals(operator: Operator) -> object:
+    return [(record.id, record.state) for record in await operator.approvals.list(limit=50)]
+
+
+async def schedules(operator: Operator) -> object:
+    return [(one.row, one.paused) for one in await operator.schedules.list()]
+
+
+async def queues(operator: Operator) -> object:
+    """Without numbers, which change all the time."""
+    control = operator.control
+    limits = [(limit.kind, limit.concurrency, limit.rate_ms) for limit in await control.limits()]
+    return sorted(limits), await control.holds(), [(one.name, one.workers > 0) for one in await control.queues()]
