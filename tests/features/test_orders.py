@@ -167,6 +167,10 @@ def test_an_application_brings_the_commands_of_its_features(tmp_path: Path) -> N
     code, _, err = run("order", "show", "o1", REDRIVE_APP="shop:app")
     assert code == 2 and "No such command 'order'" in err and "REDRIVE_APP" not in err
     assert run("--help", REDRIVE_APP="nowhere:app")[0] == 0, "help needs no application"
+    (tmp_path / "redrive.toml").write_text("redrive_app = 'shop:app'\n")
+    assert "bob has 70 more" in run("orders", "pay-in", "bob", "70")[1]
+    (tmp_path / "redrive.toml").write_text("nonsense\n")
+    assert run("--help")[0] == 0 and "cannot be read" in run("orders", "show", "o1")[2]
 
 
 def test_an_installed_package_brings_its_commands(tmp_path: Path) -> None:

@@ -242,12 +242,13 @@ def _commands(arguments: Sequence[str]) -> Any:
     """All commands. Those of an application's own features are looked for only where they can be meant, by a name that
     is not known otherwise or by --help: importing an application takes time, and may fail."""
     found: Any = typer.main.get_command(cli)
-    first, spec = arguments[0] if arguments else "--help", app_named_in(arguments)
+    first = arguments[0] if arguments else "--help"
     helps = first in ("-h", "--help")
-    if spec is None or (not helps and (first.startswith("-") or first in found.commands)):
+    if not helps and (first.startswith("-") or first in found.commands):
         return found
     try:
-        own = load(None, spec).app.features
+        spec = app_named_in(arguments)
+        own = () if spec is None else load(None, spec).app.features
     except RedriveError:
         if helps:
             return found  # whoever looks for help needs no application for it

@@ -34,11 +34,11 @@ class Loaded:
 
 
 def app_named_in(arguments: Sequence[str]) -> str | None:
-    """The application that ``--app`` names, else ``REDRIVE_APP``, before anything is parsed."""
+    """Returns the application that ``--app`` names, else the settings, before anything is parsed."""
     for one, following in pairwise([*arguments, ""]):
         if one == "--app" or one.startswith("--app="):
             return following if one == "--app" else one.removeprefix("--app=")
-    return os.environ.get("REDRIVE_APP")
+    return configured_app()
 
 
 def load(url: str | None, spec: str | None) -> Loaded:
