@@ -40,7 +40,7 @@ async def unready(app: App, worker: Worker | None) -> list[str]:
     """Returns why this process should get no work right now; empty when it is ready."""
     reasons = [await _store_problem(app)]
     if worker is not None:
-        reasons += [_died(worker) or _stopping(worker), _stale(app, worker), _unanswered(worker)]
+        reasons += [_died(worker) or _stopping(worker), _stale(app, worker), _unanswered(worker), _full(worker)]
     return [reason for reason in reasons if reason is not None]
 
 
@@ -74,6 +74,16 @@ def _unanswered(worker: Worker) -> str | None:
     if not since or age <= ANSWERED_WITHIN_S:
         return None
     return f"the worker's claims and settles go without an answer, for {age:.0f} s now"
+
+
+def _full(worker: Worker) -> str | None:
+    """Returns why it can begin no handler: none can be begun in this process, or those that were given up take all
+    slots."""
+    if worker.health.cramped is not None:
+        return f"the worker cannot begin handlers: {worker.health.cramped}"
+    if worker.runs.slots <= 0 and not worker.runs.any_left and worker.attempts.crowded:
+        return "handlers that were given up and still run take all slots of the worker"
+    return None
 
 
 def _stale(app: App, worker: Worker) -> str | None:

@@ -16,6 +16,8 @@ class Health:
     # Since when the hot loop's calls of the store go without an answer; 0 while they are answered.
     unanswered_since: float = 0.0
     store_error: str | None = None
+    # Why no handler can be begun here; None while they can.
+    cramped: str | None = None
     running: int = 0
     stopping: bool = False
     claimed: int = 0

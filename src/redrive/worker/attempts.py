@@ -37,6 +37,10 @@ _TRAILING, _SETTLED, _LEASE_LOST = RunState.TRAILING, RunState.SETTLED, StopReas
 _LOOP = Isolation.LOOP
 
 
+# So many handlers that were given up may run on beside a worker's slots, or as many as it has slots.
+FEWEST_STRAYS = 10
+
+
 class Attempts:
     """Takes claimed tasks into the worker's hands and runs each in a coroutine. ``watch`` hears of new deadlines,
     ``wake`` of everything that ended."""
@@ -58,6 +62,7 @@ class Attempts:
         decide: Callable[[Run, Outcome], Transition],
         watch: Callable[[Run], None],
         wake: Callable[[], None],
+        no_room: Callable[[Run, str], None],
     ) -> None:
         self._worker_id = worker_id
         self._store = store
@@ -75,6 +80,7 @@ class Attempts:
         self._wake = wake
         # Handlers that did not stop and have not ended yet.
         self._strays: set[asyncio.Future[Any]] = set()
+        self._most_strays = max(options.concurrency, FEWEST_STRAYS)
         self._threads = ThreadPool()
         self._processes = ProcessPool(self.note_progress)
         self._carriers = Carriers(self._attempt, self.broke)
@@ -89,11 +95,16 @@ class Attempts:
             launch=lambda runs: self._launch(self._attempt_bulk(runs), runs),
             broke=self.broke,
         )
-        self._runner = Runner(self._threads, self._processes, worker_id, self._process_began, life.is_cut_off)
+        self._runner = Runner(self._threads, self._processes, worker_id, self._process_began, life.is_cut_off, no_room)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._life.loop
+
+    @property
+    def crowded(self) -> bool:
+        """True when more handlers that were given up run on than may beside the worker's slots."""
+        return len(self._strays) > self._most_strays
 
     # -- beginning -------------------------------------------------------------------------------------------------
 
@@ -269,12 +280,15 @@ class Attempts:
         run.break_transaction()
         self._report.abandoned(run)
         self._notes.given_up(run)
+        # Beyond a number of them, each keeps its slot until it ends: threads that run on are not to fill the machine.
+        slot = run.slot and self.crowded
+        run.slot = run.slot and not slot
         if run.state is RunState.TRAILING:
             self._runs.free_slot(run)
             self._left(run)
         else:
             self.finish(run, stopped(run))
-        run.state = RunState.ABANDONED
+        run.state, run.slot = RunState.ABANDONED, slot
 
     async def stop_all(self, patience: float) -> None:
         """Stops everything now; what does not end within ``patience`` seconds is abandoned."""

@@ -24,6 +24,7 @@ from redrive.worker.failures import packed
 from redrive.worker.handler_groups import HandlerGroups
 from redrive.worker.process_child import STOP_SIGNALS, serve
 from redrive.worker.process_job import Job, resolve
+from redrive.worker.threads import NoRoom, begin
 
 LOOK_AFTER_CHILD_EVERY_S = 1.0
 
@@ -90,13 +91,14 @@ class ProcessPool:
         answer: asyncio.Future[Any] = loop.create_future()
         job = Job(module, name, task, arguments, worker_id, handler.deterministic, _log_levels(), packed(handler.rules))
         # In a thread, the sending too: a large payload fills the pipe until the child has started and reads.
-        threading.Thread(
+        talking = threading.Thread(
             target=self._talk,
             args=(child, job, loop, answer, on_start),
             name=f"redrive-process-{child.process.pid}",
             daemon=True,
-        ).start()
+        )
         try:
+            begin(talking)
             outcome = await answer
         except asyncio.CancelledError:
             self._kill(child)
@@ -123,9 +125,14 @@ class ProcessPool:
 
     async def _started(self) -> _Child:
         """Starts a child; one that nobody waits for any more when it is there is killed."""
-        starting = self._starter.submit(self._spawn)
+        try:
+            starting = self._starter.submit(self._spawn)
+        except (RuntimeError, MemoryError) as error:
+            raise NoRoom(str(error)) from error
         try:
             return await asyncio.wrap_future(starting)
+        except (OSError, MemoryError, RuntimeError) as error:
+            raise NoRoom(str(error)) from error
         except asyncio.CancelledError:
             starting.add_done_callback(self._unwanted)
             raise

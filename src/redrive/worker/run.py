@@ -25,7 +25,7 @@ from redrive.observe.current import CURRENT
 from redrive.worker.failures import decided, failed, handled_by
 from redrive.worker.forks import Home, confined
 from redrive.worker.processes import ProcessDied, ProcessPool
-from redrive.worker.threads import ThreadPool
+from redrive.worker.threads import NoRoom, ThreadPool
 
 COMPLETED = Completed()
 # Results that are certainly not something to be awaited; all others are looked at.
@@ -186,8 +186,10 @@ class Runner:
         worker_id: str,
         on_start: Callable[[Run], None],
         cut_off: Callable[[], bool],
+        on_no_room: Callable[[Run, str], None],
     ) -> None:
         self._cut_off = cut_off
+        self._on_no_room = on_no_room
         self._threads = threads
         self._processes = processes
         self._worker_id = worker_id
@@ -296,6 +298,9 @@ class Runner:
     def _raised(self, run: Run, error: BaseException, handler: Handler, judged: Failed | None = None) -> Outcome:
         if isinstance(error, Verdict):
             return judged if judged and isinstance(error, Fail | Retry) else outcome_of(error, handler, run.task)
+        if isinstance(error, NoRoom):
+            self._on_no_room(run, str(error))
+            return Released(f"not begun: {error}") if run.stop is None else stopped(run)
         if isinstance(error, asyncio.CancelledError) and self._cut_off():
             run.note_shutdown()
         # However a handler that was told to stop puts it, it stopped because it was told to: a thread has no other way

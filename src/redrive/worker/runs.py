@@ -18,6 +18,7 @@ class Runs(dict[UUID, Run]):
         # Attempts whose task was claimed again by this same worker, with a handler that has not ended yet.
         self.superseded: set[Run] = set()
         self.slots = slots
+        self.withheld = 0  # slots that are not to be used for now
         self.claimed = 0
 
     @property
@@ -38,6 +39,21 @@ class Runs(dict[UUID, Run]):
         if run.slot:
             run.slot = False
             self.slots += 1
+
+    def withhold(self, run: Run) -> None:
+        """Takes the slot of a run, and all free ones, out of use."""
+        if run.slot:
+            run.slot = False
+            self.withheld += 1
+        if self.slots > 0:
+            self.withheld += self.slots
+            self.slots = 0
+
+    def give_back(self, most: int) -> None:
+        """Puts so many of them into use again, at most."""
+        count = min(most, self.withheld)
+        self.withheld -= count
+        self.slots += count
 
     def of_attempt(self, task: Claimed) -> Run | None:
         """Returns the run of this very attempt: a later one of the same task has another token."""

@@ -15,6 +15,18 @@ from redrive.worker.forks import Home
 _Job = tuple[contextvars.Context, Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
 
+class NoRoom(Exception):
+    """Raised when a handler could not be begun, because this process may have no more threads, processes or files."""
+
+
+def begin(thread: threading.Thread) -> None:
+    """Starts a thread."""
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError, OSError) as error:
+        raise NoRoom(str(error) or type(error).__name__) from error
+
+
 class ThreadPool:
     """Reuses idle threads and makes a new one when there is none; the worker's slots bound their number."""
 
@@ -32,9 +44,10 @@ class ThreadPool:
         if inbox is None:
             inbox = queue.SimpleQueue()
             self._count += 1
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._serve, args=(inbox,), name=f"redrive-handler-{self._count}", daemon=True
-            ).start()
+            )
+            begin(thread)
         inbox.put((contextvars.copy_context(), call, loop, future))
         return future
 

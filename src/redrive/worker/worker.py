@@ -38,6 +38,7 @@ from redrive.worker.maintenance.duties import standard_duties
 from redrive.worker.outage import Outage
 from redrive.worker.prepare import Preparation, prepare
 from redrive.worker.report import Report
+from redrive.worker.room import Room
 from redrive.worker.runs import Runs
 from redrive.worker.settling import Call, Settling, end
 from redrive.worker.ticker import Ticker
@@ -136,6 +137,7 @@ class Worker:
             decide=decide,
             watch=next_look.watch,
             wake=self._wake.set,
+            no_room=Room(self.id, self.runs, self.health, self.look).missing,
         )
         self.leases = LeaseKeeper(
             store,
