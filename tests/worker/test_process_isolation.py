@@ -161,7 +161,9 @@ async def test_the_end_of_other_threads_does_not_end_a_process(app: App) -> None
         [before] = _children()
         loop.set_default_executor(ThreadPoolExecutor())
         threads.shutdown()
-        assert before.is_running() and before.status() != psutil.STATUS_ZOMBIE
+        await asyncio.sleep(0.1)
+        assert (await ended(app, (await app.enqueue("QUICK")).id)).state is State.COMPLETED
+        assert _children() == [before]
 
 
 async def test_a_group_killer_that_was_killed_is_replaced() -> None:

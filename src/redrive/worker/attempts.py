@@ -101,6 +101,10 @@ class Attempts:
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._life.loop
 
+    def started(self) -> int:
+        """Returns how many threads and processes were started for handlers."""
+        return self._threads.started + self._processes.started
+
     @property
     def crowded(self) -> bool:
         """True when more handlers that were given up run on than may beside the worker's slots."""

@@ -101,7 +101,7 @@ class _Holder:
     @property
     def told(self) -> str:
         if self.task_id is None:
-            return f"something that is no task of this worker ({self.where})"
+            return f"code that no handler has called itself ({self.where})"
         return f"{self.kind} {self.task_id} ({self.where})"
 
     def passed(self, now: float) -> float | None:

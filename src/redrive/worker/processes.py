@@ -71,6 +71,7 @@ class ProcessPool:
         self._idle: list[_Child] = []
         self._on_progress = on_progress
         self._groups = HandlerGroups()
+        self.started = 0
         # One thread starts all of them, and lives as long as they do: the kernel ends a child with the thread that
         # has started it.
         self._starter = ThreadPoolExecutor(1, "redrive-starter")
@@ -158,6 +159,7 @@ class ProcessPool:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
+        self.started += 1
         if process.pid is not None:
             self._groups.add(process.pid)
         return _Child(process, ours, _opened(process))

@@ -14,6 +14,7 @@ from redrive.worker.runs import Runs
 logger = logging.getLogger("redrive.worker")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 GROW_EVERY_S = 5.0
+CALM_AFTER_S = 60.0
 HINT = "raise the limits of its container (processes, memory, open files), or lower --concurrency"
 
 
@@ -22,20 +23,27 @@ class Room:
     little. What runs keeps its slot: so as many run as there is room for. Without it, the worker that can do nothing
     would be the quickest of the fleet to take the next tasks."""
 
-    def __init__(self, worker_id: str, runs: Runs, health: Health, look: Callable[[], None]) -> None:
+    def __init__(
+        self, worker_id: str, runs: Runs, health: Health, look: Callable[[], None], started: Callable[[], int]
+    ) -> None:
         self._worker_id = worker_id
         self._runs = runs
         self._health = health
         self._look = look
+        # How many threads and processes were started: one more than before is the proof that there is room.
+        self._started = started
+        self._started_before = 0
         self._timer: asyncio.TimerHandle | None = None
         self._paused_until = 0.0
         self._pause = FIRST_PAUSE_S
         self._next = 1
+        self._last = 0.0
 
     def missing(self, run: Run, why: str) -> None:
         """Notes that a handler could not be begun; its slot, and all free ones, are withheld."""
         self._runs.withhold(run)
-        now = time.monotonic()
+        now = self._last = time.monotonic()
+        self._started_before = self._started()
         if now < self._paused_until:  # another one of the same claim
             return
         if self._health.cramped is None:
@@ -59,7 +67,8 @@ class Room:
         self._timer = None
         self._runs.give_back(self._next)
         self._next *= 2
-        if self._runs.withheld:
+        proven = self._started() > self._started_before or time.monotonic() - self._last >= CALM_AFTER_S
+        if self._runs.withheld or not proven:
             self._plan(GROW_EVERY_S)
         else:
             self._health.cramped = None

@@ -35,6 +35,7 @@ class ThreadPool:
         self._lock = threading.Lock()
         self._home = Home()
         self._count = 0
+        self.started = 0
 
     def submit(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
@@ -48,6 +49,7 @@ class ThreadPool:
                 target=self._serve, args=(inbox,), name=f"redrive-handler-{self._count}", daemon=True
             )
             begin(thread)
+            self.started += 1
         inbox.put((contextvars.copy_context(), call, loop, future))
         return future
 

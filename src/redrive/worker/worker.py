@@ -137,7 +137,7 @@ class Worker:
             decide=decide,
             watch=next_look.watch,
             wake=self._wake.set,
-            no_room=Room(self.id, self.runs, self.health, self.look).missing,
+            no_room=Room(self.id, self.runs, self.health, self.look, lambda: self.attempts.started()).missing,
         )
         self.leases = LeaseKeeper(
             store,
