@@ -601,6 +601,8 @@ class TestWokenByHttp:
             assert (done["completed"], done["drained"]) == (7, True)
             operation = await get(client, f"/api/operations/{begun['operation']['id']}")
             assert (operation["status"], operation["done"]) == ("completed", 7)
+            counts = {"retried": 7, "completed": 7, "failedAgain": 0, "cancelled": 0, "running": 0, "waiting": 0}
+            assert operation["tasks"] == counts
 
     async def test_only_with_the_secret(self, app: App) -> None:
         async with served(app) as client:

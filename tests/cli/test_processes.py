@@ -29,7 +29,8 @@ def test_the_installed_command_into_a_pipe_that_closes() -> None:
 
 
 def test_up_serves_works_and_stops(start, redrive) -> None:
-    up = start("up", "--app", APP, "--demo", "--port", 0, "--json")
+    up = start("up", "--app", APP, "--demo", "--port", 0, "--queue", "default,defalt", "--json")
+    up.log("queue.unknown")
     facts = up.document()
     assert facts["app"] == APP and facts["concurrency"] == 10 and facts["migrated"]
     health = httpx.get(f"{facts['http']}/healthz").json()

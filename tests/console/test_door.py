@@ -200,4 +200,5 @@ async def test_a_browser_is_sent_from_the_root_to_the_console_and_a_program_is_n
     async with console(app) as client:
         browser = await client.get("/", headers={"accept": "text/html,*/*"})
         assert (browser.status_code, browser.headers["location"]) == (303, HOME)
-        assert (await client.get("/")).json()["tasks"] == "/api/tasks"
+        places = (await client.get("/")).json()
+        assert (places["tasks"], places["console"]) == ("/api/tasks", HOME)

@@ -139,7 +139,8 @@ def _silent(worker: WorkerRow, now: datetime) -> Finding:
         Level.WARNING if now - worker.seen_at < NEWS else Level.NOTE,
         "silent_worker",
         f"worker {worker.id} was last seen {span(now - worker.seen_at)} ago, and did not say goodbye",
-        f"look at its process: pid {worker.pid} on {worker.host}",
+        f"look at its process: pid {worker.pid} on {worker.host}; a note after {span(NEWS)}, and forgotten after"
+        f" {span(FORGOTTEN)}",
         ("worker", worker.id),
     )
 

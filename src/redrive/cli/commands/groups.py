@@ -64,7 +64,9 @@ def list_groups(
         )
         for g in found
     ]
-    output.table(["fingerprint", "status", "#failed", "#ever", "#last", "24 h", "code", "kinds", "message"], rows)
+    output.table(
+        ["fingerprint", "status", "#failed now", "#failures ever", "#last", "24 h", "code", "kinds", "message"], rows
+    )
 
 
 @groups_cli.command("show")
