@@ -17,9 +17,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from redrive import App
-from redrive.errors import InvalidInput
+from redrive import App, Context
+from redrive.errors import ConfigError, InvalidInput
 from redrive.integrations import SUPPORTED
+from redrive.integrations.django import own_connections
 from tests.integrations.callers import engine_url
 from tests.integrations.conftest import Outside
 
@@ -154,3 +155,10 @@ print(sorted(drivers & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_async_handlers_need_no_connections_of_their_own() -> None:
+    async def handler(ctx: Context) -> None: ...
+
+    with pytest.raises(ConfigError, match="own_connections is for def handlers, and 'handler' is async def"):
+        own_connections(handler)

@@ -82,7 +82,7 @@ async def retried(store: Store, operation: Operation) -> Retried | None:
 
 async def _looked_at(store: Store, operation: Operation) -> Retried:
     items = AuditFilter(bulk_id=operation.id, action=f"{operation.action.audited}_ITEM")
-    rows = await store.audit(items, limit=MOST_TASKS_LOOKED_AT)
+    rows = await store.audit(items, limit=MOST_TASKS_LOOKED_AT, documents=0)
     statuses = await store.statuses([row.task_id for row in rows if row.task_id is not None])
     number = Counter(one.state for one in statuses.values())
     return Retried(

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from redrive.errors import InvalidInput
+from redrive.errors import ConfigError, InvalidInput
+from redrive.handlers.functions import name_of, runs_on_the_loop
 from redrive.integrations import postgres, sqlite
 from redrive.integrations.missing_tables import MEMORY, migrate_command
 from redrive.kernel.task import Enqueued, NewTask
@@ -22,6 +23,11 @@ R = TypeVar("R")
 def own_connections(function: Callable[P, R]) -> Callable[P, R]:
     """Does for a ``def`` handler what Django does for a request: closes connections that are broken or older than
     ``CONN_MAX_AGE``, before and after it. Each handler thread has connections of its own."""
+    if runs_on_the_loop(function):
+        raise ConfigError(
+            f"own_connections is for def handlers, and {name_of(function)!r} is async def",
+            hint="leave it out: Django's a… methods (aget, acreate) use connections of threads of their own",
+        )
 
     @wraps(function)
     def handler(*args: P.args, **kwargs: P.kwargs) -> R:
