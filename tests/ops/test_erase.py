@@ -662,3 +662,13 @@ async def test_a_short_scope_leaves_the_request_for_its_erasure(harness: Harness
     body = (await approvals.show(harness.store, record.id)).body
     assert "ann" not in json.dumps({**body, "needed": body["needed"].replace("personal", "")})
     assert body["action"] == "erase" and body["decision"] == "approved"
+
+
+async def test_an_id_that_runs_again_does_not_keep_it_from_ending(harness: Harness) -> None:
+    done = await harness.running("A", scope=SCOPE)
+    await harness.settle(done, Completed())
+    operation = await begun(harness)
+    again = await harness.running("A", id=done.id, scope="user:bob")
+    ended = await carried_out(harness, operation)
+    assert ended.status is Status.COMPLETED and "1 finished" in str(ended.note)
+    assert await harness.settle(again, Completed())

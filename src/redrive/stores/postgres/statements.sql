@@ -433,9 +433,10 @@ union all select 'audit', count(*) from redrive.audit a where $1::text is not nu
 union all select 'audit', count(*) from unnest($2::uuid[]) u(id) join redrive.audit a on a.task_id = u.id
   where a.erased is null;
 
--- erasable: tasks of a scope that do not run
+-- erasable: tasks of a scope that do not run, not even as another task of the same id
 select x.id from (
   (select t.id from redrive.task t where t.scope = $1 and t.state <> 'running' limit $2)
-  union (select h.id from redrive.history h where h.scope = $1 and h.erased_at is null limit $2)
+  union (select h.id from redrive.history h where h.scope = $1 and h.erased_at is null and not exists (
+    select 1 from redrive.task t where t.id = h.id and t.state = 'running') limit $2)
   union (select d.task_id from redrive.dead_letter d where d.scope = $1 and not exists (
     select 1 from redrive.task t where t.id = d.task_id and t.state = 'running') limit $2)) x limit $2;

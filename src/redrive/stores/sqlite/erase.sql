@@ -68,9 +68,10 @@ union all select 'audit', count(*) from redrive_audit a where a.scope = ?1
 union all select 'audit', count(*) from json_each(?2) u cross join redrive_audit a on a.task_id = u.value
   where a.erased is null
 
--- erasable: tasks of a scope that do not run
+-- erasable: tasks of a scope that do not run, not even as another task of the same id
 select id from (
   select id from (select t.id from redrive_task t where t.scope = ?1 and t.state <> 'running' limit ?2)
-  union select id from (select h.id from redrive_history h where h.scope = ?1 and h.erased_at is null limit ?2)
+  union select id from (select h.id from redrive_history h where h.scope = ?1 and h.erased_at is null and not exists (
+    select 1 from redrive_task t where t.id = h.id and t.state = 'running') limit ?2)
   union select id from (select d.task_id as id from redrive_dead_letter d where d.scope = ?1 and not exists (
     select 1 from redrive_task t where t.id = d.task_id and t.state = 'running') limit ?2)) limit ?2
