@@ -178,7 +178,7 @@ class TestOwnIds:
     CALLS = (
         ONE,
         "select redrive.enqueue('A', '{}', id => $1, delay => '1 second')",
-        "select redrive.enqueue('A', '{}', id => $1, idempotency_key => 'k')",
+        "select redrive.enqueue('A', '{}', id => $1, idempotency_key => 'another')",
         "select * from redrive.enqueue(array[$1::uuid], array['A'], array['default'], array['{}'::jsonb],"
         " array[0], array[5], null, null, null, null, null, null, null)",
     )
@@ -193,6 +193,20 @@ class TestOwnIds:
             await own.fetch(call, chosen)
         assert await harness.sql("select count(*) from redrive.task") == [(0,)]
         assert await own.fetchval(self.ONE, UUID(int=7)) == UUID(int=7)
+        await own.close()
+
+    async def test_a_call_repeated_with_its_key_answers_its_task(self, harness: PostgresHarness) -> None:
+        """A client that lost the answer, with an id of these minutes or an old one; the task waits, or is done."""
+        call = "select redrive.enqueue('A', '{}', id => $1, idempotency_key => $2)"
+        own = await asyncpg.connect(harness.url)
+        for chosen in (new_id(), UUID(int=9)):
+            for _ in range(3):
+                assert await own.fetchval(call, chosen, str(chosen)) == chosen
+            await harness.settle(await harness.claim_one(), Completed())
+            assert await own.fetchval(call, chosen, str(chosen)) == chosen
+            assert await harness.claim(5) == []
+            with pytest.raises(asyncpg.UniqueViolationError, match="another kind or payload"):
+                await own.fetchval(call.replace("'A'", "'B'"), chosen, str(chosen))
         await own.close()
 
     async def test_a_known_key_answers_whatever_the_id(self, harness: PostgresHarness) -> None:
