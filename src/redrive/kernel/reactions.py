@@ -83,11 +83,17 @@ class Reactions:
         try:
             return self._known[landed.feature](transition, landed)
         except Exception as error:
-            raise ReactionFailed(
-                f"the feature {landed.feature!r} failed to react to task {landed.task_id}: "
-                f"{type(error).__name__}: {error}",
-                hint="nothing of this move was kept; mend the feature, then retry the task",
+            raise reaction_failed(
+                f"the feature {landed.feature!r}", f"to react to task {landed.task_id}", error
             ) from error
+
+
+def reaction_failed(who: str, what: str, error: BaseException) -> ReactionFailed:
+    """Returns the error that says that a feature could not do its part of a move."""
+    return ReactionFailed(
+        f"{who} failed {what}: {type(error).__name__}: {error}",
+        hint="nothing of this move was kept; mend the feature, then retry the task",
+    )
 
 
 def merged(many: Iterable[Effects]) -> Effects:

@@ -59,18 +59,26 @@ async def _set_aside(pool: Pool, queues: Sequence[str], features: Features) -> i
 
     suspects = await pool.run(find, atomic=True)
     for task_id, why in suspects:
-        await pool.run(partial(fail_row, task_id=task_id, why=why, features=features), atomic=True)
+        await pool.run(partial(fail_row, task_id=task_id, why=why, features=features, where=pool.where), atomic=True)
     return len(suspects)
 
 
-async def fail_row(connection: Connection, task_id: UUID, why: str, features: Features) -> bool:
-    """Fail one live task, whatever is in its row. One of a feature that is not known here only makes way."""
+async def fail_row(connection: Connection, task_id: UUID, why: str, features: Features, where: str) -> bool:
+    """Fails one live task, whatever is in its row. One of a feature that is not known here, or that refuses its end,
+    only makes way."""
     if await connection.fetchval(SQL["mend"], task_id, list(features.reactions.names)):
-        moved = await settle(connection, [reject(task_id, why)], features)
-        log_set_aside(task_id, why)
-    else:
-        moved = await settle(connection, [postpone(task_id)], features)
-        log_postponed(task_id, why)
+        try:
+            async with connection.transaction():
+                moved = await settle(connection, [reject(task_id, why)], features)
+            log_set_aside(task_id, why)
+            return bool(moved)
+        except Exception as raised:
+            error = translate(raised, where)
+            if not about_a_row(error):
+                raise
+            why = f"{why}; its feature does not let it end, either: {error.message}"
+    moved = await settle(connection, [postpone(task_id)], features)
+    log_postponed(task_id, why)
     return bool(moved)
 
 
@@ -96,5 +104,5 @@ async def settle_in_parts(
     if not transition.rule.fenced or isinstance(error, ReactionFailed):
         return set()
     async with connection.transaction():
-        await fail_row(connection, transition.task_id, error.message, features)
-    return {transition.task_id}
+        failed = await fail_row(connection, transition.task_id, error.message, features, where)
+    return {transition.task_id} if failed else set()

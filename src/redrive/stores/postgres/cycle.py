@@ -74,6 +74,8 @@ class Cycles:
         are not known here are handed back by whoever claimed them."""
         for task in large:
             if task.feature is None or task.feature in self._features.reactions:
-                fail = partial(fail_row, task_id=task.id, why=PAYLOAD_TOO_LARGE, features=self._features)
+                fail = partial(
+                    fail_row, task_id=task.id, why=PAYLOAD_TOO_LARGE, features=self._features, where=self._pool.where
+                )
                 await self._pool.run(fail, atomic=True)
                 cycle.claimed.remove(task)

@@ -93,13 +93,24 @@ def _try_row(session: Session, rowid: int, moving: bool) -> None:
         session.run(SQL[name], rowid)
 
 
-def fail_row(session: Session, rowid: int, why: str) -> None:
-    """Fail one live task, whatever is in its row. One of a feature that is not known here only makes way."""
+def fail_row(session: Session, rowid: int, why: str) -> bool:
+    """Fails one live task, whatever is in its row; returns whether it was moved. One of a feature that is not known
+    here, or that refuses its end, only makes way."""
     feature = _row(session, rowid)["feature"]
     known = feature is None or feature in session.features.reactions
     task_id = _mend(session, rowid, payload=known)
-    move(session, [reject(task_id, why) if known else postpone(task_id)])
-    (log_set_aside if known else log_postponed)(task_id, why)
+    if known:
+        try:
+            moved = _inside(session, lambda inner: move(inner, [reject(task_id, why)]))
+            log_set_aside(task_id, why)
+            return bool(moved)
+        except Exception as error:
+            if not about_a_row(error):
+                raise
+            why = f"{why}; its feature does not let it end, either: {error}"
+    moved = move(session, [postpone(task_id)])
+    log_postponed(task_id, why)
+    return bool(moved)
 
 
 def settle_in_parts(
@@ -126,8 +137,8 @@ def settle_in_parts(
     row = session.row("select rowid from redrive_task where id = ?", str(transition.task_id))
     if row is None or not transition.rule.fenced:
         return {transition.task_id}
-    _inside(session, lambda inner: fail_row(inner, row[0], str(error)))
-    return set()
+    failed = _inside(session, lambda inner: fail_row(inner, row[0], str(error)))
+    return set() if failed else {transition.task_id}
 
 
 def _inside(session: Session, work: Callable[[Session], T], *, keep: bool = True) -> T:

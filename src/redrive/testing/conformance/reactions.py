@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.errors import RedriveError
+from redrive.errors import ReactionFailed, RedriveError
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.joins import NewJoin
@@ -15,7 +15,7 @@ from redrive.kernel.payload import encode
 from redrive.kernel.reactions import Rows
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness
-from redrive.testing.conformance.probe import WORLD
+from redrive.testing.conformance.probe import BROKEN, WORLD
 
 
 async def probed(harness: Harness, **facts: object) -> Claimed:
@@ -128,6 +128,19 @@ class TestReactions:
             await harness.settle_many([(claimed, Completed()), (beside, Completed())])
         assert await harness.state(claimed.id) is await harness.state(beside.id) is State.RUNNING
         assert await harness.settle(beside, Completed()) and await harness.settle(claimed, TERMINAL)
+        await harness.check_totals()
+
+    @pytest.mark.parametrize("broken", BROKEN)
+    async def test_what_cannot_be_written_is_the_features_fault(self, harness: Harness, broken: str) -> None:
+        """Whatever is asked of such a task, it stays as it is, and nobody else is held up."""
+        claimed, beside = await probed(harness, broken=broken), await harness.running("B")
+        with pytest.raises(ReactionFailed, match="the feature 'probe' failed to write its"):
+            await harness.settle_many([(claimed, Completed()), (beside, Completed())])
+        for outcome in (Completed(), TERMINAL):
+            applied = await harness.store.apply(Commit(transitions=[harness.decide(claimed, outcome)]))
+            assert applied.lost == {claimed.id} and "probe" in applied.refused[claimed.id]
+        assert await harness.state(claimed.id) is State.RUNNING and await seen(harness, claimed) == []
+        assert await harness.settle(beside, Completed())
         await harness.check_totals()
 
     async def test_one_that_fails_does_not_keep_others_from_being_recovered(self, harness: Harness) -> None:

@@ -14,12 +14,21 @@ from redrive.kernel.task import NewTask, State
 WORLD = "system:world"
 
 
+# What a database, or a store, finds wrong with what a feature adds.
+BROKEN = {
+    "null": [Rows("probe", "seen", ({"task": "nobody"},))],
+    "no such statement": [Rows("probe", "nowhere", ({},))],
+    "no such table": [Rows("probe", "missing", ({},))],
+    "no json": [Rows("probe", "seen", ({"task": object()},))],
+}
+
+
 def react(transition: Transition, landed: Landed) -> Effects | None:
     """Money and a following task at a completion; a row for every move."""
     if landed.facts.get("raise on") == landed.state:
         raise ValueError("the probe does not like this")
     seen = {"task": str(landed.task_id), "was": landed.was, "state": landed.state, "event": transition.event}
-    rows = [Rows(PROBE.name, "seen", (seen,))]
+    rows = [Rows(PROBE.name, "seen", (seen,)), *BROKEN.get(landed.facts.get("broken", ""), ())]
     if landed.state is not State.COMPLETED:
         return Effects(rows=rows)
     price = landed.facts.get("price", 0)

@@ -10,3 +10,6 @@ select count(*) as n from redrive.probe where $1::jsonb is null
 
 -- erase: so nothing goes
 delete from redrive.probe where $1::jsonb is null
+
+-- missing: a table that nobody has made
+insert into redrive.probe_missing (task_id) values ($1::text)

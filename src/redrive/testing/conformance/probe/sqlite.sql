@@ -10,3 +10,6 @@ select count(*) as n from redrive_probe where ? is null
 
 -- erase: so nothing goes
 delete from redrive_probe where ? is null
+
+-- missing: a table that nobody has made
+insert into redrive_probe_missing (task_id) values (?)

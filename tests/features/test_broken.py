@@ -1,0 +1,61 @@
+"""A feature that cannot write what it adds stops no worker: its task stays until it is mended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from redrive import App, Context
+from redrive.ids import new_id
+from redrive.kernel.commit import Commit
+from redrive.kernel.payload import encode
+from redrive.kernel.task import NewTask, State
+from redrive.settings import Options, Settings
+from redrive.testing.conformance.probe import BROKEN, PROBE
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_a_worker_goes_on(store: str, request: pytest.FixtureRequest) -> None:
+    url = (
+        f"sqlite:///{request.getfixturevalue('tmp_path')}/broken.db"
+        if store == "sqlite"
+        else request.getfixturevalue("emptied_postgres_url")
+    )
+    app = App(url, features=[PROBE], settings=Settings(lease_ms=600_000))
+    await app.migrate()
+
+    @app.task("GOOD")
+    async def good(ctx: Context) -> None: ...
+
+    @app.task("BAD")
+    async def bad(ctx: Context) -> None: ...
+
+    opened = await app.store()
+    ids = [new_id() for _ in BROKEN]
+    await opened.apply(
+        Commit(
+            enqueues=[
+                NewTask(id, "BAD", "default", None, feature="probe", facts=encode({"broken": broken}, "facts"))
+                for id, broken in zip(ids, BROKEN, strict=True)
+            ]
+        )
+    )
+    worker = app.worker(opened, Options(concurrency=20))
+    running = asyncio.create_task(worker.run())
+    async with asyncio.timeout(30):
+        others = [task.id for task in await app.enqueue_many([("GOOD", None)] * 20)]
+        while {task.state for task in (await opened.get_many(others)).values()} != {State.COMPLETED}:
+            assert not running.done()
+            await asyncio.sleep(0.05)
+        # Two tries of each were refused: how it ended, and that it failed.
+        while worker.health.lost < len(ids):
+            assert not running.done()
+            await asyncio.sleep(0.05)
+    worker.stop()
+    await running
+    found = await opened.get_many(ids)
+    assert {task.state for task in found.values()} == {State.RUNNING}
+    await app.close()
