@@ -147,7 +147,8 @@ def test_list_filters_and_pages(redrive) -> None:
     table = redrive("list").out
     assert all(task["id"] in table for task in first["items"] + rest["items"])
     assert redrive("list", "--state", "nonsense").code == 2
-    assert "no tasks match" in redrive("list", "--kind", "C").out
+    assert "no tasks match" in redrive("list", "--kind", "A", "--state", "failed").out
+    assert "nothing is known of a kind 'C'" in redrive("list", "--kind", "C").err
 
 
 def test_a_failure_from_work_to_retry(redrive) -> None:
