@@ -13,7 +13,8 @@ from redrive.kernel.feature import Feature
 
 # Packages name theirs under this in their metadata: NAME = "package.module:FEATURE".
 GROUP = "redrive.features"
-BUILT_IN: tuple[Feature, ...] = ()
+# Those that come with redrive, named alike: they are imported when somebody asks, since they use what is above.
+BUILT_IN: tuple[str, ...] = ()
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
 # the first words of its tables: a worker's role may write to tables that are named after a feature.
 _TAKEN = """
@@ -33,7 +34,8 @@ TAKEN, TABLES = frozenset(_TAKEN.split()), frozenset(_TABLES.split())
 def installed() -> tuple[Feature, ...]:
     """Returns the features that every process of this installation knows, also a command that was given no
     application."""
-    return (*BUILT_IN, *(_load(entry.name, entry.value) for entry in entry_points(group=GROUP)))
+    named = [*((name, name) for name in BUILT_IN), *((entry.name, entry.value) for entry in entry_points(group=GROUP))]
+    return tuple(_load(name, value) for name, value in named)
 
 
 def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:

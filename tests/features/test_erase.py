@@ -10,7 +10,7 @@ import pytest
 from redrive import App
 from redrive.errors import ConfigError, InvalidInput
 from redrive.examples.orders import ORDERS
-from redrive.features import BUILT_IN
+from redrive.features import installed
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.feature import Feature
@@ -28,7 +28,7 @@ from tests.ops.test_erase import SCOPE, begun, carried_out, table
 from tests.ops.test_erase_everywhere import CODES, found, identifiers, plant, texts
 
 pytestmark = pytest.mark.anyio
-FEATURES = [feature for feature in (*BUILT_IN, ORDERS, PROBE) if load(feature.package, "migrations/sqlite")]
+FEATURES = [feature for feature in (*installed(), ORDERS, PROBE) if load(feature.package, "migrations/sqlite")]
 # What stays, by feature, table and column, and why. A new column is erased, or has its reason here.
 KEPT: dict[str, dict[tuple[str, str], str]] = {
     "orders": {("orders_parcel", "state"): CODES},

@@ -9,7 +9,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 import redrive
-from redrive import App
+from redrive import App, features
 from redrive.api.app import make_api
 from redrive.cli.main import cli
 from redrive.console.door import HOME
@@ -61,3 +61,14 @@ def test_a_name_that_no_table_could_have_is_refused(name: str) -> None:
 def test_two_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="two features are named 'orders'"):
         App("sqlite:///:memory:", features=[ORDERS, Feature("orders", __package__)])
+
+
+def test_one_that_comes_with_redrive_is_named_as_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It uses what imports this module: a value would be a circle."""
+    monkeypatch.setattr(features, "BUILT_IN", ("redrive.examples.orders:ORDERS",))
+    features.installed.cache_clear()
+    try:
+        assert [feature.name for feature in App("sqlite://").features] == ["orders"]
+    finally:
+        monkeypatch.undo()
+        features.installed.cache_clear()
