@@ -68,7 +68,7 @@ def test_one_that_comes_with_redrive_is_named_as_a_text(monkeypatch: pytest.Monk
     monkeypatch.setattr(features, "BUILT_IN", ("redrive.examples.orders:ORDERS",))
     features.installed.cache_clear()
     try:
-        assert [feature.name for feature in App("sqlite://").features] == ["orders"]
+        assert [feature.name for feature in App("sqlite:///:memory:").features] == ["orders"]
     finally:
         monkeypatch.undo()
         features.installed.cache_clear()

@@ -57,10 +57,10 @@ async def test_what_its_handler_returns_is_reported_as_late(app: App) -> None:
     worker, run = await overdue(app)
     worker.attempts.abandon(run)
     assert run.state is RunState.ABANDONED and worker.runs.slots == 1
-    settled = list(worker.settling.outbox)
+    settled = list(worker.settling.unsettled)
     worker.attempts.finish(run, Completed())
     assert (worker.health.abandoned, worker.health.late) == (1, 1)
-    assert worker.settling.outbox == settled and len(settled) == 1
+    assert worker.settling.unsettled == settled and len(settled) == 1
 
 
 async def test_what_its_handler_raised_is_told(app: App) -> None:

@@ -41,7 +41,7 @@ class Call:
 
 
 class Settling:
-    """The outbox of a worker. An outcome leaves it when the store has answered for it, and not before.
+    """The outcomes of a worker that are not settled yet. One leaves when the store has answered for it, not before.
 
     ``decide`` makes a transition of an outcome, ``due_in`` hears of delays that were stored; ``grace`` is what handlers
     have to end, in seconds; ``wait_when_idle``: also a worker with nothing in its hands waits for its store."""
@@ -70,18 +70,18 @@ class Settling:
         self._due_in = due_in
         self._grace = grace
         self._wait_when_idle = wait_when_idle
-        self.outbox: Settlements = []
+        self.unsettled: Settlements = []
         self._under_way: list[Call] = []
 
     @property
     def unfinished(self) -> bool:
-        return bool(self.outbox or self._under_way or self._outage.seconds)
+        return bool(self.unsettled or self._under_way or self._outage.seconds)
 
     def add(self, run: Run, transition: Transition) -> None:
-        self.outbox.append((run, transition))
+        self.unsettled.append((run, transition))
 
     def take(self) -> Settlements:
-        settlements, self.outbox = self.outbox[:MOST_SETTLED_PER_CALL], self.outbox[MOST_SETTLED_PER_CALL:]
+        settlements, self.unsettled = self.unsettled[:MOST_SETTLED_PER_CALL], self.unsettled[MOST_SETTLED_PER_CALL:]
         return settlements
 
     def send(self, settlements: Settlements, want: ClaimRequest | None) -> Call:
@@ -126,7 +126,7 @@ class Settling:
         """Puts settlements without an answer back: they go out again, and what landed the first time is recognised."""
         for run, _ in settlements:
             run.again = True
-        self.outbox = settlements + self.outbox
+        self.unsettled = settlements + self.unsettled
 
     async def wait_out_outage(self, error: RedriveError) -> bool:
         """Waits a little longer each time. False when the worker is to stop and the store does not come back."""
@@ -134,9 +134,9 @@ class Settling:
         # From the stop on, however long the store was gone before it.
         waited = min(self._outage.seconds, time.monotonic() - self._life.stopped_at)
         if self._life.stopping and waited > LAST_SETTLE_PATIENCE_S + self._grace:
-            self._outage.give_up(len(self.outbox))
+            self._outage.give_up(len(self.unsettled))
             return False
-        if not self._wait_when_idle and not self._runs and not self.outbox:
+        if not self._wait_when_idle and not self._runs and not self.unsettled:
             raise error
         await asyncio.sleep(delay)
         return True
@@ -199,18 +199,18 @@ class Settling:
             if not await self._seen_to_its_end(call, give_back):
                 asks = 2
         ends = time.monotonic() + HAND_BACK_PATIENCE_S
-        while self.outbox or asks:
+        while self.unsettled or asks:
             if await self._offered(ends):
                 asks = max(asks - 1, 0)
             if time.monotonic() >= ends:
                 break
-            if self.outbox or asks:
-                await asyncio.sleep(0.25 if self.outbox else ASK_AGAIN_AFTER_S)
-        if self.outbox:
-            self._outage.give_up(len(self.outbox))
+            if self.unsettled or asks:
+                await asyncio.sleep(0.25 if self.unsettled else ASK_AGAIN_AFTER_S)
+        if self.unsettled:
+            self._outage.give_up(len(self.unsettled))
 
     async def _offered(self, ends: float) -> bool:
-        settlements, self.outbox = self.outbox, []
+        settlements, self.unsettled = self.unsettled, []
         try:
             async with asyncio.timeout(max(ends - time.monotonic(), 0.1)):
                 cycle = await self._store.cycle(_commit(settlements), None, again=_again(settlements))

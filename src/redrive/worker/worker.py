@@ -352,7 +352,7 @@ class Worker:
         self._patience = min(self._patience * 2, LOOK_AGAIN_LAST_S)
 
     async def _finished(self) -> bool:
-        if self.runs.any_left or self.settling.outbox:
+        if self.runs.any_left or self.settling.unsettled:
             return False
         if self.options.stop_when_empty and self._empty and not self.life.stopping:
             # Empty means: also nothing that is due but not yet promoted, recovered, fired or retried in bulk.
@@ -395,7 +395,7 @@ class Worker:
 
     def _busy(self) -> bool:
         """Returns whether there is something to settle, or room and reason to look."""
-        return bool(self.settling.outbox) or (self._look and self.runs.slots > 0 and not self.life.stopping)
+        return bool(self.settling.unsettled) or (self._look and self.runs.slots > 0 and not self.life.stopping)
 
     def _want(self) -> ClaimRequest | None:
         if self.life.stopping or self.runs.slots <= 0:
