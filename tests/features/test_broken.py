@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 
 import pytest
 
@@ -11,6 +13,7 @@ from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.payload import encode
 from redrive.kernel.task import NewTask, State
+from redrive.observe.logs import TaskLog
 from redrive.settings import Options, Settings
 from redrive.testing.conformance.probe import BROKEN, PROBE
 
@@ -34,6 +37,7 @@ async def test_a_worker_goes_on(store: str, request: pytest.FixtureRequest) -> N
     async def bad(ctx: Context) -> None: ...
 
     opened = await app.store()
+    stream = io.StringIO()
     ids = [new_id() for _ in BROKEN]
     await opened.apply(
         Commit(
@@ -43,7 +47,7 @@ async def test_a_worker_goes_on(store: str, request: pytest.FixtureRequest) -> N
             ]
         )
     )
-    worker = app.worker(opened, Options(concurrency=20))
+    worker = app.worker(opened, Options(concurrency=20), log=TaskLog(stream, "json"))
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(30):
         others = [task.id for task in await app.enqueue_many([("GOOD", None)] * 20)]
@@ -56,6 +60,9 @@ async def test_a_worker_goes_on(store: str, request: pytest.FixtureRequest) -> N
             await asyncio.sleep(0.05)
     worker.stop()
     await running
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    told = [line for line in lines if line["event"] == "task.not_settled"]
+    assert {line["task_id"] for line in told} == set(map(str, ids)) and "probe" in told[0]["message"]
     found = await opened.get_many(ids)
     assert {task.state for task in found.values()} == {State.RUNNING}
     await app.close()

@@ -81,7 +81,10 @@ class Reactions:
 
     def _effects(self, transition: Transition, landed: Landed) -> Effects | None:
         try:
-            return self._known[landed.feature](transition, landed)
+            effects = self._known[landed.feature](transition, landed)
+            if effects is not None and not isinstance(effects, Effects):
+                raise TypeError(f"it returned {type(effects).__name__}, not Effects or None")
+            return effects
         except Exception as error:
             raise reaction_failed(
                 f"the feature {landed.feature!r}", f"to react to task {landed.task_id}", error

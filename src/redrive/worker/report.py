@@ -71,6 +71,20 @@ class Report:
             note="the outcome was refused: the lease is no longer held",
         )
 
+    def not_settled(self, run: Run, transition: Transition, why: str) -> None:
+        """Reports an outcome that cannot be stored, and whose failing cannot be stored either: the task stays as it is
+        until its lease ends, and recovery tries again."""
+        self.health.lost += 1
+        self.log.task(
+            "task.not_settled",
+            run.label,
+            transition.execution_ms,
+            "error",
+            outcome=transition.event.value,
+            message=why,
+            note="neither its outcome nor its failure could be stored; it stays until its lease ends",
+        )
+
     def lost(self, run: Run) -> None:
         """Reports a heartbeat that was not taken: the handler is told to stop, and its outcome will not be offered."""
         self.health.lost += 1

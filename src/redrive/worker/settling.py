@@ -184,7 +184,11 @@ class Settling:
         except (StoreUnavailable, StoreUnusable) as outage:
             await self.wait_out_outage(outage)
             return False
-        self.landed([(run, transition)], applied.lost)
+        if run.task.id in applied.refused:  # its feature does not let it end
+            self._runs.drop(run)
+            self._report.not_settled(run, transition, applied.refused[run.task.id])
+        else:
+            self.landed([(run, transition)], applied.lost)
         return True
 
     # -- the worker is being cancelled -----------------------------------------------------------------------------
