@@ -25,7 +25,7 @@ async def test_a_worker_goes_on(store: str, request: pytest.FixtureRequest) -> N
     url = (
         f"sqlite:///{request.getfixturevalue('tmp_path')}/broken.db"
         if store == "sqlite"
-        else request.getfixturevalue("emptied_postgres_url")
+        else request.getfixturevalue("postgres_url")
     )
     app = App(url, features=[PROBE], settings=Settings(lease_ms=600_000))
     await app.migrate()

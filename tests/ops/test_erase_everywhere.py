@@ -110,6 +110,8 @@ QUIET = {
     "session": "names of those who act, for a day",
     "alone": "numbers, by who acts",
     "vitals": "numbers",
+    "stray-handler": "ids, kinds and workers, for a day",
+    "blocked-loop": "ids, kinds, workers and places in the program, for a day",
     "audit-seal": "hashes",
     "audit-prune": "empty",
 }

@@ -9,9 +9,8 @@ from typing import Any
 
 from redrive.kernel.records import Put, Record
 
-STRAY_COLLECTION = (
-    "stray-handler"  # one for each attempt that was given up; its state is the task's id until the handler ends
-)
+# One for each attempt that was given up; its state is the task's id until the handler ends.
+STRAY_COLLECTION = "stray-handler"
 BLOCKED_COLLECTION = "blocked-loop"  # one for each kind
 OVER = "over"
 KEPT_S = 86_400.0
