@@ -31,6 +31,15 @@ begin
   for v_table in select format('%I.%I', t.schemaname, t.tablename) from pg_tables t where t.schemaname = 'public' loop
     execute 'drop table ' || v_table;
   end loop;
+  -- what a test of features has brought
+  for v_table in
+    select format('%I.%I', t.schemaname, t.tablename) from pg_tables t join redrive.migration m on m.feature <> ''
+      and (t.tablename = m.feature or starts_with(t.tablename, m.feature || '_'))
+    where t.schemaname = 'redrive'
+  loop
+    execute 'drop table if exists ' || v_table;
+  end loop;
+  delete from redrive.migration where feature <> '';
 end $$
 """
 WORN_OUT = 20_000_000

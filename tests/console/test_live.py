@@ -177,8 +177,3 @@ async def test_pages_with_forms_hear_that_they_have_changed(any_app: App) -> Non
                 before = await regions(stream, "changed")
                 assert (await send(client, path, form, f"/{topic}")).status_code == 303
                 assert await regions(stream, "changed") != before
-
-
-async def test_charts_are_drawn_again(any_app: App) -> None:
-    async with console(any_app) as client, asyncio.timeout(30), listen(client, "history:1h") as answer:
-        assert "Throughput" in await regions(told(answer), "#charts")

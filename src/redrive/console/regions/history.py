@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from redrive.console.charts import Chart, Series, draw
-from redrive.console.sample import Sample
-from redrive.console.templates_env import fragment
 from redrive.console.text import duration, short_number
 from redrive.ops.history import History
 from redrive.ops.operator import Operator
@@ -26,15 +24,6 @@ class Charts:
 async def look(operator: Operator, period: str, queue: str | None = None, kind: str | None = None) -> Charts:
     found = await operator.health.history(period, queue, kind)
     return Charts(period, PERIODS_SHOWN, drawn(found))
-
-
-def sampler(period: str) -> Sample:
-    """Samples the charts of a period; an unknown one is refused."""
-
-    async def sample(operator: Operator) -> Mapping[str, str]:
-        return {"#charts": fragment("regions/charts.html", history=await look(operator, period))}
-
-    return sample
 
 
 def drawn(found: History) -> list[Chart]:
