@@ -270,7 +270,7 @@ class App:
     def fingerprint(self, function: Fingerprinter) -> Fingerprinter:
         """Register a function of an exception that names its cause, or gives back None where it does not know.
 
-        Failures of one name are one group. One that raises is logged, and the failure is grouped as without it."""
+        Failures of one name have one cause. One that raises is logged, and the failure is grouped as without it."""
         self.registry.rules.fingerprint.append(function)
         return function
 

@@ -103,8 +103,8 @@ class ApprovalUnknown(RedriveError):
     code = "APPROVAL_UNKNOWN"
 
 
-class GroupUnknown(RedriveError):
-    code = "GROUP_UNKNOWN"
+class CauseUnknown(RedriveError):
+    code = "CAUSE_UNKNOWN"
 
 
 class TokenUnknown(RedriveError):

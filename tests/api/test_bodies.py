@@ -42,8 +42,8 @@ WRONG: list[tuple[str, str, dict[str, Any]]] = [
     ("PUT", "/api/kinds/SEND/limits", {"concurrency": "1"}),
     ("POST", "/api/queues/default/pause", {"reason": 5}),
     ("POST", "/api/worker/run", {"maxJobs": "1"}),
-    ("PATCH", "/api/failure-groups/{group}", {"resolved": 1}),
-    ("PATCH", "/api/failure-groups/{group}", {"mutedUntil": 4_000_000_000}),
+    ("PATCH", "/api/failure-groups/{fingerprint}", {"resolved": 1}),
+    ("PATCH", "/api/failure-groups/{fingerprint}", {"mutedUntil": 4_000_000_000}),
 ]
 ENDS = [
     "9999-12-31T23:59:59.999999Z",
@@ -70,8 +70,8 @@ async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
     return made
 
 
-async def group_of(app: App) -> str:
-    [row] = await (await app.store()).groups(1)
+async def cause_of(app: App) -> str:
+    [row] = await (await app.store()).causes(1)
     return row.fingerprint
 
 
@@ -79,7 +79,7 @@ async def test_values_are_not_guessed(app: App) -> None:
     headers = {"authorization": f"Bearer {'x' * 20}"}
     async with served(app) as client:
         for method, path, body in WRONG:
-            wanted = path.format(group=await group_of(app))
+            wanted = path.format(fingerprint=await cause_of(app))
             used = headers if path.startswith("/api/worker") else {}
             answer = await client.request(method, wanted, json=body, headers=used)
             assert (answer.status_code, answer.json()["code"]) == (422, "INPUT_INVALID"), (path, body, answer.text)
@@ -101,9 +101,9 @@ async def test_what_is_no_number_is_no_number(app: App, number: str) -> None:
 @pytest.mark.parametrize("moment", ENDS)
 async def test_the_ends_of_the_calendar_are_refused(app: App, moment: str) -> None:
     async with served(app) as client:
-        group = await group_of(app)
+        fingerprint = await cause_of(app)
         for method, path, body in (
-            ("PATCH", f"/api/failure-groups/{group}", {"mutedUntil": moment}),
+            ("PATCH", f"/api/failure-groups/{fingerprint}", {"mutedUntil": moment}),
             ("POST", "/api/tasks", {"kind": "SEND", "runAt": moment}),
         ):
             answer = await client.request(method, path, json=body)

@@ -1,4 +1,4 @@
-"""Operating failures over HTTP: the dead-letter journey, groups, operations, approvals, audit, executors, access."""
+"""Operating failures over HTTP: the dead-letter journey, causes, operations, approvals, audit, executors, access."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_failed_and_statistics(app: App) -> None:
         assert sorted(ids)[0] in [task["id"] for task in page["tasks"]]
 
 
-async def test_groups_and_operations(app: App) -> None:
+async def test_causes_and_operations(app: App) -> None:
     async with with_failures(app, 6) as (client, _):
         [group] = (await get(client, "/api/failure-groups"))["groups"]
         assert (group["status"], group["failed"], group["kinds"]) == ("open", 6, {"SEND": 6})

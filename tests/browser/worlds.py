@@ -86,7 +86,7 @@ async def make_hostile(file: Path) -> App:
     )
     await work(made)
     await operator.control.pause("kind", "K" * 100, LONG)
-    [group] = await operator.groups.list(limit=1, status=None)
-    await operator.groups.annotate(group.row.fingerprint, None, note=LONG, owner="O" * 90)
+    [cause] = await operator.causes.list(limit=1, status=None)
+    await operator.causes.annotate(cause.row.fingerprint, None, note=LONG, owner="O" * 90)
     await made.enqueue("K" * 100, {"a": LONG}, scope=LONG[:200])
     return made

@@ -21,7 +21,7 @@ NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 LISTS = [
     "list",
     "failed",
-    "groups",
+    "causes",
     "operations",
     "approvals",
     "audit",
@@ -45,12 +45,12 @@ ARGUMENTS = {
     "purge": ["--queue", "default", "--yes"],
     "limits": [],
     "migrate": [],
-    "groups show": ["abcd1234"],
-    "groups note": ["abcd1234", "text"],
-    "groups mute": ["abcd1234", "1h"],
-    "groups resolve": ["abcd1234"],
-    "groups reopen": ["abcd1234"],
-    "groups retry": ["abcd1234", "--yes"],
+    "causes show": ["abcd1234"],
+    "causes note": ["abcd1234", "text"],
+    "causes mute": ["abcd1234", "1h"],
+    "causes resolve": ["abcd1234"],
+    "causes reopen": ["abcd1234"],
+    "causes retry": ["abcd1234", "--yes"],
     "operations show": ["x"],
     "operations watch": ["x"],
     "operations pause": ["x"],
@@ -76,12 +76,12 @@ UNKNOWN = [
     "approvals approve",
     "approvals reject",
     "tokens revoke",
-    "groups show",
-    "groups note",
-    "groups mute",
-    "groups resolve",
-    "groups reopen",
-    "groups retry",
+    "causes show",
+    "causes note",
+    "causes mute",
+    "causes resolve",
+    "causes reopen",
+    "causes retry",
     "cancel",
     "retry",
     "forget",
@@ -91,9 +91,11 @@ UNKNOWN = [
 
 
 def commands() -> Iterator[str]:
-    """Every command, as it is typed."""
+    """Every command, as it is typed; former names are left out."""
     root: Any = typer.main.get_command(cli)
     for name, command in root.commands.items():
+        if command.hidden:
+            continue
         inner = getattr(command, "commands", None)
         yield name
         if inner:

@@ -31,10 +31,10 @@ def go_on(redrive) -> None:
     redrive("work", "--app", APP, "--max-time", 3.2, "--queue", "elsewhere")
 
 
-def test_failed_groups_and_statistics(redrive) -> None:
+def test_failed_causes_and_statistics(redrive) -> None:
     assert redrive("migrate").code == 0
     assert "nothing is failed" in redrive("failed").out
-    assert "nothing has failed" in redrive("groups").out
+    assert "nothing has failed" in redrive("causes").out
     ids = make_failures(redrive, 3)
     listed = redrive("failed", "--kind", "VIDEO_GEN", "--json").json
     assert listed["total"] == 3 and sorted(task["id"] for task in listed["items"]) == sorted(ids)
@@ -45,23 +45,31 @@ def test_failed_groups_and_statistics(redrive) -> None:
     assert redrive("failed", "--stats", "--error-code", "NO_SUCH_CODE", "--json").json["total"] == 0
     by_scope = redrive("failed", "--stats", "--scope", "e1")
     assert by_scope.code == 2 and "totals are not kept by scope" in by_scope.err
-    [group] = redrive("groups", "--json").json["items"]
-    name = group["fingerprint"]
-    assert redrive("groups", "note", name, "the farm is down", "--owner", "bob").code == 0
-    assert redrive("groups", "mute", name, "8h").code == 0
-    shown = redrive("groups", "show", name).out
+    [cause] = redrive("causes", "--json").json["items"]
+    name = cause["fingerprint"]
+    assert redrive("causes", "note", name, "the farm is down", "--owner", "bob").code == 0
+    assert redrive("causes", "mute", name, "8h").code == 0
+    shown = redrive("causes", "show", name).out
     assert "the farm is down" in shown and "owner: bob" in shown and "muted until" in shown
-    assert redrive("groups", "mute", name, "soon").code == 2
-    assert redrive("groups", "show", name[:6], "--json").json["fingerprint"] == name
-    assert redrive("groups", "show", name[:3]).code == 2, "too short to mean one"
+    assert redrive("causes", "mute", name, "soon").code == 2
+    assert redrive("causes", "show", name[:6], "--json").json["fingerprint"] == name
+    assert redrive("causes", "show", name[:3]).code == 2, "too short to mean one"
     for command in (["failed"], ["list"], ["retry", "--dry-run"], ["replay", "--dry-run"]):
         assert (
             name in redrive(*command, "--fingerprint", name[:6], "--json").out
             or "3" in redrive(*command, "--fingerprint", name[:6]).out
         ), command
-    assert redrive("groups", "resolve", name, "--json").json["status"] == "resolved"
-    assert redrive("groups", "--status", "open", "--json").json["items"] == []
-    assert redrive("groups", "show", "nonsense").code == 1
+    assert redrive("causes", "resolve", name, "--json").json["status"] == "resolved"
+    assert redrive("causes", "--status", "open", "--json").json["items"] == []
+    assert redrive("causes", "show", "nonsense").code == 1
+
+
+def test_the_former_name_of_causes_works_and_is_not_listed(redrive) -> None:
+    assert redrive("migrate").code == 0
+    assert redrive("groups", "--json").json["items"] == []
+    assert redrive("stats", "--groups", "3").code == 0
+    told = redrive("--help").out
+    assert " causes " in told and " groups " not in told
 
 
 def test_retry_in_every_way(redrive) -> None:

@@ -15,7 +15,7 @@ from redrive import App, Context, Fail
 from redrive.kernel.commit import Commit
 from redrive.kernel.records import Put
 from redrive.observe.logs import TaskLog
-from redrive.ops import groups
+from redrive.ops import causes
 from redrive.settings import Options
 from tests.cli.conftest import Said
 
@@ -41,10 +41,10 @@ async def fail_one(url: str) -> str:
     store = await app.store()
     await app.enqueue("SEND")
     await app.worker(store, Options(stop_when_empty=True), log=TaskLog(style="off")).run()
-    [row] = await store.groups(1)
+    [row] = await store.causes(1)
     # As another version, or another hand, may have left it.
     body = {"muted_until": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC).isoformat()[:-6] + "-12:00"}
-    await store.apply(Commit(puts=[Put(groups.COLLECTION, row.fingerprint, body)]))
+    await store.apply(Commit(puts=[Put(causes.COLLECTION, row.fingerprint, body)]))
     await app.close()
     return row.fingerprint
 
@@ -53,17 +53,17 @@ def test_a_mute_until_the_end_of_time(here: Path, redrive: Callable[..., Said]) 
     fingerprint = asyncio.run(fail_one(f"sqlite:///{here}/x.db"))
     url = ("--url", f"sqlite:///{here}/x.db")
     for command in (
-        ["groups", *url],
-        ["groups", "--json", *url],
-        ["groups", "show", fingerprint, *url],
+        ["causes", *url],
+        ["causes", "--json", *url],
+        ["causes", "show", fingerprint, *url],
         ["doctor", *url],
         ["stats", *url],
     ):
         said = redrive(*command)
         assert "Traceback" not in said.err and said.code in (0, 1), said.err
-    assert "9999" in redrive("groups", "show", fingerprint, *url).out
+    assert "9999" in redrive("causes", "show", fingerprint, *url).out
     for span in ("99999999999999999999999d", "5000d"):
-        said = redrive("groups", "mute", fingerprint, span, *url)
+        said = redrive("causes", "mute", fingerprint, span, *url)
         assert said.code == 2 and "must be" in said.err, said.err
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive.kernel.failed import FailureFilter
-from redrive.ops import failed, groups
+from redrive.ops import causes, failed
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.conformance import harness_postgres
 from tests.conformance.harness_postgres import PostgresHarness
@@ -71,17 +71,17 @@ async def harness(
 async def test_lists_and_statistics_read_what_they_show(harness: Harness) -> None:
     """Rows and index entries visited; a look at everything would be 100,000 and more of them."""
     await harness.settle(await harness.running(), TERMINAL)
-    (own,) = await groups.list_groups(harness.store, limit=1)
-    await groups.annotate(harness.store, own.row.fingerprint, actor="ann", resolved=True)
-    some = (await groups.list_groups(harness.store, limit=40))[30].row.fingerprint
+    (own,) = await causes.list_causes(harness.store, limit=1)
+    await causes.annotate(harness.store, own.row.fingerprint, actor="ann", resolved=True)
+    some = (await causes.list_causes(harness.store, limit=40))[30].row.fingerprint
     asked = {
-        "latest": lambda: groups.list_groups(harness.store, limit=20),
-        "open": lambda: groups.list_groups(harness.store, limit=20, status="open"),
-        "quiet": lambda: groups.list_groups(harness.store, limit=20, status="quiet"),
-        "muted": lambda: groups.list_groups(harness.store, limit=20, status="muted"),
-        "resolved": lambda: groups.list_groups(harness.store, limit=20, status="resolved"),
-        "reopened": lambda: groups.list_groups(harness.store, limit=20, status="reopened"),
-        "one": lambda: groups.show(harness.store, some),
+        "latest": lambda: causes.list_causes(harness.store, limit=20),
+        "open": lambda: causes.list_causes(harness.store, limit=20, status="open"),
+        "quiet": lambda: causes.list_causes(harness.store, limit=20, status="quiet"),
+        "muted": lambda: causes.list_causes(harness.store, limit=20, status="muted"),
+        "resolved": lambda: causes.list_causes(harness.store, limit=20, status="resolved"),
+        "reopened": lambda: causes.list_causes(harness.store, limit=20, status="reopened"),
+        "one": lambda: causes.show(harness.store, some),
         "statistics": lambda: failed.statistics(harness.store),
         "count": lambda: harness.store.count_failed(FailureFilter()),
         "count of a kind": lambda: harness.store.count_failed(FailureFilter(kind="K0")),

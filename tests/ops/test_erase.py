@@ -26,9 +26,9 @@ from redrive.ops import (
     audit,
     audit_chain,
     audit_verify,
+    causes,
     erase,
     failed,
-    groups,
     operation_runner,
     operations,
     plans,
@@ -195,8 +195,8 @@ async def a_life(harness: Harness) -> dict[str, UUID]:
     made["paused"] = await harness.enqueue("A", **{**options, "queue": "later"})
     await harness.operate(Event.PAUSE, made["paused"], reason=f"for {SCOPE}")
     await plans.make(harness.store, FailureFilter(scope=SCOPE), "bob")
-    [group, *_] = await harness.store.groups(1)
-    await groups.annotate(harness.store, group.fingerprint, actor="bob", note=f"happens to {SCOPE} only")
+    [cause, *_] = await harness.store.causes(1)
+    await causes.annotate(harness.store, cause.fingerprint, actor="bob", note=f"happens to {SCOPE} only")
     return made
 
 
@@ -318,8 +318,8 @@ async def test_what_a_cause_quotes_goes_when_nothing_else_is_left(harness: Harne
     ended = await carried_out(harness, await begun(harness, scope=scope, task_id=task_id))
     assert ended.note == erase.NOT_COVERED and ended.erased["causes"] == 1
     assert quoting(await dump(harness)) == []
-    assert sorted(group.message for group in await harness.store.groups(10)) == ["bob is out", "erased"]
-    assert [group.count for group in await harness.store.groups(10)] == [1, 1]
+    assert sorted(cause.message for cause in await harness.store.causes(10)) == ["bob is out", "erased"]
+    assert [cause.count for cause in await harness.store.causes(10)] == [1, 1]
 
 
 async def test_a_pause_named_after_the_person_goes(harness: Harness) -> None:
@@ -624,8 +624,8 @@ async def test_a_scope_that_is_a_word_of_redrives_own(harness: Harness, scope: s
     await others(harness)
     claimed = await harness.running("A", scope="user:bob", max_attempts=1)
     await harness.settle(claimed, failing("boom"))
-    [group, *_] = await harness.store.groups(1)
-    await groups.annotate(harness.store, group.fingerprint, actor="bob", note="call the bank")
+    [cause, *_] = await harness.store.causes(1)
+    await causes.annotate(harness.store, cause.fingerprint, actor="bob", note="call the bank")
     await actions.hold(harness.store, "queue", "mail", actor="bob", reason="it is down")
     plan = await plans.make(harness.store, FailureFilter(kind="A"), "bob", cancelled=True)
     said: dict[str, Any] = {"actor": "bob", "reason": "mended the bucket"}

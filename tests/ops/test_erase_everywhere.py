@@ -21,7 +21,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.kernel.records import Put
-from redrive.ops import actions, approvals, drill, erase, groups, operations
+from redrive.ops import actions, approvals, causes, drill, erase, operations
 from redrive.ops.allowance import Rule
 from redrive.ops.erase_subject import LABELS as LABEL_FIELDS
 from redrive.ops.erase_subject import WRITTEN
@@ -274,10 +274,10 @@ def fields(value: Any) -> set[str]:
 
 async def test_every_field_of_a_document_is_looked_at_or_not_on_purpose(harness: Harness) -> None:
     await a_life(harness)
-    [group, *_] = await harness.store.groups(1)
+    [cause, *_] = await harness.store.causes(1)
     now = (await harness.store.overview()).now
     said: dict[str, Any] = {"note": "n", "owner": "o", "muted_until": now + timedelta(days=1), "resolved": True}
-    await groups.annotate(harness.store, group.fingerprint, actor="bob", **said)
+    await causes.annotate(harness.store, cause.fingerprint, actor="bob", **said)
     _, record = await operations.begin(
         harness.store, Action.RETRY, FailureFilter(kind="A"), actor="bob", rule=Rule(0), canary=Canary(1)
     )

@@ -70,7 +70,7 @@ OF_WHAT_WAS_JUDGED = {
 }
 FENCED_BY_A_LEASE = {"executors.claim", "executors.heartbeat", "executors.report"}
 NO_TASKS = {
-    "groups.annotate",
+    "causes.annotate",
     "audit.prune",
     "audit.export",
     "audit.verify",
@@ -96,8 +96,8 @@ LOOKS = {
     "failures.dead_letters",
     "failures.dry_run",
     "failures.replay_set",
-    "groups.list",
-    "groups.show",
+    "causes.list",
+    "causes.show",
     "operations.preview",
     "operations.list",
     "operations.show",

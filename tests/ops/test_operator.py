@@ -43,7 +43,7 @@ async def test_a_viewer_looks_and_does_nothing(harness: Harness) -> None:
         viewer.failures.retry_matching(FailureFilter(kind="A")),
         viewer.operations.begin(Action.RETRY),
         viewer.operations.preview(Action.RETRY),
-        viewer.groups.annotate("abcd", note="x"),
+        viewer.causes.annotate("abcd", note="x"),
         viewer.control.pause("queue", "default"),
         viewer.control.set_limit("A", concurrency=1),
         viewer.audit.prune(older_than_days=1),

@@ -10,7 +10,7 @@ import pytest
 from redrive.ids import new_id
 from redrive.kernel.operation import Operation
 from redrive.kernel.payload import CUT, JsonText
-from redrive.kernel.ports.store import GroupRow
+from redrive.kernel.ports.store import CauseRow
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 from redrive.ops import views
 from redrive.ops.access import Role
@@ -30,7 +30,7 @@ def names(kind: Any) -> set[str]:
         (Attempt, views.ATTEMPT_OPEN, (*views.ATTEMPT_CLOSED, "task_id")),
         (DeadLetter, views.LETTER_OPEN, views.LETTER_CLOSED),
         (AuditRow, views.AUDIT_OPEN, ("salt", "erased")),
-        (GroupRow, views.GROUP_OPEN, (*views.GROUP_CLOSED, "kind")),
+        (CauseRow, views.CAUSE_OPEN, (*views.CAUSE_CLOSED, "kind")),
         (
             Operation,
             views.OPERATION_OPEN,

@@ -41,8 +41,8 @@ async def test_an_exception_is_retried_until_attempts_are_used_up(app: App) -> N
     story = await inspect.show(await app.store(), task.id)
     assert [attempt.message for attempt in story.attempts] == [f"ConnectionError: attempt {n}" for n in (1, 2, 3)]
     assert [letter.reason for letter in story.dead_letters] == ["max_attempts_exceeded"]
-    [group] = await (await app.store()).groups(10)
-    assert group.count == 3
+    [cause] = await (await app.store()).causes(10)
+    assert cause.count == 3
 
 
 async def test_a_retry_that_succeeds_leaves_its_failures_in_the_timeline(app: App) -> None:

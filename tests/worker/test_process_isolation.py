@@ -17,7 +17,7 @@ import pytest
 
 from redrive import App, State, StopReason
 from redrive.observe import logs
-from redrive.worker.handler_groups import HandlerGroups
+from redrive.worker.process_groups import ProcessGroups
 
 from . import process_handlers
 from .conftest import MakeApp, ended, until, working
@@ -167,7 +167,7 @@ async def test_the_end_of_other_threads_does_not_end_a_process(app: App) -> None
 
 
 async def test_a_group_killer_that_was_killed_is_replaced() -> None:
-    groups = HandlerGroups()
+    groups = ProcessGroups()
     groups.add(2**22 + 1)  # nobody has such a number
     first = groups._killer
     assert first is not None and first.poll() is None

@@ -37,13 +37,13 @@ def add_docs(api: FastAPI) -> None:
 
 def render(document: Document) -> str:
     """Returns the whole page."""
-    groups = _by_tag(document)
+    by_tag = _by_tag(document)
     listed = "".join(
-        f"<h2>{escape(tag)}</h2><ul>{''.join(_link(*r[:3]) for r in routes)}</ul>" for tag, routes in groups.items()
+        f"<h2>{escape(tag)}</h2><ul>{''.join(_link(*r[:3]) for r in routes)}</ul>" for tag, routes in by_tag.items()
     )
     told = "".join(
         f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{"".join(_route(document, *r) for r in routes)}</section>'
-        for tag, routes in groups.items()
+        for tag, routes in by_tag.items()
     )
     info = document["info"]
     about = "".join(f"<p>{_text(part)}</p>" for part in info["description"].split("\n\n"))
@@ -60,14 +60,14 @@ Route = tuple[str, str, str, Document]
 
 
 def _by_tag(document: Document) -> dict[str, list[Route]]:
-    groups: dict[str, list[Route]] = {}
+    by_tag: dict[str, list[Route]] = {}
     for path, item in document["paths"].items():
         for method in _METHODS:
             if method in item:
                 told = item[method]
                 tag = (told.get("tags") or ["other"])[0]
-                groups.setdefault(tag, []).append((told["operationId"], method, path, told))
-    return groups
+                by_tag.setdefault(tag, []).append((told["operationId"], method, path, told))
+    return by_tag
 
 
 def _link(name: str, method: str, path: str) -> str:

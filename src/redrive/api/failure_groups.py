@@ -20,7 +20,7 @@ from redrive.ops import views
 router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
 
 
-class GroupIn(m.In):
+class CauseIn(m.In):
     """What is left out stays; null takes it back."""
 
     note: str | None = None
@@ -31,38 +31,38 @@ class GroupIn(m.In):
     actor: str | None = None
 
 
-@router.get("/failure-groups", response_model=m.GroupPage)
-async def list_groups(
+@router.get("/failure-groups", response_model=m.CausePage)
+async def list_causes(
     operator: TheOperator,
     limit: Limit = 50,
     status: str | None = None,
     before: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
     """Failures by cause, the latest first."""
-    found = await operator.groups.list(limit=limit, status=status, before=before)
+    found = await operator.causes.list(limit=limit, status=status, before=before)
     following = found[-1].place if len(found) == limit else None
-    return await json_answer(groups=serialize.groups(found, operator), next_before=following)
+    return await json_answer(groups=serialize.causes(found, operator), next_before=following)
 
 
-@router.get("/failure-groups/{fingerprint}", response_model=m.GroupOut)
-async def show_group(fingerprint: str, operator: TheOperator) -> Response:
+@router.get("/failure-groups/{fingerprint}", response_model=m.CauseOut)
+async def show_cause(fingerprint: str, operator: TheOperator) -> Response:
     """Also by the beginning of its fingerprint, if only one begins so."""
-    return await respond(views.group(await operator.groups.show(fingerprint), operator.sight))
+    return await respond(views.cause(await operator.causes.show(fingerprint), operator.sight))
 
 
-@router.patch("/failure-groups/{fingerprint}", response_model=m.GroupOut)
-async def annotate_group(fingerprint: str, body: GroupIn, operator: TheOperator) -> Response:
+@router.patch("/failure-groups/{fingerprint}", response_model=m.CauseOut)
+async def annotate_cause(fingerprint: str, body: CauseIn, operator: TheOperator) -> Response:
     """A note, an owner, silence until some time, or "resolved": it opens again when the failure comes back."""
     said: dict[str, Any] = {
         name: getattr(body, name)
         for name in ("note", "owner", "muted_until", "resolved")
         if name in body.model_fields_set
     }
-    found = await operator.named(body.actor).groups.annotate(fingerprint, body.reason, **said)
-    return await respond(views.group(found, operator.sight))
+    found = await operator.named(body.actor).causes.annotate(fingerprint, body.reason, **said)
+    return await respond(views.cause(found, operator.sight))
 
 
 @router.post("/failure-groups/{fingerprint}/retry", status_code=202, response_model=Begun)
-async def retry_group(fingerprint: str, body: BulkIn, operator: TheOperator) -> Response:
+async def retry_cause(fingerprint: str, body: BulkIn, operator: TheOperator) -> Response:
     """Retry everything that is failed by this cause, as a bulk operation."""
     return await begin_operation(Action.RETRY, FailureFilter(fingerprint=fingerprint), body, operator)

@@ -321,7 +321,7 @@ class WorkerOut(Out):
     standing: str = Field(description="alive, stopping, silent (its heartbeat is overdue) or gone.")
 
 
-class GroupOut(Out):
+class CauseOut(Out):
     fingerprint: str
     status: str
     count: int
@@ -343,8 +343,8 @@ class GroupOut(Out):
     resolved_by: str | None
 
 
-class GroupPage(Out):
-    groups: list[GroupOut]
+class CausePage(Out):
+    groups: list[CauseOut]
     next_before: str | None = Field(description="Give it as `before` for the next page.")
 
 

@@ -17,8 +17,8 @@ from redrive.api.models import Problem
 from redrive.errors import (
     ApprovalNeeded,
     ApprovalUnknown,
+    CauseUnknown,
     ChangedMeanwhile,
-    GroupUnknown,
     IdempotencyConflict,
     InvalidInput,
     InvalidTransition,
@@ -46,7 +46,7 @@ _STATUS: dict[type[RedriveError], HTTPStatus] = {
     PlanUnknown: HTTPStatus.NOT_FOUND,
     OperationUnknown: HTTPStatus.NOT_FOUND,
     ApprovalUnknown: HTTPStatus.NOT_FOUND,
-    GroupUnknown: HTTPStatus.NOT_FOUND,
+    CauseUnknown: HTTPStatus.NOT_FOUND,
     TokenUnknown: HTTPStatus.NOT_FOUND,
     ScheduleUnknown: HTTPStatus.NOT_FOUND,
     IdempotencyConflict: HTTPStatus.CONFLICT,

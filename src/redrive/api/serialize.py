@@ -11,8 +11,8 @@ from redrive.kernel.reads import HoldRow, WorkerRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, Task
 from redrive.ops import views
+from redrive.ops.causes import Cause
 from redrive.ops.failed import BulkResult
-from redrive.ops.groups import Group
 from redrive.ops.operator import Operator
 from redrive.ops.operator.control import Kind, Queue, Worker
 from redrive.ops.operator.schedules import Schedule
@@ -49,8 +49,8 @@ def audits(found: Sequence[AuditRow]) -> Iterator[View]:
     return (views.audit_row(row) for row in found)
 
 
-def groups(found: Sequence[Group], operator: Operator) -> Iterator[View]:
-    return (views.group(one, operator.sight) for one in found)
+def causes(found: Sequence[Cause], operator: Operator) -> Iterator[View]:
+    return (views.cause(one, operator.sight) for one in found)
 
 
 def operations(found: Sequence[Record]) -> Iterator[View]:

@@ -1,1 +1,1 @@
-"""The command ``redrive``: one file per group of commands, each a few lines over ``ops`` and ``app``."""
+"""The command ``redrive``: one file per command, each a few lines over ``ops`` and ``app``."""

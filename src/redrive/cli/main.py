@@ -37,7 +37,7 @@ from redrive.cli.commands import (
 from redrive.cli.commands import list as listing
 from redrive.cli.commands.approvals import approvals_cli
 from redrive.cli.commands.audit import audit_cli
-from redrive.cli.commands.groups import groups_cli
+from redrive.cli.commands.causes import causes_cli
 from redrive.cli.commands.operations import operations_cli
 from redrive.cli.commands.schedules import schedules_cli
 from redrive.cli.commands.tokens import tokens_cli
@@ -92,8 +92,8 @@ _COMMANDS: dict[str, dict[str, Any]] = {
         "drill": drill.drill,
     },
 }
-_GROUPS = {
-    "groups": groups_cli,
+_WITH_SUBCOMMANDS = {
+    "causes": causes_cli,
     "operations": operations_cli,
     "approvals": approvals_cli,
     "audit": audit_cli,
@@ -115,7 +115,7 @@ EXAMPLES: dict[str, list[str]] = {
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
     "why": ["redrive why 0197f0c2-8d1e-7c3a"],
-    "stats": ["redrive stats --groups 20", "redrive stats --json"],
+    "stats": ["redrive stats --causes 20", "redrive stats --json"],
     "settings": ["redrive settings --changed", "redrive settings --app reports:app --json"],
     "version": ["redrive version --json"],
     "enqueue": [
@@ -139,10 +139,10 @@ EXAMPLES: dict[str, list[str]] = {
     "smoke": ["redrive smoke http://127.0.0.1:8321"],
     "drill": ["redrive drill --by ann --out drill.md", "redrive drill --history"],
     "limits": ["redrive limits", "redrive limits BUILD_REPORT --concurrency 2"],
-    "groups": [
-        "redrive groups",
-        "redrive groups resolve 5f1c… --reason 'deployed the fix'",
-        "redrive groups retry 5f1c… --canary 10",
+    "causes": [
+        "redrive causes",
+        "redrive causes resolve 5f1c… --reason 'deployed the fix'",
+        "redrive causes retry 5f1c… --canary 10",
     ],
     "operations": ["redrive operations", "redrive operations watch 0197f0c2-…"],
     "approvals": ["redrive approvals --pending", "redrive approvals approve 0197f0c2-… --by bob"],
@@ -172,13 +172,15 @@ def _epilog(command: str) -> str:
     return f"{shown}\n\n{EPILOG}"
 
 
-for _panel, _group in _COMMANDS.items():
-    for _name, _function in _group.items():
+for _panel, _listed in _COMMANDS.items():
+    for _name, _function in _listed.items():
         cli.command(_name, rich_help_panel=_panel, epilog=_epilog(_name))(_function)
 
 
-for _name, _sub in _GROUPS.items():
+for _name, _sub in _WITH_SUBCOMMANDS.items():
     cli.add_typer(_sub, name=_name, rich_help_panel="Operate", epilog=_epilog(_name))
+
+cli.add_typer(causes_cli, name="groups", hidden=True)  # as causes were called at first
 
 
 for _feature in features.installed():

@@ -15,8 +15,8 @@ class Erase:
     alone.
 
     Audit rows are given by number, with the digest that stays of them; those in ``telling`` keep ``after``, which tells
-    of a removal. ``tombstone`` takes the place of the scope. With ``scope``, failure groups also lose what they quote
-    of tasks of that scope, of which nothing else may be left.
+    of a removal. ``tombstone`` takes the place of the scope. With ``scope``, causes also lose what they quote of
+    tasks of that scope, of which nothing else may be left.
     """
 
     tombstone: str

@@ -54,12 +54,12 @@ class Facts:
 
 
 def fingerprint(facts: Facts) -> str:
-    """Returns the name of the failure group that a failure belongs to."""
+    """Returns the name of the cause that a failure has."""
     return ALGORITHMS[-1](facts)
 
 
 def former(facts: Facts) -> tuple[str, ...]:
-    """Returns the names by earlier versions of the algorithm, the latest first: an existing group of that name is used
+    """Returns the names by earlier versions of the algorithm, the latest first: a known cause of that name is used
     further."""
     return tuple(algorithm(facts) for algorithm in reversed(ALGORITHMS[:-1]))
 
@@ -95,5 +95,5 @@ def _digest(version: int, parts: Sequence[str]) -> str:
     return f"{version:x}" + hashlib.blake2b(text, digest_size=8).hexdigest()[1:]
 
 
-# Oldest first. A new version is added at the end; the old ones stay, and find the groups they made.
+# Oldest first. A new version is added at the end; the old ones stay, and find the causes they named.
 ALGORITHMS: tuple[Callable[[Facts], str], ...] = (_first, _second)

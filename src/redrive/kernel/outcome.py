@@ -52,7 +52,7 @@ class Retry(Verdict):
 class Fail(Verdict):
     """End the task as failed, now, with a dead letter. ``TASK_EXECUTION_FAILED`` is the one code that is retried.
 
-    ``failure_type`` says what it counts as. ``cause`` names the cause: failures of one name are one group, wherever
+    ``failure_type`` says what it counts as. ``cause`` names the cause: failures of one name are one, wherever
     they come from; without it, code, place and message decide."""
 
     def __init__(

@@ -113,8 +113,8 @@ class ScheduleRow:
 
 
 @dataclass(slots=True, frozen=True)
-class GroupRow:
-    """A failure group. Message, summary and kind are those of the sample task's failure."""
+class CauseRow:
+    """A cause. Message, summary and kind are those of the sample task's failure."""
 
     fingerprint: str
     count: int

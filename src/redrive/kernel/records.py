@@ -1,4 +1,4 @@
-"""Small documents of the product's own: plans, bulk operations, approvals, tokens, notes on failure groups.
+"""Small documents of the product's own: plans, bulk operations, approvals, tokens, notes on causes.
 
 They are few, each has one writer at a time, and they change in the same transaction as the tasks and audit rows that
 they are about. One mechanism serves them all, on every store.

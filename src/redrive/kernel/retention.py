@@ -35,7 +35,7 @@ class Retention:
     key_days: float = 30.0  # idempotency keys, from their enqueue, unless their task is live
     attempt_days: float = 30.0  # failed attempts
     dead_letter_days: float = 90.0
-    cause_days: float = 90.0  # failure groups by which nothing is failed now, from when they were last seen
+    cause_days: float = 90.0  # causes by which nothing is failed now, from when they were last seen
     noted_cause_days: float = 365.0  # the same for those that somebody annotated; what was said goes with them
     trend_days: float = 7.0  # failures by the hour
     series_minute_days: float = 26 / 24  # the product's own time series, by the length of their rows

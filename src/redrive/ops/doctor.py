@@ -13,7 +13,7 @@ from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
-from redrive.ops import approvals, audit_chain, groups, growth, handler_notes, inspect, operations
+from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
@@ -24,7 +24,7 @@ STALE = timedelta(seconds=30)
 RECENT = timedelta(hours=1)
 NEWS, FORGOTTEN = timedelta(minutes=15), timedelta(hours=2)  # a worker that fell silent: an alarm, a note, history
 MANY = 1000  # the most tasks that are counted of an unknown feature
-GROUPS, SHOWN = 50, 5  # causes that are looked at, and told
+CAUSES, SHOWN = 50, 5  # causes that are looked at, and told
 _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
@@ -241,35 +241,35 @@ async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int
     total = sum(row[State.FAILED.value] for row in queues.values())
     if not total:
         return []
-    latest = await groups.list_groups(store, limit=GROUPS)
+    latest = await causes.list_causes(store, limit=CAUSES)
     counts = [
         count
-        for count in await store.failed_counts([group.row.fingerprint for group in latest])
+        for count in await store.failed_counts([cause.row.fingerprint for cause in latest])
         if count.queue in queues
     ]
     found: list[Finding] = []
     shown = 0
-    for group in latest:
-        row, own = group.row, sum(count.n for count in counts if count.fingerprint == group.row.fingerprint)
+    for cause in latest:
+        row, own = cause.row, sum(count.n for count in counts if count.fingerprint == cause.row.fingerprint)
         if own and len(found) < SHOWN:
             shown += own
             # What somebody has muted or resolved is known: worth a note, not an alarm.
-            known = "" if group.status in ("open", "reopened") else f" ({group.status})"
-            said = "".join(f"; {what}: {text}" for what, text in (("owner", group.owner), ("note", group.note)) if text)
+            known = "" if cause.status in ("open", "reopened") else f" ({cause.status})"
+            said = "".join(f"; {what}: {text}" for what, text in (("owner", cause.owner), ("note", cause.note)) if text)
             level = Level.WARNING if now - row.last_seen < RECENT and not known else Level.NOTE
             found.append(
                 Finding(
                     level,
                     "failures",
                     f"{counted(own)} failed by {row.code}{known}, last {span(now - row.last_seen)} ago{said}",
-                    f"redrive groups show {row.fingerprint}",
+                    f"redrive causes show {row.fingerprint}",
                     ("cause", row.fingerprint),
                     row.message[:200],
                 )
             )
     if total > shown:
         other = " by other causes" if shown else ""
-        found.append(Finding(Level.NOTE, "failures", f"{counted(total - shown)} failed{other}", "redrive groups"))
+        found.append(Finding(Level.NOTE, "failures", f"{counted(total - shown)} failed{other}", "redrive causes"))
     return found
 
 

@@ -30,7 +30,7 @@ from redrive.kernel.operation import FINAL, Action, Operation, Status
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import LIVE, AuditRow, State, check_text
-from redrive.ops import approvals, drill, groups, operations, plans
+from redrive.ops import approvals, causes, drill, operations, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Rule
 from redrive.ops.audit import EVERY_ROW, PRUNE_COLLECTION, PRUNE_LASTS_S
@@ -46,7 +46,7 @@ TASKS_PER_PIECE = 200
 LEFT_FOR_S = 5.0  # how long one waits that this worker cannot carry out
 OF_TASKS = {"running", "live", "finished", "attempts", "dead_letters", "audit"}  # what is erased with tasks, by place
 PAGES_PER_STEP = 20  # of the audit log, looked through in one step
-QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, groups.COLLECTION, drill.COLLECTION)
+QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, causes.COLLECTION, drill.COLLECTION)
 STILL_IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
 NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
 

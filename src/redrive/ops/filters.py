@@ -39,7 +39,7 @@ FILTERS = (
     Filter("error_reason", "NAME", "With this reason of the error, such as timeout or http_5xx."),
     Filter("failure_type", "TYPE", "model_error, param_error, timeout, network or unknown."),
     Filter("dead_reason", "REASON", "non_retryable or max_attempts_exceeded."),
-    Filter("fingerprint", "ID", "Failed by this cause, as redrive groups lists them; its beginning will do."),
+    Filter("fingerprint", "ID", "Failed by this cause, as redrive causes lists them; its beginning will do."),
 )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redrive.errors import GroupUnknown, InvalidInput, TaskNotFound
+from redrive.errors import CauseUnknown, InvalidInput, TaskNotFound
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.task import MAX_TEXT
-from redrive.ops import groups, inspect
+from redrive.ops import causes, inspect
 
 MOST_NAMES = 10
 
@@ -61,6 +61,6 @@ def _like(text: str, names: set[str]) -> list[str]:
 
 async def _cause(store: Store, text: str) -> list[Match]:
     try:
-        return [Match("cause", (await groups.show(store, text)).row.fingerprint)]
-    except (GroupUnknown, InvalidInput):
+        return [Match("cause", (await causes.show(store, text)).row.fingerprint)]
+    except (CauseUnknown, InvalidInput):
         return []

@@ -11,7 +11,7 @@ from uuid import UUID
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
 from redrive.kernel.handler_notes import Stray
 from redrive.kernel.payload import CUT, JsonText, readable
-from redrive.kernel.ports.store import Count, GroupRow, Holder, LetterCount, Overview, Query, Store, WorkerRow
+from redrive.kernel.ports.store import CauseRow, Count, Holder, LetterCount, Overview, Query, Store, WorkerRow
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.handler_notes import strays
 from redrive.ops.pages import in_pieces
@@ -28,7 +28,7 @@ class Stats:
 
     counts: list[Count]
     overview: Overview
-    groups: list[GroupRow]
+    causes: list[CauseRow]
     letters: list[LetterCount] = field(default_factory=list)
     holders: list[Holder] = field(default_factory=list)
     failing: Counter[str] = field(default_factory=Counter)  # tasks that are failed now, by cause
@@ -118,8 +118,8 @@ async def _paged(store: Store, query: Query) -> list[Task]:
     return await in_pieces(query.limit, fetch)
 
 
-async def stats(store: Store, groups: int = 10) -> Stats:
-    found = await store.groups(groups) if groups else []
+async def stats(store: Store, causes: int = 10) -> Stats:
+    found = await store.causes(causes) if causes else []
     failing: Counter[str] = Counter()
     for count in await store.failed_counts([row.fingerprint for row in found]) if found else ():
         failing[count.fingerprint] += count.n

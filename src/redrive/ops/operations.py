@@ -168,7 +168,7 @@ async def _turned(
     if operation.status not in sources:
         verb = {Status.RUNNING: "resumed", Status.PAUSED: "paused"}.get(to, "cancelled")
         over = operation.status in FINAL and to is not Status.CANCELLED
-        rest = "; what is left of it needs a new one: redrive retry, or redrive groups retry" if over else ""
+        rest = "; what is left of it needs a new one: redrive retry, or redrive causes retry" if over else ""
         raise InvalidTransition(
             f"operation {operation.id} is {operation.status}",
             hint=f"only {' or '.join(sources)} ones can be {verb}{rest}",

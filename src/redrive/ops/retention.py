@@ -18,7 +18,7 @@ from redrive.kernel.operation import FINAL
 from redrive.kernel.ports.store import Store
 from redrive.kernel.retention import FeatureRule, RecordRule, Retention
 from redrive.kernel.task import State
-from redrive.ops import access, allowance, approvals, audit_chain, drill, groups, growth, plans, sign_in
+from redrive.ops import access, allowance, approvals, audit_chain, causes, drill, growth, plans, sign_in
 from redrive.ops.audit import PRUNE_COLLECTION, RETENTION_ACTOR
 from redrive.settings import Settings
 
@@ -28,7 +28,7 @@ GIVE_UP_EVERY_S = 600.0
 # What is kept for good, and why.
 KEPT_FOR_GOOD = {
     audit_chain.COLLECTION: "the proof of the audit log: small, and a few hundred a day at most",
-    groups.COLLECTION: "goes with its failure group",
+    causes.COLLECTION: "goes with its cause",
     PRUNE_COLLECTION: "each says itself until when: ten minutes",
     sign_in.COLLECTION: "each says itself until when: a day unless the settings say otherwise",
     STRAY_COLLECTION: "each says itself until when: a day, or the end of the handler",

@@ -12,8 +12,8 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.payload import CUT
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Task
-from redrive.ops import groups
-from redrive.ops.groups import Group
+from redrive.ops import causes
+from redrive.ops.causes import Cause
 from redrive.ops.pages import LONGEST_IN_A_LIST
 from redrive.ops.views import Sight
 
@@ -31,7 +31,7 @@ class Found:
     """What a search has found so far. ``looked`` tasks were looked at, back to ``to``; ``before`` is where to go on,
     None when there is nothing left."""
 
-    causes: list[Group] = field(default_factory=list)
+    causes: list[Cause] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     looked: int = 0
     to: datetime | None = None
@@ -52,7 +52,7 @@ async def search(
         raise InvalidInput(f"search for 1 to {LONGEST_WORDS} characters", hint="a few words are enough")
     found = Found()
     if before is None:
-        known = await groups.list_groups(store, limit=CAUSES_LOOKED_AT)
+        known = await causes.list_causes(store, limit=CAUSES_LOOKED_AT)
         found.causes = [one for one in known if _stands_in(wanted, _cause_text(one, sight))][:CAUSES_FOUND]
     ends = clock() + LONGEST_SECONDS
     upto = None if before is None else before - 1
@@ -83,8 +83,8 @@ def _task_text(task: Task, sight: Sight) -> str:
     return "\n".join((str(task.id), *said, str(task.error_summary or ""))).casefold()
 
 
-def _cause_text(group: Group, sight: Sight) -> str:
-    row = group.row
-    said = [row.fingerprint, row.code, row.reason, row.failure_type, str(row.summary or ""), *group.kinds]
-    said += [text for text in (group.note, group.owner) if text]
+def _cause_text(cause: Cause, sight: Sight) -> str:
+    row = cause.row
+    said = [row.fingerprint, row.code, row.reason, row.failure_type, str(row.summary or ""), *cause.kinds]
+    said += [text for text in (cause.note, cause.owner) if text]
     return "\n".join([*said, row.message] if sight.whole else said).casefold()

@@ -19,7 +19,7 @@ from redrive.kernel.task import Attempt, AuditRow, Claimed, DeadLetter, Task
 from redrive.ops import approvals
 from redrive.ops.access import Role
 from redrive.ops.audit_rows import outside
-from redrive.ops.groups import Group
+from redrive.ops.causes import Cause
 from redrive.ops.retried import Retried
 from redrive.ops.why import Reason
 
@@ -112,7 +112,7 @@ AUDIT_OPEN = (
     "before",
     "after",
 )
-GROUP_OPEN = (
+CAUSE_OPEN = (
     "fingerprint",
     "count",
     "code",
@@ -123,7 +123,7 @@ GROUP_OPEN = (
     "sample_task",
     "summary",
 )
-GROUP_CLOSED = ("message",)
+CAUSE_CLOSED = ("message",)
 OPERATION_OPEN = (
     "id",
     "action",
@@ -187,8 +187,8 @@ def audit_row(found: AuditRow) -> View:
     return View({outside(name): value for name, value in view.items()})
 
 
-def group(found: Group, sight: Sight) -> View:
-    view = _view(found.row, GROUP_OPEN, GROUP_CLOSED, sight)
+def cause(found: Cause, sight: Sight) -> View:
+    view = _view(found.row, CAUSE_OPEN, CAUSE_CLOSED, sight)
     said = ("status", "failed", "kinds", "trend", "note", "owner", "muted_until", "resolved_at", "resolved_by")
     view.update({name: getattr(found, name) for name in said})
     return view

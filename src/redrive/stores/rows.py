@@ -8,7 +8,7 @@ from typing import Any
 from redrive.kernel.failed import FailedCount, FailedRef
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, page_text, readable
-from redrive.kernel.ports.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
+from redrive.kernel.ports.store import CauseRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
@@ -160,8 +160,8 @@ def audit(row: Row, as_text: bool = False) -> AuditRow:
     )
 
 
-def group(row: Row) -> GroupRow:
-    return GroupRow(
+def cause(row: Row) -> CauseRow:
+    return CauseRow(
         row["fingerprint"],
         row["n"],
         row["code"],

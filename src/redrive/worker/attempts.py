@@ -113,18 +113,18 @@ class Attempts:
     # -- beginning -------------------------------------------------------------------------------------------------
 
     def start(self, tasks: list[Claimed], asked: float) -> None:
-        groups: dict[str, list[Run]] = {}
+        by_kind: dict[str, list[Run]] = {}
         for task in tasks:
             run = self.hold(task, asked)
             if run.state >= _TRAILING:  # handed back at once
                 continue
             if run.handler is not None and run.handler.bulk:
-                groups.setdefault(task.kind, []).append(run)
+                by_kind.setdefault(task.kind, []).append(run)
             elif run.handler is None or run.handler.isolation is _LOOP:
                 self._carriers.add(run)
             else:
                 run.future = self._launch(self._attempt(run), [run])
-        for runs in groups.values():
+        for runs in by_kind.values():
             self._bulk.start(runs)
 
     def hold(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:

@@ -74,14 +74,14 @@ class HandlerNotes:
         await self.write()
 
     async def _of_blocks(self, blocks: Sequence[LoopBlock]) -> list[Put]:
-        by_kind = sorted(blocks, key=lambda block: block.kind)
-        groups = {kind: list(found) for kind, found in groupby(by_kind, lambda block: block.kind)}
-        if not groups:
+        ordered = sorted(blocks, key=lambda block: block.kind)
+        by_kind = {kind: list(found) for kind, found in groupby(ordered, lambda block: block.kind)}
+        if not by_kind:
             return []
         known = {
-            one.id: one for one in await self._store.records(BLOCKED_COLLECTION, ids=list(groups), limit=len(groups))
+            one.id: one for one in await self._store.records(BLOCKED_COLLECTION, ids=list(by_kind), limit=len(by_kind))
         }
-        return [add_blocks(kind, known.get(kind), found) for kind, found in groups.items()]
+        return [add_blocks(kind, known.get(kind), found) for kind, found in by_kind.items()]
 
     async def _of_ended(self, tokens: set[str]) -> list[Put]:
         if not tokens:

@@ -121,7 +121,7 @@ def serve(pipe: Connection) -> None:
 
 def _die_with_parent() -> None:
     """Has the kernel kill this process when its worker dies, where it can (Linux): native code that holds the GIL lets
-    no thread of ours do it, and a stopped process runs none. The group is left to the worker's ``HandlerGroups``."""
+    no thread of ours do it, and a stopped process runs none. The group is left to the worker's ``ProcessGroups``."""
     before = os.getppid()
     try:
         import ctypes

@@ -21,8 +21,8 @@ from redrive.errors import ConfigError
 from redrive.handlers.registry import Handler
 from redrive.kernel.task import Claimed
 from redrive.worker.failures import packed
-from redrive.worker.handler_groups import HandlerGroups
 from redrive.worker.process_child import STOP_SIGNALS, serve
+from redrive.worker.process_groups import ProcessGroups
 from redrive.worker.process_job import Job, resolve
 from redrive.worker.threads import NoRoom, begin
 
@@ -70,7 +70,7 @@ class ProcessPool:
         self._start = multiprocessing.get_context("spawn")
         self._idle: list[_Child] = []
         self._on_progress = on_progress
-        self._groups = HandlerGroups()
+        self._groups = ProcessGroups()
         self.started = 0
         # One thread starts all of them, and lives as long as they do: the kernel ends a child with the thread that
         # has started it.
@@ -218,12 +218,12 @@ def _log_levels() -> dict[str, int]:
 
 def _kill(child: _Child) -> None:
     """Kills a child and what it has started, which would go on beside the task's next attempt."""
-    # The group first: as long as the child is not waited for, its number is nobody else's.
+    # The process group first: as long as the child is not waited for, its number is nobody else's.
     if child.process.pid is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.process.pid, signal.SIGKILL)
     if child.process.is_alive():
-        child.process.kill()  # it has not got as far as to make a group of its own
+        child.process.kill()  # it has not got as far as to make a process group of its own
     child.process.join(5)
     child.close()
 

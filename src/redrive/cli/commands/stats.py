@@ -23,7 +23,9 @@ from redrive.ops.workers import Standing, standing
 
 _STATES = [state.value for state in State]
 
-Groups = Annotated[int, typer.Option("--groups", metavar="N", min=1, max=1000, help="How many failure groups to show.")]
+Causes = Annotated[
+    int, typer.Option("--causes", "--groups", metavar="N", min=1, max=1000, help="How many causes of failure to show.")
+]
 
 Period = Annotated[
     str | None,
@@ -36,7 +38,7 @@ Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Of thi
 
 
 def stats(
-    groups: Groups = 10,
+    causes: Causes = 10,
     history: Period = None,
     queue: Queue = None,
     kind: Kind = None,
@@ -44,14 +46,14 @@ def stats(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Totals by queue and kind, pauses, limits, workers, failure groups, schedules; or how things went."""
+    """Totals by queue and kind, pauses, limits, workers, causes of failure, schedules; or how things went."""
     if history is not None:
         went = operate(url, app, lambda own: own.health.history(history, queue, kind))
         output.emit(document(went)) if json else show(went)
         return
     if queue is not None or kind is not None:
         raise InvalidInput("--queue and --kind narrow the history", hint="redrive stats --history 1h --kind NAME")
-    found = operate(url, app, lambda own: own.health.stats(groups))
+    found = operate(url, app, lambda own: own.health.stats(causes))
     if json:
         output.emit(_document(found))
         return
@@ -60,7 +62,7 @@ def stats(
     _holds(found, now)
     _limits(found)
     _workers(found, now)
-    _groups(found, now)
+    _causes(found, now)
     _schedules(found, now)
 
 
@@ -90,7 +92,7 @@ def _document(found: Stats) -> dict[str, Any]:
         ],
         "still_running": [asdict(stray) for stray in found.strays],
         "workers_gone": sum(_gone(row, overview.now) for row in overview.workers),
-        "failure_groups": [asdict(row) | {"failed": found.failing[row.fingerprint]} for row in found.groups],
+        "failure_groups": [asdict(row) | {"failed": found.failing[row.fingerprint]} for row in found.causes],
         "schedules": [
             asdict(row) | {"paused": overview.pause_of("schedule", row.name) is not None} for row in overview.schedules
         ],
@@ -182,7 +184,7 @@ def _standing(row: WorkerRow, now: datetime) -> str:
     return "" if found is Standing.ALIVE else found.value
 
 
-def _groups(found: Stats, now: datetime) -> None:
+def _causes(found: Stats, now: datetime) -> None:
     rows: list[list[object]] = [
         [
             row.fingerprint,
@@ -194,7 +196,7 @@ def _groups(found: Stats, now: datetime) -> None:
             output.ago(row.last_seen, now),
             output.shorten(row.message, 80),
         ]
-        for row in found.groups
+        for row in found.causes
     ]
     _section(
         "failures by cause", ["fingerprint", "#failed", "#ever", "kind", "code", "reason", "last", "message"], rows

@@ -191,7 +191,7 @@ def _short(span: timedelta) -> str:
     return f"{seconds}s"
 
 
-_GROUPS = "groups|operations|approvals|audit|tokens"
+_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens"
 _WITHIN = (
     "show|note|mute|resolve|reopen|retry|watch|pause|resume|cancel|approve|reject|export|prune|verify|search|"
     "create|revoke"
@@ -200,7 +200,7 @@ _ALONE = (
     "up|work|migrate|erase|list|show|failed|stats|doctor|smoke|enqueue|retry|replay|cancel|forget|flush|purge|pause|resume|"
     "limits|drill"
 )
-_SUGGESTED = re.compile(rf"\bredrive (?:(?:{_GROUPS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
+_SUGGESTED = re.compile(rf"\bredrive (?:(?:{_WITH_SUBCOMMANDS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
 _repeated = ""
 _app_known = False
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import actor
-from redrive.errors import ConfigError, GroupUnknown, OperationUnknown, StoreUnavailable, TaskNotFound
+from redrive.errors import CauseUnknown, ConfigError, OperationUnknown, StoreUnavailable, TaskNotFound
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
 from redrive.settings import DEFAULT_URL
@@ -17,7 +17,7 @@ from redrive.stores import is_sqlite
 from redrive.stores.shown import shown_path
 
 T = TypeVar("T")
-NOT_THERE = (TaskNotFound, OperationUnknown, GroupUnknown)
+NOT_THERE = (TaskNotFound, OperationUnknown, CauseUnknown)
 
 
 def operate(

@@ -21,16 +21,16 @@ MUTES = {"1h": timedelta(hours=1), "8h": timedelta(hours=8), "1d": timedelta(day
 @router.get("/causes/{fingerprint}")
 async def cause(page: ThePage, fingerprint: str) -> Response:
     operator = page.operator
-    group = await operator.groups.show(fingerprint)
-    listed = await operator.failures.list(FailureFilter(fingerprint=group.row.fingerprint), limit=PAGE_SIZE)
+    found = await operator.causes.show(fingerprint)
+    listed = await operator.failures.list(FailureFilter(fingerprint=found.row.fingerprint), limit=PAGE_SIZE)
     try:
-        sample = await operator.tasks.show(group.row.sample_task)
+        sample = await operator.tasks.show(found.row.sample_task)
     except TaskNotFound:
         sample = None
     attempts = [] if sample is None else [one for one in sample.timeline.attempts if one.fingerprint == fingerprint]
     return await page.render(
         "cause.html",
-        cause=views.group(group, operator.sight),
+        cause=views.cause(found, operator.sight),
         total=listed.total,
         tasks=[views.task(one, operator.sight) for one in listed.tasks],
         sample=views.attempt(attempts[-1], operator.sight) if attempts else None,
@@ -59,5 +59,5 @@ async def annotate(page: TheForm, fingerprint: str) -> Response:
             said = {"resolved": False}
         case other:
             raise InvalidInput(f"there is no such thing to do: {other}")
-    await page.operator.groups.annotate(fingerprint, reason, **said)
+    await page.operator.causes.annotate(fingerprint, reason, **said)
     return page.back("Saved.")

@@ -11,8 +11,8 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary
 from redrive.ops import views
+from redrive.ops.causes import CAUSE_STATES
 from redrive.ops.failed import EVERY_FAILURE, parse_ids
-from redrive.ops.groups import GROUP_STATES
 from redrive.ops.operator.operations import BegunOperation
 
 router = pages_router()
@@ -27,7 +27,7 @@ async def failures(page: ThePage) -> Response:
     words = page.query.get("q")
     operator = page.operator
     before = whole_number(page, "before")
-    causes = await operator.groups.list(limit=CAUSES, status=status) if which == EVERY_FAILURE and not before else []
+    causes = await operator.causes.list(limit=CAUSES, status=status) if which == EVERY_FAILURE and not before else []
     if words is not None:
         return await _search(page, words)
     listed = await operator.failures.list(await operator.failures.known(which), limit=PAGE_SIZE, before=before)
@@ -35,9 +35,9 @@ async def failures(page: ThePage) -> Response:
         "failures.html",
         which=fields(which),
         status=status,
-        statuses=GROUP_STATES,
+        statuses=CAUSE_STATES,
         words=None,
-        causes=[views.group(one, operator.sight) for one in causes],
+        causes=[views.cause(one, operator.sight) for one in causes],
         more_causes=causes[-1].place if len(causes) == CAUSES else None,
         tasks=[views.task(one, operator.sight) for one in listed.tasks],
         total=listed.total,
@@ -55,9 +55,9 @@ async def _search(page: Page, words: str) -> Response:
         "failures.html",
         which=fields(which),
         status=None,
-        statuses=GROUP_STATES,
+        statuses=CAUSE_STATES,
         words=words,
-        causes=[views.group(one, sight) for one in found.causes],
+        causes=[views.cause(one, sight) for one in found.causes],
         more_causes=None,
         tasks=[views.task(one, sight) for one in found.tasks],
         total=None,

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
-from redrive.kernel.reads import GroupRow
+from redrive.kernel.reads import CauseRow
 from redrive.kernel.task import Task
 
 
@@ -55,15 +55,15 @@ class FailureReads(Protocol):
     async def cancelled_end(self, which: FailureFilter) -> tuple[int, int]:
         """Returns the number of the last dead letter so far, and how many up to it match."""
 
-    async def groups(
+    async def causes(
         self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
-    ) -> list[GroupRow]:
-        """Returns failure groups, the latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one
+    ) -> list[CauseRow]:
+        """Returns causes, the latest first; ``before`` is ``last_seen`` and ``fingerprint`` of the last one
         seen. ``failing``: only those by which tasks are failed now, or (False) none is; what changed this moment may
         come along."""
 
-    async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
-        """Returns those of these failure groups that exist, in any order."""
+    async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
+        """Returns those of these causes that exist, in any order."""
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
-        """Returns failures per hour of these failure groups, oldest first; hours without one are left out."""
+        """Returns failures per hour of these causes, oldest first; hours without one are left out."""

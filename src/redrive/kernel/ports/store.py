@@ -19,8 +19,8 @@ from redrive.kernel.ports.records import RecordReads
 from redrive.kernel.ports.series import SeriesReads
 from redrive.kernel.ports.tasks import MOST_ENTRIES, TaskReads
 from redrive.kernel.reads import (
+    CauseRow,
     Count,
-    GroupRow,
     Holder,
     HoldRow,
     LetterCount,
@@ -38,10 +38,10 @@ from redrive.kernel.task import Claimed
 __all__ = [
     "MOST_ENTRIES",
     "Capabilities",
+    "CauseRow",
     "ClaimRequest",
     "Count",
     "Cycle",
-    "GroupRow",
     "Heartbeat",
     "HoldRow",
     "Holder",

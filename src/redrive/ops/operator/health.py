@@ -25,10 +25,10 @@ class HealthService(Service):
         """Returns the time by the store's clock."""
         return await self._store.now()
 
-    async def stats(self, groups: int = 0) -> Stats:
+    async def stats(self, causes: int = 0) -> Stats:
         """Returns exact totals with pauses, limits and workers, and so many of the latest causes of failure."""
         self._session.may(Role.VIEWER)
-        return await inspect.stats(self._store, groups)
+        return await inspect.stats(self._store, causes)
 
     async def history(self, period: str = "1h", queue: str | None = None, kind: str | None = None) -> History:
         """Returns how things went over a period (``1h``, ``24h``, ``7d``, ``30d``, ``1y``), step by step."""

@@ -12,11 +12,11 @@ from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
 from redrive.ops.operator.approvals import ApprovalService
 from redrive.ops.operator.audit import AuditService
+from redrive.ops.operator.causes import CauseService
 from redrive.ops.operator.control import ControlService
 from redrive.ops.operator.erasures import ErasureService
 from redrive.ops.operator.executors import ExecutorService
 from redrive.ops.operator.failures import FailureService
-from redrive.ops.operator.groups import GroupService
 from redrive.ops.operator.health import HealthService
 from redrive.ops.operator.operations import OperationService
 from redrive.ops.operator.schedules import ScheduleService
@@ -48,7 +48,7 @@ class Operator:
         self._session = session = Session(store, registry, policy, caller, connection, documents, tuple(features))
         self.tasks = TaskService(session)
         self.failures = FailureService(session)
-        self.groups = GroupService(session)
+        self.causes = CauseService(session)
         self.operations = OperationService(session)
         self.approvals = ApprovalService(session)
         self.control = ControlService(session)

@@ -10,7 +10,7 @@ from redrive.handlers.registry import Registry
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
-from redrive.ops import groups, inspect
+from redrive.ops import causes, inspect
 from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Act, PlannedAction, T, alone, judge
@@ -92,7 +92,7 @@ class Session:
 
     async def fingerprint(self, text: str) -> str:
         """Returns a fingerprint in full, also when only its beginning is given."""
-        return (await groups.show(self.store, text)).row.fingerprint
+        return (await causes.show(self.store, text)).row.fingerprint
 
 
 class Service:

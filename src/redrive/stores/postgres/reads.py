@@ -12,7 +12,7 @@ from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
-from redrive.kernel.ports.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
+from redrive.kernel.ports.store import MOST_ENTRIES, CauseRow, Count, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
@@ -186,24 +186,24 @@ class Reads:
     async def failed_sums(self, limit: int) -> dict[str, dict[str, int]]:
         return largest(await self._rows("failed_sums", limit), limit)
 
-    async def groups(
+    async def causes(
         self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
-    ) -> list[GroupRow]:
-        name = "groups" if failing is None else "groups_failing" if failing else "groups_quiet"
+    ) -> list[CauseRow]:
+        name = "causes" if failing is None else "causes_failing" if failing else "causes_quiet"
 
         async def look(connection: Any) -> list[Any]:
             names = await connection.fetch(SQL[name], limit, *(before or (None, None)))
-            found: list[Any] = await connection.fetch(SQL["groups_of"], [row["fingerprint"] for row in names])
+            found: list[Any] = await connection.fetch(SQL["causes_of"], [row["fingerprint"] for row in names])
             return found
 
         def place(row: Any) -> tuple[datetime, str]:
             return row["last_seen"], row["fingerprint"]
 
         found = [row for row in await self._snapshot(look) if before is None or place(row) < before]
-        return [rows.group(row) for row in sorted(found, key=place, reverse=True)[:limit]]
+        return [rows.cause(row) for row in sorted(found, key=place, reverse=True)[:limit]]
 
-    async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
-        return [rows.group(row) for row in await self._rows("groups_of", list(fingerprints))]
+    async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
+        return [rows.cause(row) for row in await self._rows("causes_of", list(fingerprints))]
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         found: dict[str, list[tuple[datetime, int]]] = {fingerprint: [] for fingerprint in fingerprints}

@@ -167,7 +167,7 @@ order by r.seq desc limit $5;
 -- forget_audit: rows past their keep
 delete from redrive.audit where id = any ($1) returning id;
 
--- trends: failures per hour of some groups
+-- trends: failures per hour of some causes
 select fingerprint, hour, n from redrive.failure_hour where fingerprint = any ($1) and hour >= $2 order by hour;
 
 -- due_schedules: schedules whose time has come, and those that were fired by a clock that was ahead: they have to be planned anew
@@ -320,28 +320,28 @@ select redrive.stop_moves();
 -- failed_end: the last place that a failure has taken
 select coalesce(max(t.failed_seq), 0) from redrive.task t where t.state = 'failed';
 
--- groups: the causes seen last, before ($2, $3); what was not folded yet is little, and part of every look
+-- causes: the causes seen last, before ($2, $3); what was not folded yet is little, and part of every look
 (select g.fingerprint from redrive.failure_group g
  where $2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text)
  order by g.last_seen desc, g.fingerprint desc
  limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
 union select d.fingerprint from redrive.failure_delta d;
 
--- groups_failing: the same of causes by which tasks are failed now
+-- causes_failing: the same of causes by which tasks are failed now
 (select g.fingerprint from redrive.failure_group g
  where g.failing > 0 and ($2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text))
  order by g.last_seen desc, g.fingerprint desc
  limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
 union select d.fingerprint from redrive.failure_delta d union select d.fingerprint from redrive.failed_delta d;
 
--- groups_quiet: the same of causes by which none is
+-- causes_quiet: the same of causes by which none is
 (select g.fingerprint from redrive.failure_group g
  where g.failing = 0 and ($2::timestamptz is null or (g.last_seen, g.fingerprint) < ($2, $3::text))
  order by g.last_seen desc, g.fingerprint desc
  limit $1 + (select count(distinct d.fingerprint) from redrive.failure_delta d))
 union select d.fingerprint from redrive.failure_delta d union select d.fingerprint from redrive.failed_delta d;
 
--- groups_of: failures by cause; message, kind, sample and summary are those of the latest
+-- causes_of: failures by cause; message, kind, sample and summary are those of the latest
 select distinct on (x.fingerprint) x.fingerprint, (sum(x.n) over w)::bigint as n, x.code, x.reason, x.failure_type, x.message, x.kind,
   x.sample_task, x.error_summary, min(x.first_seen) over w as first_seen, max(x.last_seen) over w as last_seen
 from (

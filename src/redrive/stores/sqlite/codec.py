@@ -11,7 +11,7 @@ from uuid import UUID
 
 from redrive.ids import from_text, is_id
 from redrive.kernel.failed import FailedCount, FailedRef
-from redrive.kernel.ports.store import GroupRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
+from redrive.kernel.ports.store import CauseRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
 from redrive.stores import rows as common
@@ -67,8 +67,8 @@ def audit(row: sqlite3.Row, as_text: bool = False) -> AuditRow:
     return common.audit(_typed(row), as_text)
 
 
-def group(row: sqlite3.Row) -> GroupRow:
-    return common.group(_typed(row))
+def cause(row: sqlite3.Row) -> CauseRow:
+    return common.cause(_typed(row))
 
 
 def failed_ref(row: sqlite3.Row) -> FailedRef:

@@ -52,7 +52,7 @@ delete from redrive_dead_letter where seq in (select value from json_each(?))
 
 -- causes: old causes, and whether something is failed by them still, or somebody has said something about them lately
 select g.last_seen, g.fingerprint, exists (select 1 from redrive_failed_total t where t.fingerprint = g.fingerprint)
-  or (g.last_seen >= ?4 and exists (select 1 from redrive_record r where r.collection = 'group' and r.id = g.fingerprint))
+  or (g.last_seen >= ?4 and exists (select 1 from redrive_record r where r.collection = 'cause' and r.id = g.fingerprint))
 from redrive_failure_group g
 where (g.last_seen, g.fingerprint) > (?1, ?2) and g.last_seen < ?3 order by g.last_seen, g.fingerprint limit ?5
 
@@ -63,7 +63,7 @@ delete from redrive_failure_group where fingerprint in (select value from json_e
 delete from redrive_failure_hour where fingerprint in (select value from json_each(?))
 
 -- prune_cause_notes: what people said about them
-delete from redrive_record where collection = 'group' and id in (select value from json_each(?))
+delete from redrive_record where collection = 'cause' and id in (select value from json_each(?))
 
 -- prune_expired: documents that said themselves until when
 delete from redrive_record where seq in (

@@ -13,7 +13,7 @@ from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
-from redrive.kernel.ports.store import MOST_ENTRIES, Count, GroupRow, Holder, LetterCount, Overview, Query, ScheduleRow
+from redrive.kernel.ports.store import MOST_ENTRIES, CauseRow, Count, Holder, LetterCount, Overview, Query, ScheduleRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.features import PERSONAL, Features, place_of, subject_of
@@ -162,17 +162,17 @@ class Reads:
 
         return largest(await self.read(look), limit)
 
-    async def groups(
+    async def causes(
         self, limit: int, *, before: tuple[datetime, str] | None = None, failing: bool | None = None
-    ) -> list[GroupRow]:
+    ) -> list[CauseRow]:
         place = [None, None] if before is None else [to_micros(before[0]), before[1]]
-        name = "groups" if failing is None else "groups_failing" if failing else "groups_quiet"
+        name = "causes" if failing is None else "causes_failing" if failing else "causes_quiet"
         found = await self.read(lambda session: _rows(session, SQL[name], [limit, *place]))
-        return [codec.group(row) for row in found]
+        return [codec.cause(row) for row in found]
 
-    async def groups_of(self, fingerprints: Sequence[str]) -> list[GroupRow]:
+    async def causes_of(self, fingerprints: Sequence[str]) -> list[CauseRow]:
         args = [dumps(list(fingerprints))]
-        return [codec.group(row) for row in await self.read(lambda session: _rows(session, SQL["groups_of"], args))]
+        return [codec.cause(row) for row in await self.read(lambda session: _rows(session, SQL["causes_of"], args))]
 
     async def trends(self, fingerprints: Sequence[str], since: datetime) -> dict[str, list[tuple[datetime, int]]]:
         args = [dumps(list(fingerprints)), to_micros(since)]

@@ -127,15 +127,15 @@ where ?1 is null or fingerprint in (select value from json_each(?1)) order by n 
 -- failed_end: the last place that a failure has taken
 select value from redrive_failed_seq
 
--- groups: failures by cause, latest first, before (?2, ?3)
+-- causes: failures by cause, latest first, before (?2, ?3)
 select * from redrive_failure_group where ?2 is null or (last_seen, fingerprint) < (?2, ?3)
 order by last_seen desc, fingerprint desc limit ?1
 
--- groups_failing: the same of causes by which tasks are failed now
+-- causes_failing: the same of causes by which tasks are failed now
 select * from redrive_failure_group where failing > 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
 order by last_seen desc, fingerprint desc limit ?1
 
--- groups_quiet: the same of causes by which none is
+-- causes_quiet: the same of causes by which none is
 select * from redrive_failure_group where failing = 0 and (?2 is null or (last_seen, fingerprint) < (?2, ?3))
 order by last_seen desc, fingerprint desc limit ?1
 
@@ -145,10 +145,10 @@ select coalesce(sum(n), 0) as n from redrive_failed_sum where true
 -- failed_sums: the largest of one dimension
 select dimension, value, n from redrive_failed_sum where dimension = ? order by n desc, value limit ?
 
--- groups_of: failures by cause
+-- causes_of: failures by cause
 select * from redrive_failure_group where fingerprint in (select value from json_each(?))
 
--- trends: failures per hour of some groups
+-- trends: failures per hour of some causes
 select fingerprint, hour, n from redrive_failure_hour
 where fingerprint in (select value from json_each(?)) and hour >= ? order by hour
 

@@ -122,7 +122,7 @@ on conflict (fingerprint) do update set n = n + excluded.n, code = excluded.code
   failure_type = excluded.failure_type, message = excluded.message, kind = excluded.kind, sample_task = excluded.sample_task,
   sample_scope = excluded.sample_scope, error_summary = excluded.error_summary, last_seen = max(last_seen, excluded.last_seen)
 
--- known_causes: which of these there are groups of
+-- known_causes: which of these are known
 select json_group_array(fingerprint) from redrive_failure_group where fingerprint in (select value from json_each(?))
 
 -- hours: and by the hour

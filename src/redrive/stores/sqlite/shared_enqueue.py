@@ -20,7 +20,7 @@ class Enqueue(Request):
     tasks: Sequence[NewTask] = ()
 
 
-def group_enqueues(requests: Sequence[Request]) -> Iterator[list[Request]]:
+def enqueues_together(requests: Sequence[Request]) -> Iterator[list[Request]]:
     """Yields the requests in order, with neighbouring enqueues together."""
     together: list[Request] = []
     size = 0

@@ -20,7 +20,7 @@ from redrive.stores.sqlite.errors import breaks_connection
 from redrive.stores.sqlite.lent import left_behind
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.session import NO_FEATURES, PendingWakes, Session, Tally
-from redrive.stores.sqlite.shared_enqueue import Enqueue, group_enqueues, merged, split
+from redrive.stores.sqlite.shared_enqueue import Enqueue, enqueues_together, merged, split
 from redrive.stores.sqlite.steady import SinceBoot, SteadyClock, follow
 from redrive.stores.sqlite.transaction import Exclusive, refuse_inside
 from redrive.stores.sqlite.url import Location
@@ -94,14 +94,14 @@ class Writer(ConnectionThread):
             deliver([Answer(request, error=self.refuse(error)) for request in self._take(len(self._waiting))])
             return
         # Taken only now: who came while another process held the lock shares this transaction.
-        group = self._take_group()
-        if len(group) == 1 and isinstance(group[0], Exclusive):
-            self.exclusive = group[0]
-            group[0].serve(self, connection)
+        requests = self._take_requests()
+        if len(requests) == 1 and isinstance(requests[0], Exclusive):
+            self.exclusive = requests[0]
+            requests[0].serve(self, connection)
             self.exclusive = None
             self._take_back(connection)
         else:
-            self._serve_group(connection, group)
+            self._serve_requests(connection, requests)
             self.clean(connection)
         if time.monotonic() - self._looked_at > POLL_WITHOUT_HINTS_EVERY_S:
             self._look()
@@ -130,30 +130,30 @@ class Writer(ConnectionThread):
         for statement in left:
             connection.execute(statement)
 
-    def _take_group(self) -> list[Request]:
+    def _take_requests(self) -> list[Request]:
         """Requests that can share a transaction: an exclusive one comes alone."""
         with self._lock:
-            group: list[Request] = []
-            while self._waiting and len(group) < MOST_REQUESTS_PER_COMMIT:
-                if isinstance(self._waiting[0], Exclusive) and group:
+            requests: list[Request] = []
+            while self._waiting and len(requests) < MOST_REQUESTS_PER_COMMIT:
+                if isinstance(self._waiting[0], Exclusive) and requests:
                     break
-                group.append(self._waiting.popleft())
-                if isinstance(group[-1], Exclusive):
+                requests.append(self._waiting.popleft())
+                if isinstance(requests[-1], Exclusive):
                     break
-            self._in_hand = group
-            return group
+            self._in_hand = requests
+            return requests
 
-    def _serve_group(self, connection: sqlite3.Connection, group: list[Request]) -> None:
+    def _serve_requests(self, connection: sqlite3.Connection, requests: list[Request]) -> None:
         tally, wakes = Tally(), PendingWakes()
         answers: list[Answer] = []
         try:
-            wanted = [request for request in group if not request.future.cancelled()]
-            for together in group_enqueues(wanted):
+            wanted = [request for request in requests if not request.future.cancelled()]
+            for together in enqueues_together(wanted):
                 answers += self._serve_together(connection, together, tally, wakes, alone=len(wanted) == 1)
             self.commit(connection, tally)
         except BaseException as error:
             undo(connection)
-            answers = [Answer(request, error=self.refuse(error)) for request in group]
+            answers = [Answer(request, error=self.refuse(error)) for request in requests]
         else:
             self.announce(wakes)
         deliver(answers)

@@ -219,7 +219,7 @@ class TestFailed:
         trends = await harness.store.trends([fingerprint, "nobody"], since)
         assert [n for _, n in trends[fingerprint]] in ([2, 1], [1, 1, 1])  # the second on the other side of an hour
         assert trends["nobody"] == []
-        (group,) = await harness.store.groups_of([fingerprint, "nobody"])
+        (group,) = await harness.store.causes_of([fingerprint, "nobody"])
         assert (group.fingerprint, group.count) == (fingerprint, 3)
 
 

@@ -65,7 +65,7 @@ class Harness(ABC):
 
     @abstractmethod
     async def stock_causes(self, count: int) -> None:
-        """Puts many failure groups there, with an hour each, by which nothing is failed."""
+        """Puts many causes there, with an hour each, by which nothing is failed."""
 
     @abstractmethod
     async def tally(self) -> Totals:

@@ -123,18 +123,18 @@ class TestReads:
         assert [r.task_id for r in await audit(10, action="TASK_PAUSE", actor="ann")] == [one]
         assert len(await audit(2)) == 2
 
-    async def test_groups_are_limited_and_latest_first(self, harness: Harness) -> None:
+    async def test_causes_are_limited_and_latest_first(self, harness: Harness) -> None:
         for cause in ("one", "two", "three"):
             await harness.settle(await harness.running(max_attempts=1), failing(cause))
             await harness.advance(1)
-        latest = await harness.store.groups(2)
-        assert [group.message for group in latest] == ["three", "two"]
+        latest = await harness.store.causes(2)
+        assert [cause.message for cause in latest] == ["three", "two"]
         place = (latest[-1].last_seen, latest[-1].fingerprint)
-        assert [group.message for group in await harness.store.groups(2, before=place)] == ["one"]
+        assert [cause.message for cause in await harness.store.causes(2, before=place)] == ["one"]
         # One that comes back while somebody turns pages is not met twice, and hides nobody.
         await harness.settle(await harness.running(max_attempts=1), failing("one"))
         await harness.settle(await harness.running(max_attempts=1), failing("four"))
-        assert await harness.store.groups(2, before=place) == []
-        assert {group.message for group in await harness.store.groups(9)} == {"one", "two", "three", "four"}
+        assert await harness.store.causes(2, before=place) == []
+        assert {group.message for group in await harness.store.causes(9)} == {"one", "two", "three", "four"}
         await harness.store.upkeep("fold")
-        assert {group.message for group in await harness.store.groups(9)} == {"one", "two", "three", "four"}
+        assert {group.message for group in await harness.store.causes(9)} == {"one", "two", "three", "four"}

@@ -130,7 +130,7 @@ class TestSettle:
         await harness.settle(await harness.claim_one(), failing_with({}))
         assert (await harness.task(task_id)).error_summary == {}
 
-    async def test_a_new_fingerprint_goes_on_with_the_group_of_its_former_one(self, harness: Harness) -> None:
+    async def test_a_new_fingerprint_goes_on_with_the_cause_of_its_former_one(self, harness: Harness) -> None:
         """What operators said about a cause stays with it when the algorithm that tells causes apart changes."""
 
         def by(fingerprint: str, *former: str) -> Failed:
@@ -155,11 +155,11 @@ class TestSettle:
                 pass
             assert await fail(by("3new", "2never", "1old"), by("3x", "2y")) == ["1old", "3x"]
         assert await fail(by("3mine"), by("3x", "1old")) == ["3mine", "3x"]
-        assert await fail(by("3mine", "1old")) == ["3mine"]  # it has a group of its own by now
-        counts = {group.fingerprint: group.count for group in await harness.store.groups(limit=10)}
+        assert await fail(by("3mine", "1old")) == ["3mine"]  # it has one of its own by now
+        counts = {cause.fingerprint: cause.count for cause in await harness.store.causes(limit=10)}
         assert counts == {"1old": 3, "1other": 1, "3x": 3, "3mine": 2}
 
-    async def test_a_failure_group_speaks_of_one_task(self, harness: Harness) -> None:
+    async def test_a_cause_speaks_of_one_task(self, harness: Harness) -> None:
         """Message, kind and summary are those of its sample: whoever looks at one judges the others by its payload."""
         said: dict[str, tuple[str, str, Any]] = {}
         for _ in range(3):
@@ -174,9 +174,9 @@ class TestSettle:
             for folded in (False, True):
                 while folded and await harness.store.upkeep("fold"):
                     pass
-                (group,) = await harness.store.groups(limit=10)
-                assert (group.message, group.kind, group.summary) == said[str(group.sample_task)]
-                assert group.count == len(said)
+                (cause,) = await harness.store.causes(limit=10)
+                assert (cause.message, cause.kind, cause.summary) == said[str(cause.sample_task)]
+                assert cause.count == len(said)
 
     async def test_a_retry_waits_for_its_backoff(self, harness: Harness) -> None:
         claimed = await harness.running()
@@ -244,19 +244,19 @@ class TestSettle:
     async def test_failures_are_grouped_by_cause(self, harness: Harness) -> None:
         await harness.enqueue_many(7, max_attempts=1)
         claimed = await harness.claim(7)
-        causes = ["user 17 not found", "user 18 not found", "disk full", "user 99 not found"]
-        await harness.settle_many([(t, failing(cause)) for t, cause in zip(claimed, causes, strict=False)])
+        messages = ["user 17 not found", "user 18 not found", "disk full", "user 99 not found"]
+        await harness.settle_many([(t, failing(message)) for t, message in zip(claimed, messages, strict=False)])
         await harness.store.upkeep("fold")
         await harness.settle_many([(t, failing("disk full")) for t in claimed[4:]])
-        groups = {group.message: group for group in await harness.store.groups(10)}
-        counted = {message: group.count for message, group in groups.items()}
+        causes = {cause.message: cause for cause in await harness.store.causes(10)}
+        counted = {message: cause.count for message, cause in causes.items()}
         assert sum(counted.values()) == 7 and len(counted) == 2
         assert counted["disk full"] == 4
-        full = groups["disk full"]
+        full = causes["disk full"]
         assert full.sample_task in {task.id for task in claimed} and full.first_seen <= full.last_seen
         assert (full.code, full.kind) == ("TASK_EXECUTION_FAILED", "A")
         await harness.store.upkeep("fold")
-        assert {group.message: group.count for group in await harness.store.groups(10)} == counted
+        assert {cause.message: cause.count for cause in await harness.store.causes(10)} == counted
 
     async def test_the_same_task_twice_in_one_commit_counts_once(self, harness: Harness) -> None:
         claimed = await harness.running()

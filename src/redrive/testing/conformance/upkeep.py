@@ -184,13 +184,13 @@ class TestUpkeep:
         for days, left in ((15, {quiet, noted, failed}), (10, {noted, failed}), (20, {failed})):
             await harness.advance(days * DAY)
             await tidy(harness)
-            assert {group.fingerprint for group in await harness.store.groups(10)} == left
+            assert {group.fingerprint for group in await harness.store.causes(10)} == left
         assert await harness.store.record("group", noted or "") is None
         [task] = await harness.store.find(Query(states=(State.FAILED,)))
         await harness.operate(Event.CANCEL, task.id)
         await harness.advance(2 * DAY)
         await tidy(harness)
-        assert await harness.store.groups(10) == []
+        assert await harness.store.causes(10) == []
 
     async def test_documents_go_by_the_rule_of_their_collection(self, harness: Harness) -> None:
         async def put(collection: str, name: str, state: str = "") -> None:
@@ -221,7 +221,7 @@ class TestUpkeep:
         async with harness.measure(harness.store) as cost:
             assert await harness.store.upkeep("prune", KEEP) == 12_000
         assert cost.scans == []
-        assert await harness.store.groups(10) == []
+        assert await harness.store.causes(10) == []
 
     async def test_workers_not_seen_for_long_are_forgotten(self, harness: Harness) -> None:
         await harness.tick("gone")

@@ -1,6 +1,6 @@
--- The group that a failure goes into: its own, or, where there is none yet, the one that an earlier version of the
+-- The cause that a failure is counted under: its own, or, where there is none yet, the one that an earlier version of the
 -- algorithm has made for the same cause, so that its notes, mutes and owner stay.
-create or replace function redrive.group_of(p_fingerprint text, p_former jsonb) returns text
+create or replace function redrive.cause_of(p_fingerprint text, p_former jsonb) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select coalesce((
     select n.name from (
@@ -11,9 +11,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     order by n.nth limit 1), p_fingerprint)
 $$;
 
-create or replace function redrive.regrouped(p_moves jsonb) returns jsonb
+create or replace function redrive.with_known_causes(p_moves jsonb) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_agg(case when x.move ? 'former' then x.move || jsonb_build_object(
-      'fingerprint', redrive.group_of(x.move ->> 'fingerprint', x.move -> 'former')) else x.move end order by x.nth)
+      'fingerprint', redrive.cause_of(x.move ->> 'fingerprint', x.move -> 'former')) else x.move end order by x.nth)
   from jsonb_array_elements(p_moves) with ordinality x(move, nth)
 $$;

@@ -135,7 +135,7 @@ begin
         and p.fingerprint not in (select d.fingerprint from redrive.failed_delta d)
         and p.fingerprint not in (select d.fingerprint from redrive.failure_delta d)
         and (p.last_seen < p_noted_before or not exists (
-          select 1 from redrive.record r where r.collection = 'group' and r.id = p.fingerprint))))
+          select 1 from redrive.record r where r.collection = 'cause' and r.id = p.fingerprint))))
     returning g.fingerprint
   ), last as (
     update redrive.pruned r set at = p.last_seen, key = p.fingerprint
@@ -146,7 +146,7 @@ begin
   removed := coalesce(cardinality(v_gone), 0);
   if removed > 0 then
     delete from redrive.failure_hour h where h.fingerprint = any (v_gone);
-    delete from redrive.record r where r.collection = 'group' and r.id = any (v_gone);
+    delete from redrive.record r where r.collection = 'cause' and r.id = any (v_gone);
   end if;
 end $$;
 

@@ -899,9 +899,9 @@ end $$;
 
 -- functions/failure_groups.sql
 
--- The group that a failure goes into: its own, or, where there is none yet, the one that an earlier version of the
+-- The cause that a failure is counted under: its own, or, where there is none yet, the one that an earlier version of the
 -- algorithm has made for the same cause, so that its notes, mutes and owner stay.
-create or replace function redrive.group_of(p_fingerprint text, p_former jsonb) returns text
+create or replace function redrive.cause_of(p_fingerprint text, p_former jsonb) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select coalesce((
     select n.name from (
@@ -912,10 +912,10 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     order by n.nth limit 1), p_fingerprint)
 $$;
 
-create or replace function redrive.regrouped(p_moves jsonb) returns jsonb
+create or replace function redrive.with_known_causes(p_moves jsonb) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_agg(case when x.move ? 'former' then x.move || jsonb_build_object(
-      'fingerprint', redrive.group_of(x.move ->> 'fingerprint', x.move -> 'former')) else x.move end order by x.nth)
+      'fingerprint', redrive.cause_of(x.move ->> 'fingerprint', x.move -> 'former')) else x.move end order by x.nth)
   from jsonb_array_elements(p_moves) with ordinality x(move, nth)
 $$;
 
@@ -938,7 +938,7 @@ declare
   v_revived record;
 begin
   lock table redrive.move_lock in row share mode;
-  if p_moves @? '$[*].former' then p_moves := redrive.regrouped(p_moves); end if;
+  if p_moves @? '$[*].former' then p_moves := redrive.with_known_causes(p_moves); end if;
   with v as materialized (
     select * from jsonb_to_recordset(p_moves) x(
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
@@ -1950,7 +1950,7 @@ begin
         and p.fingerprint not in (select d.fingerprint from redrive.failed_delta d)
         and p.fingerprint not in (select d.fingerprint from redrive.failure_delta d)
         and (p.last_seen < p_noted_before or not exists (
-          select 1 from redrive.record r where r.collection = 'group' and r.id = p.fingerprint))))
+          select 1 from redrive.record r where r.collection = 'cause' and r.id = p.fingerprint))))
     returning g.fingerprint
   ), last as (
     update redrive.pruned r set at = p.last_seen, key = p.fingerprint
@@ -1961,7 +1961,7 @@ begin
   removed := coalesce(cardinality(v_gone), 0);
   if removed > 0 then
     delete from redrive.failure_hour h where h.fingerprint = any (v_gone);
-    delete from redrive.record r where r.collection = 'group' and r.id = any (v_gone);
+    delete from redrive.record r where r.collection = 'cause' and r.id = any (v_gone);
   end if;
 end $$;
 

@@ -8,11 +8,11 @@ import subprocess
 import threading
 from multiprocessing import spawn
 
-from redrive.worker import group_killer
+from redrive.worker import process_group_killer
 
 
-class HandlerGroups:
-    """Tells the group killer which process groups belong to this worker. It is started with the first of them; where it
+class ProcessGroups:
+    """Tells the killer which process groups belong to this worker. It is started with the first of them; where it
     cannot be started, a killed worker leaves what its handlers have started."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class HandlerGroups:
         executable = os.fsdecode(spawn.get_executable() or "")
         try:
             self._killer = subprocess.Popen(
-                [executable, "-I", "-S", group_killer.__file__, str(os.getpid())],
+                [executable, "-I", "-S", process_group_killer.__file__, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -57,7 +57,7 @@ class HandlerGroups:
         self._tell("".join(f"+{group}\n" for group in self._groups))
 
     def _tell(self, lines: str) -> None:
-        """Tells the killer; one that was killed itself is replaced with the next group."""
+        """Tells the killer; one that was killed itself is replaced with the next process group."""
         if self._killer is None or self._killer.stdin is None:
             return
         try:

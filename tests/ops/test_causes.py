@@ -1,4 +1,4 @@
-"""Failure groups, audit log, tokens, and why a task does not run."""
+"""Causes of failure, audit log, tokens, and why a task does not run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from redrive.errors import GroupUnknown, InvalidInput, InvalidTransition, StoreUnavailable
+from redrive.errors import CauseUnknown, InvalidInput, InvalidTransition, StoreUnavailable
 from redrive.kernel.audit import Audit, AuditFilter
 from redrive.kernel.commit import Commit, Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.ports.store import Heartbeat
-from redrive.ops import access, audit, audit_rows, executor, groups, operations
+from redrive.ops import access, audit, audit_rows, causes, executor, operations
 from redrive.ops.access import Role
 from redrive.ops.allowance import Rule
 from redrive.ops.why import why
@@ -40,7 +40,7 @@ class TestGroups:
         await fail(harness, 2, TERMINAL, "B")
         await fail(harness, 1, OTHER)
         await fold(harness)
-        latest, locked = await groups.list_groups(harness.store)
+        latest, locked = await causes.list_causes(harness.store)
         assert (latest.row.code, latest.failed) == ("TASK_PAYLOAD_INVALID", 1)
         assert (locked.row.count, locked.failed, locked.kinds, locked.status) == (5, 5, {"A": 3, "B": 2}, "open")
         assert sum(locked.trend) == 5 and len(locked.trend) == 24
@@ -48,35 +48,35 @@ class TestGroups:
 
     async def test_resolved_until_it_comes_back(self, harness: Harness) -> None:
         await fail(harness)
-        (group,) = await groups.list_groups(harness.store)
-        name = group.row.fingerprint
-        done = await groups.annotate(harness.store, name, actor="ann", reason="deployed", resolved=True)
+        (cause,) = await causes.list_causes(harness.store)
+        name = cause.row.fingerprint
+        done = await causes.annotate(harness.store, name, actor="ann", reason="deployed", resolved=True)
         assert (done.status, done.resolved_by) == ("resolved", "ann")
-        assert await groups.list_groups(harness.store, status="open") == []
+        assert await causes.list_causes(harness.store, status="open") == []
         await harness.advance(1)
         await fail(harness)
-        assert (await groups.show(harness.store, name)).status == "reopened"
-        again = await groups.annotate(harness.store, name, actor="ann", resolved=False)
+        assert (await causes.show(harness.store, name)).status == "reopened"
+        again = await causes.annotate(harness.store, name, actor="ann", resolved=False)
         assert (again.status, again.resolved_at) == ("open", None)
-        assert [row.action for row in await harness.audit(actor="ann")] == ["GROUP_REOPEN", "GROUP_RESOLVE"]
+        assert [row.action for row in await harness.audit(actor="ann")] == ["CAUSE_REOPEN", "CAUSE_RESOLVE"]
 
     async def test_note_owner_and_silence(self, harness: Harness) -> None:
         await fail(harness)
-        (group,) = await groups.list_groups(harness.store)
-        name, now = group.row.fingerprint, await harness.store.now()
-        await groups.annotate(harness.store, name, actor="ann", note="the bucket", owner="bob")
+        (cause,) = await causes.list_causes(harness.store)
+        name, now = cause.row.fingerprint, await harness.store.now()
+        await causes.annotate(harness.store, name, actor="ann", note="the bucket", owner="bob")
         until = now + timedelta(hours=1)
-        muted = await groups.annotate(harness.store, name, actor="ann", muted_until=until)
+        muted = await causes.annotate(harness.store, name, actor="ann", muted_until=until)
         assert (muted.status, muted.note, muted.owner, muted.muted_until) == ("muted", "the bucket", "bob", until)
         assert replace(muted, now=until).status == "open"
         with pytest.raises(InvalidInput, match="in the past"):
-            await groups.annotate(harness.store, name, actor="ann", muted_until=now - timedelta(days=1))
+            await causes.annotate(harness.store, name, actor="ann", muted_until=now - timedelta(days=1))
         with pytest.raises(InvalidInput, match="say what"):
-            await groups.annotate(harness.store, name, actor="ann")
-        with pytest.raises(GroupUnknown):
-            await groups.show(harness.store, "nonsense")
+            await causes.annotate(harness.store, name, actor="ann")
+        with pytest.raises(CauseUnknown):
+            await causes.show(harness.store, "nonsense")
         with pytest.raises(InvalidInput, match="no state"):
-            await groups.list_groups(harness.store, status="odd")
+            await causes.list_causes(harness.store, status="odd")
 
 
 class TestAuditLog:

@@ -1,4 +1,4 @@
-"""``redrive groups``: failures by cause, and what people say about them."""
+"""``redrive causes``: failures by cause, and what people say about them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_seconds
-from redrive.ops.groups import Group
+from redrive.ops.causes import Cause
 from redrive.ops.inspect import plain
 from redrive.ops.text import counted
 
-groups_cli = typer.Typer(help="Failures by cause: list, show, note, mute, resolve, retry.", invoke_without_command=True)
+causes_cli = typer.Typer(help="Failures by cause: list, show, note, mute, resolve, retry.", invoke_without_command=True)
 Fingerprint = Annotated[str, typer.Argument(metavar="FINGERPRINT", help="As the list gives it; its beginning will do.")]
 Status = Annotated[
     str | None,
@@ -30,8 +30,8 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
-@groups_cli.callback()
-def list_groups(
+@causes_cli.callback()
+def list_causes(
     context: typer.Context,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
     status: Status = None,
@@ -43,39 +43,39 @@ def list_groups(
     """Failures by cause, the latest first."""
     if context.invoked_subcommand is not None:
         return
-    found = operate(url, app, lambda own: own.groups.list(limit=limit, status=status, before=before))
+    found = operate(url, app, lambda own: own.causes.list(limit=limit, status=status, before=before))
     if json:
-        output.emit_list([_document(group) for group in found], found[-1].place if len(found) == limit else None)
+        output.emit_list([_document(cause) for cause in found], found[-1].place if len(found) == limit else None)
         return
     if not found:
-        output.say("nothing has failed" if status is None else f"no group is {status}")
+        output.say("nothing has failed" if status is None else f"no cause is {status}")
         return
     rows = [
         (
-            g.row.fingerprint,
-            g.status,
-            g.failed,
-            g.row.count,
-            output.ago(g.row.last_seen),
-            bars(g.trend),
-            g.row.code,
-            ", ".join(g.kinds),
-            output.shorten(g.row.message, 160),
+            c.row.fingerprint,
+            c.status,
+            c.failed,
+            c.row.count,
+            output.ago(c.row.last_seen),
+            bars(c.trend),
+            c.row.code,
+            ", ".join(c.kinds),
+            output.shorten(c.row.message, 160),
         )
-        for g in found
+        for c in found
     ]
     output.table(
         ["fingerprint", "status", "#failed now", "#failures ever", "#last", "24 h", "code", "kinds", "message"], rows
     )
 
 
-@groups_cli.command("show")
+@causes_cli.command("show")
 def show(fingerprint: Fingerprint, url: Url = None, app: AppName = None, json: Json = False) -> None:
     """One cause: how often, since when, where, a sample, and what was said about it."""
-    _say(operate(url, app, lambda own: own.groups.show(fingerprint)), json)
+    _say(operate(url, app, lambda own: own.causes.show(fingerprint)), json)
 
 
-@groups_cli.command("note")
+@causes_cli.command("note")
 def note(
     fingerprint: Fingerprint,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What is known about it.")],
@@ -90,7 +90,7 @@ def note(
     _annotate(fingerprint, said, None, by, url, app, json)
 
 
-@groups_cli.command("mute")
+@causes_cli.command("mute")
 def mute(
     fingerprint: Fingerprint,
     span: Annotated[str, typer.Argument(metavar="SPAN", help="For how long: 30m, 8h, 7d; 0 ends it.")],
@@ -117,14 +117,14 @@ def _turning(name: str, resolved: bool, text: str) -> None:
     ) -> None:
         _annotate(fingerprint, {"resolved": resolved}, reason, by, url, app, json)
 
-    groups_cli.command(name, help=text)(command)
+    causes_cli.command(name, help=text)(command)
 
 
 _turning("resolve", True, "The cause is mended. It opens again by itself when the failure comes back.")
 _turning("reopen", False, "It was not mended after all.")
 
 
-@groups_cli.command("retry")
+@causes_cli.command("retry")
 def retry(
     fingerprint: Fingerprint,
     rate: Rate = None,
@@ -141,7 +141,7 @@ def retry(
     json: Json = False,
 ) -> None:
     """Retry everything that failed by this cause and is failed or cancelled now."""
-    found = operate(url, app, lambda own: own.groups.show(fingerprint))
+    found = operate(url, app, lambda own: own.causes.show(fingerprint))
     how = pace(rate, canary, percent, stop_on_return)
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     begin_bulk(Action.RETRY, FailureFilter(fingerprint=found.row.fingerprint), how, ask)
@@ -162,38 +162,38 @@ def _annotate(
     app: str | None,
     json: bool,
 ) -> None:
-    _say(operate(url, app, lambda own: own.groups.annotate(fingerprint, reason, **said), by=by), json)
+    _say(operate(url, app, lambda own: own.causes.annotate(fingerprint, reason, **said), by=by), json)
 
 
-def _say(group: Group, json: bool) -> None:
+def _say(cause: Cause, json: bool) -> None:
     if json:
-        output.emit(_document(group))
+        output.emit(_document(cause))
         return
-    row = group.row
+    row = cause.row
     output.say(
-        f"{row.code}  {group.status}  {row.fingerprint}",
+        f"{row.code}  {cause.status}  {row.fingerprint}",
         output.clean(row.message),
-        f"{counted(group.failed)} failed by it now; {counted(row.count, 'failure')} seen,"
+        f"{counted(cause.failed)} failed by it now; {counted(row.count, 'failure')} seen,"
         f" first {output.relative(row.first_seen)}, last {output.relative(row.last_seen)}",
-        f"kinds: {', '.join(f'{kind} ({n})' for kind, n in group.kinds.items())}",
+        f"kinds: {', '.join(f'{kind} ({n})' for kind, n in cause.kinds.items())}",
         f"reason: {row.reason}, type: {row.failure_type}",
         output.suggest(f"sample: redrive show {row.sample_task}"),
     )
-    if any(group.trend):
-        output.say(f"last 24 hours: |{bars(group.trend)}| at most {max(group.trend)} an hour")
-    for name in ("note", "owner", *(["resolved_by"] if group.status == "resolved" else [])):
-        if getattr(group, name):
-            output.say(f"{name.replace('_', ' ')}: {getattr(group, name)}")
-    if group.status == "muted":
-        output.say(f"muted until {output.when(group.muted_until)}")
-    if group.failed:
-        output.say(output.suggest(f"once it is mended: redrive groups retry {row.fingerprint} --canary 10 --wait"))
+    if any(cause.trend):
+        output.say(f"last 24 hours: |{bars(cause.trend)}| at most {max(cause.trend)} an hour")
+    for name in ("note", "owner", *(["resolved_by"] if cause.status == "resolved" else [])):
+        if getattr(cause, name):
+            output.say(f"{name.replace('_', ' ')}: {getattr(cause, name)}")
+    if cause.status == "muted":
+        output.say(f"muted until {output.when(cause.muted_until)}")
+    if cause.failed:
+        output.say(output.suggest(f"once it is mended: redrive causes retry {row.fingerprint} --canary 10 --wait"))
 
 
-def _document(group: Group) -> dict[str, Any]:
-    row = {name: plain(getattr(group.row, name)) for name in type(group.row).__dataclass_fields__}
+def _document(cause: Cause) -> dict[str, Any]:
+    row = {name: plain(getattr(cause.row, name)) for name in type(cause.row).__dataclass_fields__}
     own = ("failed", "kinds", "trend", "note", "owner", "muted_until", "resolved_at", "resolved_by")
-    return {**row, "status": group.status, **{name: plain(getattr(group, name)) for name in own}}
+    return {**row, "status": cause.status, **{name: plain(getattr(cause, name)) for name in own}}
 
 
 def _seconds(span: str) -> float:

@@ -1,4 +1,4 @@
-"""Failure groups: how many failures, since when, where; and what people noted about them."""
+"""Causes of failure: how many failures, since when, where; and what people noted about them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from redrive.errors import GroupUnknown, InvalidInput
+from redrive.errors import CauseUnknown, InvalidInput
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
-from redrive.kernel.ports.store import GroupRow, Store
+from redrive.kernel.ports.store import CauseRow, Store
 from redrive.kernel.records import Put, Record
 from redrive.kernel.task import check_int, check_moment, check_text
 from redrive.ops.actions import check_actor, check_states
 
-COLLECTION = "group"
-GROUP_STATES = ("open", "reopened", "muted", "quiet", "resolved")
+COLLECTION = "cause"
+CAUSE_STATES = ("open", "reopened", "muted", "quiet", "resolved")
 SHORTEST_PREFIX = 4  # characters by which a fingerprint may be named
-MOST_GROUPS_SEARCHED = 500
+MOST_CAUSES_SEARCHED = 500
 TREND_HOURS = 24  # hours
 _SAID = ("muted", "resolved", "reopened")
 SPOKEN_OF, NOTED = "spoken-of", "noted"  # states of records: whether they bear on the status
 
 
 @dataclass(slots=True)
-class Group:
-    """A failure group. ``count``: all failures ever seen; ``failed``: the tasks that are failed by it now."""
+class Cause:
+    """A cause. ``count``: all failures ever seen; ``failed``: the tasks that are failed by it now."""
 
-    row: GroupRow
+    row: CauseRow
     failed: int
     kinds: dict[str, int]
     trend: list[int]
@@ -56,65 +56,65 @@ class Group:
         return "open" if self.resolved_at is None else "reopened"
 
 
-async def list_groups(
+async def list_causes(
     store: Store, *, limit: int = 50, status: str | None = None, before: str | None = None
-) -> list[Group]:
-    """Returns failure groups, those that were seen last first; ``before`` is the ``place`` of the last one seen."""
+) -> list[Cause]:
+    """Returns causes, those that were seen last first; ``before`` is the ``place`` of the last one seen."""
     check_int(limit, "limit", 1, 500)
     at = None if before is None else _parse_place(before)
     if status is None:
-        return await _with_notes(store, await store.groups(limit, before=at))
-    check_states([status], GROUP_STATES)
+        return await _with_notes(store, await store.causes(limit, before=at))
+    check_states([status], CAUSE_STATES)
     if status in _SAID:
         return await _annotated(store, status, limit, at)
-    found: list[Group] = []
+    found: list[Cause] = []
     # The store knows which are failing; what people said about a few of them decides about the rest.
     failing = status == "open"
-    while len(found) < limit and (rows := await store.groups(MOST_GROUPS_SEARCHED, before=at, failing=failing)):
+    while len(found) < limit and (rows := await store.causes(MOST_CAUSES_SEARCHED, before=at, failing=failing)):
         at = (rows[-1].last_seen, rows[-1].fingerprint)
-        found += [group for group in await _with_notes(store, rows) if group.status == status]
+        found += [cause for cause in await _with_notes(store, rows) if cause.status == status]
     return found[:limit]
 
 
-async def _annotated(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Group]:
-    """Returns groups that are muted, resolved or regressed: those that somebody has annotated, which are few."""
-    found: list[Group] = []
+async def _annotated(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Cause]:
+    """Returns causes that are muted, resolved or regressed: those that somebody has annotated, which are few."""
+    found: list[Cause] = []
     after: int | None = None
-    while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=MOST_GROUPS_SEARCHED, before=after):
+    while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=MOST_CAUSES_SEARCHED, before=after):
         after = records[-1].seq
-        rows = await store.groups_of([record.id for record in records])
-        found += [group for group in await _with_notes(store, rows) if group.status == status]
-    found.sort(key=lambda group: (group.row.last_seen, group.row.fingerprint), reverse=True)
-    return [group for group in found if before is None or (group.row.last_seen, group.row.fingerprint) < before][:limit]
+        rows = await store.causes_of([record.id for record in records])
+        found += [cause for cause in await _with_notes(store, rows) if cause.status == status]
+    found.sort(key=lambda cause: (cause.row.last_seen, cause.row.fingerprint), reverse=True)
+    return [cause for cause in found if before is None or (cause.row.last_seen, cause.row.fingerprint) < before][:limit]
 
 
-async def show(store: Store, fingerprint: str) -> Group:
-    """Returns one group, also by the beginning of its fingerprint, among those that were seen lately, if only one
+async def show(store: Store, fingerprint: str) -> Cause:
+    """Returns one cause, also by the beginning of its fingerprint, among those that were seen lately, if only one
     begins so."""
-    rows = await store.groups_of([fingerprint])
+    rows = await store.causes_of([fingerprint])
     if not rows and len(fingerprint) < SHORTEST_PREFIX:
         raise InvalidInput(
             f"{fingerprint!r} is too short for a fingerprint",
-            hint=f"at least {SHORTEST_PREFIX} characters of what redrive groups lists",
+            hint=f"at least {SHORTEST_PREFIX} characters of what redrive causes lists",
         )
     if not rows:
-        rows = [row for row in await store.groups(MOST_GROUPS_SEARCHED) if row.fingerprint.startswith(fingerprint)]
+        rows = [row for row in await store.causes(MOST_CAUSES_SEARCHED) if row.fingerprint.startswith(fingerprint)]
     if len(rows) > 1:
         several = ", ".join(row.fingerprint for row in rows[:5])
         raise InvalidInput(f"{len(rows)} fingerprints begin with {fingerprint!r}", hint=f"say more of it: {several}")
     if not rows:
-        raise GroupUnknown(f"no failure has the fingerprint {fingerprint!r}", hint="redrive groups lists them")
+        raise CauseUnknown(f"no failure has the fingerprint {fingerprint!r}", hint="redrive causes lists them")
     return (await _with_notes(store, rows))[0]
 
 
-async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | None = None, **said: Any) -> Group:
+async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | None = None, **said: Any) -> Cause:
     """Sets ``note``, ``owner``, ``muted_until`` (a datetime) or ``resolved`` (a bool); None takes one back."""
     who, why = check_actor(actor), check_text(reason, "reason")
-    group = await show(store, fingerprint)
-    fingerprint = group.row.fingerprint
+    cause = await show(store, fingerprint)
+    fingerprint = cause.row.fingerprint
     record = await store.record(COLLECTION, fingerprint)
     before = dict(record.body) if record is not None else {}
-    changes = _changes(said, who, group.now)
+    changes = _changes(said, who, cause.now)
     if not changes:
         raise InvalidInput("say what is to change", hint="a note, an owner, muted until when, or resolved")
     body = {name: value for name, value in {**before, **changes}.items() if value is not None}
@@ -126,7 +126,7 @@ async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | 
         None,
         {name: before.get(name) for name in changes},
         changes,
-        target=f"group:{fingerprint}",
+        target=f"cause:{fingerprint}",
     )
     version = 0 if record is None else record.version
     state = SPOKEN_OF if "muted_until" in body or "resolved_at" in body else NOTED
@@ -154,13 +154,13 @@ def _changes(said: dict[str, Any], actor: str, now: datetime) -> dict[str, Any]:
 
 def _action(said: dict[str, Any]) -> str:
     if "resolved" in said:
-        return "GROUP_RESOLVE" if said["resolved"] else "GROUP_REOPEN"
+        return "CAUSE_RESOLVE" if said["resolved"] else "CAUSE_REOPEN"
     if "muted_until" in said:
-        return "GROUP_MUTE" if said["muted_until"] is not None else "GROUP_UNMUTE"
-    return "GROUP_NOTE"
+        return "CAUSE_MUTE" if said["muted_until"] is not None else "CAUSE_UNMUTE"
+    return "CAUSE_NOTE"
 
 
-async def _with_notes(store: Store, rows: list[GroupRow]) -> list[Group]:
+async def _with_notes(store: Store, rows: list[CauseRow]) -> list[Cause]:
     """Adds what is failed now, the trend, and what people noted."""
     if not rows:
         return []
@@ -173,26 +173,26 @@ async def _with_notes(store: Store, rows: list[GroupRow]) -> list[Group]:
     since = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=TREND_HOURS - 1)
     trends = await store.trends(names, since)
     return [
-        _group(row, kinds[row.fingerprint], said.get(row.fingerprint), trends[row.fingerprint], since, now)
+        _cause(row, kinds[row.fingerprint], said.get(row.fingerprint), trends[row.fingerprint], since, now)
         for row in rows
     ]
 
 
-def _group(
-    row: GroupRow,
+def _cause(
+    row: CauseRow,
     kinds: Counter[str],
     record: Record | None,
     hours: list[tuple[datetime, int]],
     since: datetime,
     now: datetime,
-) -> Group:
+) -> Cause:
     trend = [0] * TREND_HOURS
     for hour, n in hours:
         place = int((hour - since).total_seconds() // 3600)
         if 0 <= place < TREND_HOURS:
             trend[place] += n
     body = {} if record is None else record.body
-    return Group(
+    return Cause(
         row,
         kinds.total(),
         dict(kinds.most_common()) or {row.kind: 0},
