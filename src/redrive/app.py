@@ -314,13 +314,15 @@ class App:
         scope: str | None = None,
         trace_id: str | None = None,
         idempotency_key: str | None = None,
+        join: UUID | None = None,
     ) -> Task:
         """Enqueue one task; when this returns, it is durable.
 
         With ``connection`` (psycopg, asyncpg, sqlite3, SQLAlchemy, Django) it becomes part of that connection's
         transaction instead: the caller's commit makes it visible, a rollback leaves nothing. With a
         known ``idempotency_key`` the existing task is returned; if that one has another kind or payload,
-        ``IdempotencyConflict`` is raised.
+        ``IdempotencyConflict`` is raised. ``join`` makes it a member of one; a handler names that of its own task:
+        ``join=ctx.task.join``.
         """
         new = make_task(
             self.registry,
@@ -336,6 +338,7 @@ class App:
             scope=scope,
             trace_id=trace_id,
             idempotency_key=idempotency_key,
+            join=join,
         )
         [answer] = await self._put([new], connection)
         return as_enqueued(new) if answer.created else await self._known(new, answer, connection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, overload
+from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.handlers.registry import Declared, Handler, Registry
@@ -16,6 +17,7 @@ from redrive.kernel.task import (
     State,
     Task,
     check_attempts,
+    check_join,
     check_key,
     check_name,
     check_priority,
@@ -45,6 +47,7 @@ def make_task(
     scope: str | None = None,
     trace_id: str | None = None,
     idempotency_key: str | None = None,
+    join: UUID | None = None,
 ) -> NewTask:
     """Returns a new task, or refuses it: nothing reaches a store before all of it is right."""
     # A kind that is known, and what it was declared with, have been checked there.
@@ -66,6 +69,7 @@ def make_task(
         None if scope is None else check_text(scope, "scope"),
         None if trace_id is None else check_text(trace_id, "trace_id"),
         None if idempotency_key is None else check_key(idempotency_key),
+        join=None if join is None else check_join(join),
     )
 
 
@@ -151,4 +155,5 @@ def as_enqueued(new: NewTask) -> Task:
         idempotency_key=new.idempotency_key,
         timeout=new.timeout,
         run_at=new.run_at,
+        join_id=new.join,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from datetime import datetime
 from typing import Any, TypedDict
+from uuid import UUID
 
 from redrive.errors import InvalidInput
 
@@ -23,6 +24,7 @@ class EnqueueOptions(TypedDict, total=False):
     scope: str | None
     trace_id: str | None
     idempotency_key: str | None
+    join: UUID | None
 
 
 def check_options(options: EnqueueOptions) -> EnqueueOptions:

@@ -21,12 +21,25 @@ class NewJoin:
 
     ``on_complete`` is enqueued once, when every member has ended; ``on_success`` once, when every member has
     completed, be it after retries. While it is ``open`` neither happens, however many have arrived.
+    Joins nest: an ``on_complete`` that is a member of another join is one from now on, so that the other waits for it.
     """
 
     id: UUID
     on_complete: NewTask | None = None
     on_success: NewTask | None = None
     open: bool = False
+
+    def __post_init__(self) -> None:
+        if self.on_success is not None and self.on_success.join is not None:
+            raise InvalidInput(
+                "on_success cannot be a member of another join, which would wait for what may never come",
+                hint="make on_complete the member",
+            )
+
+    @property
+    def outer(self) -> UUID | None:
+        """The join that its end arrives at."""
+        return None if self.on_complete is None else self.on_complete.join
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import ReactionFailed
+from redrive.errors import ReactionFailed, RedriveError
 from redrive.kernel.audit import Audit
+from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Transition
 from redrive.kernel.task import NewTask, State
@@ -32,12 +33,15 @@ class Rows:
 
 @dataclass(slots=True, frozen=True)
 class Effects:
-    """What lands together with a move."""
+    """What lands together with a move. New joins come before the tasks that are their members, and all of them before
+    the task's own arrival at its join: the last member may add further ones."""
 
     tasks: Sequence[NewTask] = ()
     postings: Sequence[Posting] = ()
     audits: Sequence[Audit] = ()
     rows: Sequence[Rows] = ()
+    joins: Sequence[NewJoin] = ()
+    closes: Sequence[UUID] = ()  # joins that get no further members
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,6 +61,7 @@ class Landed:
     group: str | None = None
     scope: str | None = None
     trace_id: str | None = None
+    join: UUID | None = None  # the join that it is a member of
 
 
 # Pure, and quick: it runs inside the store's transaction. It sees what landed, which may be another state than was
@@ -91,10 +96,17 @@ class Reactions:
             ) from error
 
 
+def features_of(moves: Iterable[tuple[Transition, Landed]]) -> str:
+    """Returns whose moves these are, in words."""
+    names = sorted({landed.feature for _, landed in moves})
+    return ("the feature " if len(names) == 1 else "one of the features ") + ", ".join(map(repr, names))
+
+
 def reaction_failed(who: str, what: str, error: BaseException) -> ReactionFailed:
     """Returns the error that says that a feature could not do its part of a move."""
+    said = error.message if isinstance(error, RedriveError) else f"{type(error).__name__}: {error}"
     return ReactionFailed(
-        f"{who} failed {what}: {type(error).__name__}: {error}",
+        f"{who} failed {what}: {said}",
         hint="nothing of this move was kept; mend the feature, then retry the task",
     )
 
@@ -105,11 +117,15 @@ def merged(many: Iterable[Effects]) -> Effects:
     postings: list[Posting] = []
     audits: list[Audit] = []
     rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    joins: list[NewJoin] = []
+    closes: list[UUID] = []
     for effects in many:
         tasks += effects.tasks
         postings += effects.postings
         audits += effects.audits
+        joins += effects.joins
+        closes += effects.closes
         for part in effects.rows:
             rows.setdefault((part.feature, part.statement), []).extend(part.values)
     gathered = [Rows(feature, statement, tuple(values)) for (feature, statement), values in rows.items()]
-    return Effects(tasks, postings, audits, gathered)
+    return Effects(tasks, postings, audits, gathered, joins, closes)

@@ -295,6 +295,12 @@ def check_key(value: object) -> str | None:
     return key
 
 
+def check_join(value: object) -> UUID:
+    if not isinstance(value, UUID):
+        raise InvalidInput(f"join must be a UUID, not {_shorten(value)}", hint="a handler's own is ctx.task.join")
+    return value
+
+
 def refuse_reserved(key: str | None) -> None:
     if key is not None and key.startswith(SCHEDULE_KEYS):
         raise InvalidInput(

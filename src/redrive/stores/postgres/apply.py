@@ -18,7 +18,7 @@ from redrive.stores.postgres.bad_rows import about_a_row, settle_in_parts
 from redrive.stores.postgres.effects import write_rows
 from redrive.stores.postgres.enqueue import enqueue
 from redrive.stores.postgres.erase import erase
-from redrive.stores.postgres.joins import close_join, open_joins, settle_empty
+from redrive.stores.postgres.joins import close_joins, open_joins
 from redrive.stores.postgres.ledger import post
 from redrive.stores.postgres.patience import patiently
 from redrive.stores.postgres.pool import Connection, Pool
@@ -63,7 +63,7 @@ async def apply(
     if commit.enqueues:
         applied.enqueued = await enqueue(connection, commit.enqueues, again)
         commit.check_conflicts(applied.enqueued)
-    await settle_empty(connection, commit.joins)
+    await close_joins(connection, [join.id for join in commit.joins if not join.open])
     if commit.transitions:
         await _settle(connection, commit, features, applied, again, careful)
     if commit.bulk is not None:
@@ -154,4 +154,4 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
         case Declare(owner, schedules):
             await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
         case CloseJoin(join_id):
-            await close_join(connection, join_id)
+            await close_joins(connection, [join_id])

@@ -105,6 +105,7 @@ def landed(document: dict[str, Any]) -> Landed:
         document["group"],
         document["scope"],
         document["trace_id"],
+        None if document["join"] is None else UUID(document["join"]),
     )
 
 

@@ -1,47 +1,64 @@
-"""Applies what features add to moves, in the transaction of the moves."""
+"""Applies what follows from moves that features react to, in their transaction: effects and arrivals at joins."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import asyncpg
 
 from redrive.errors import ConfigError
 from redrive.kernel.machine import Transition
-from redrive.kernel.reactions import Effects, Landed, Rows, reaction_failed
+from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
 from redrive.stores.features import Features
 from redrive.stores.postgres.audit import add_audits
 from redrive.stores.postgres.enqueue import enqueue
+from redrive.stores.postgres.errors import translate
+from redrive.stores.postgres.joins import arrive, close_joins, hold_joins, open_joins
 from redrive.stores.postgres.ledger import post
 from redrive.stores.postgres.pool import Connection
-
-
-async def react(connection: Connection, moves: Sequence[tuple[Transition, Landed]], features: Features) -> None:
-    """Applies what the features return for these moves, all together."""
-    if moves:
-        await _add_effects(connection, features.reactions.effects_of(moves), features)
-
 
 # What the database finds wrong with a statement or its values: data, integrity, syntax and names, raised by a trigger.
 _REFUSALS = ("22", "23", "42", "44", "P0")
 
 
-async def _add_effects(connection: Connection, effects: Effects, features: Features) -> None:
-    if effects.tasks:
-        await enqueue(connection, effects.tasks, False, verb="add")
-    # Accounts are locked in one order by all.
-    for posting in sorted(effects.postings, key=lambda posting: sorted(posting.entries)):
-        await post(connection, posting)
+async def follow(
+    connection: Connection, moves: Sequence[tuple[Transition, Landed]], members: str | None, features: Features
+) -> None:
+    """Applies what the features return for these moves, all together, and the arrivals of all moves. New members come
+    before arrivals: a join that gets one by the end of its last has not ended."""
+    effects, who = features.reactions.effects_of(moves), features_of(moves)
+    outer = [join.outer for join in effects.joins if join.outer is not None]
+    with _blaming(who, "to add tasks to its moves"):
+        await hold_joins(connection, [*outer, *(task.join for task in effects.tasks if task.join is not None)], members)
+        await open_joins(connection, effects.joins)
+        if effects.tasks:
+            await enqueue(connection, effects.tasks, False, verb="add")
+    # Joins before accounts: one order for all.
+    await arrive(connection, members)
+    await close_joins(connection, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
+    with _blaming(who, "to move money"):
+        for posting in sorted(effects.postings, key=lambda posting: sorted(posting.entries)):
+            await post(connection, posting)
     for rows in effects.rows:
-        try:
+        with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             await write_rows(connection, [rows], features)
-        except (asyncpg.PostgresError, ConfigError, TypeError, ValueError) as error:
-            if isinstance(error, asyncpg.PostgresError) and not (error.sqlstate or "").startswith(_REFUSALS):
-                raise  # a deadlock, a time-out, a server that goes down: nobody's fault here
-            raise reaction_failed(f"the feature {rows.feature!r}", f"to write its {rows.statement}", error) from error
     if effects.audits:
         await add_audits(connection, effects.audits)
+
+
+@contextmanager
+def _blaming(who: str, what: str) -> Iterator[None]:
+    """Says of what goes wrong inside that a feature is to blame, unless nobody here is."""
+    try:
+        yield
+    except (asyncpg.PostgresError, ConfigError, TypeError, ValueError) as error:
+        if not isinstance(error, asyncpg.PostgresError):
+            raise reaction_failed(who, what, error) from error
+        if not (error.sqlstate or "").startswith(_REFUSALS):
+            raise  # a deadlock, a time-out, a server that goes down
+        raise reaction_failed(who, what, translate(error, "the store")) from error
 
 
 async def write_rows(connection: Connection, rows: Iterable[Rows], features: Features) -> None:

@@ -154,11 +154,16 @@ class NotMade(RedriveError):
         self.cause = cause
 
 
-def _make(tasks: Sequence[NewTask], start: int) -> list[Any]:
+def _make(tasks: Sequence[NewTask], start: int, again: bool) -> tuple[str, list[Any]]:
+    """Returns the statement that adds a part of a list, and its arguments."""
     try:
-        return codec.columns(tasks[start : start + TASKS_PER_PART])
+        part = tasks[start : start + TASKS_PER_PART]
+        values = [*codec.columns(part), again]
     except Exception as error:
         raise NotMade(error) from error
+    if any(codec.belongs(task) for task in part):
+        return SQL["add_members"], [*values, *codec.memberships(part)]
+    return SQL["enqueue"], values
 
 
 async def enqueue_in_parts(connection: Connection, tasks: Sequence[NewTask], again: bool) -> None:
@@ -168,10 +173,10 @@ async def enqueue_in_parts(connection: Connection, tasks: Sequence[NewTask], aga
     sent: asyncio.Future[Any] | None = None
     try:
         for start in range(0, len(tasks), TASKS_PER_PART):
-            values = _make(tasks, start)
+            text, values = _make(tasks, start, again)
             if sent is not None:
                 await sent
-            sent = asyncio.ensure_future(connection.fetch(SQL["enqueue"], *values, again))
+            sent = asyncio.ensure_future(connection.fetch(text, *values))
             await asyncio.sleep(0)  # lets it go out before the next part is made
         if sent is not None:
             await sent

@@ -10,7 +10,7 @@ from uuid import UUID
 from redrive.kernel.machine import Transition
 from redrive.stores.features import Features
 from redrive.stores.postgres import codec
-from redrive.stores.postgres.effects import react
+from redrive.stores.postgres.effects import follow
 from redrive.stores.postgres.pool import Connection
 from redrive.stores.refusals import ended_inside
 from redrive.stores.sql import statements
@@ -33,6 +33,6 @@ async def move(
     if row["landed"] is not None:
         asked = {t.task_id: t for t in transitions}
         landed = [codec.landed(document) for document in json.loads(row["landed"])]
-        await react(connection, [(asked[each.task_id], each) for each in landed], features)
+        await follow(connection, [(asked[each.task_id], each) for each in landed], row["members"], features)
     moved: Sequence[UUID] = row["moved"]
     return moved

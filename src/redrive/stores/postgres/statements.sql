@@ -29,8 +29,14 @@ from (select set_config('lock_timeout', $18, true) as patience) s cross join lat
 -- open_joins: new joins
 select redrive.open_joins($1);
 
--- close_join: no further members
-select redrive.close_join($1);
+-- close_joins: no further members
+select redrive.close_joins($1);
+
+-- hold_joins: locks those that get members ($1) and those that members arrive at ($2), in the order that all do
+select redrive.hold_joins($1, $2);
+
+-- arrive: members of joins, after what features have added
+select redrive.arrive_now($1);
 
 -- joins: by their ids
 select id, total, completed, failed, cancelled, is_open as open, created_at, ended_at, succeeded_at
@@ -47,7 +53,7 @@ where redrive.landed(u.id, u.token) or (u.traceless and not redrive.is_kept(u.id
 select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
 
 -- move: transitions decided by the state machine; $3: only in the transaction that began then
-select moved, landed from redrive.move($1, $2) where $3::timestamptz is null or pg_catalog.now() = $3;
+select moved, landed, members from redrive.move($1, $2) where $3::timestamptz is null or pg_catalog.now() = $3;
 
 -- suspects: rows that claims and ticks of these queues cannot work with
 select id, why from redrive.suspects($1, $2);

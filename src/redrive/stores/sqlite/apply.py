@@ -29,7 +29,7 @@ from redrive.stores.sqlite.codec import audit as as_audit
 from redrive.stores.sqlite.effects import write_rows
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.erase import erase
-from redrive.stores.sqlite.joins import close_join, open_joins, settle_empty
+from redrive.stores.sqlite.joins import close_joins, open_joins
 from redrive.stores.sqlite.ledger import post
 from redrive.stores.sqlite.session import Session, dumps
 from redrive.stores.sqlite.settle import settle
@@ -45,8 +45,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
     if commit.enqueues:
         applied.enqueued = enqueue(session, commit.enqueues, again=again)
         commit.check_conflicts(applied.enqueued)
-    if commit.joins:
-        settle_empty(session, commit.joins)
+    close_joins(session, [join.id for join in commit.joins if not join.open])
     if commit.transitions:
         if careful:
             applied.lost = settle_in_parts(session, commit.transitions, applied.refused, again=again)
@@ -123,7 +122,7 @@ def _control(session: Session, control: Control, applied: Applied) -> None:
         case Declare():
             _declare(session, control)
         case CloseJoin():
-            close_join(session, control.join_id)
+            close_joins(session, [control.join_id])
 
 
 def _hold(session: Session, hold: Hold) -> bool:

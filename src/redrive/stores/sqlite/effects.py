@@ -1,39 +1,53 @@
-"""Applies what features add to moves, in the transaction of the moves."""
+"""Applies what follows from moves, in their transaction: arrivals at joins, and what features add."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from redrive.errors import ConfigError
 from redrive.kernel.machine import Transition
-from redrive.kernel.reactions import Effects, Landed, Rows, reaction_failed
+from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
 from redrive.stores.sqlite.audit import add_audits, values
 from redrive.stores.sqlite.enqueue import enqueue
-from redrive.stores.sqlite.errors import breaks_connection, is_busy
+from redrive.stores.sqlite.errors import breaks_connection, is_busy, translate
+from redrive.stores.sqlite.joins import Arrivals, close_joins, open_joins
 from redrive.stores.sqlite.ledger import post
 from redrive.stores.sqlite.session import Session, dumps
 
 
-def react(session: Session, moves: Sequence[tuple[Transition, Landed]]) -> None:
-    """Applies what the features return for these moves, all together."""
-    if moves:
-        _add_effects(session, session.features.reactions.effects_of(moves))
-
-
-def _add_effects(session: Session, effects: Effects) -> None:
-    if effects.tasks:
-        enqueue(session, effects.tasks)
-    for posting in effects.postings:
-        post(session, posting)
+def follow(session: Session, moves: Sequence[tuple[Transition, Landed]], arrivals: Arrivals) -> None:
+    """Applies what the features return for these moves, all together, and the arrivals of all moves. New members come
+    before arrivals: a join that gets one by the end of its last has not ended."""
+    if not moves:
+        arrivals.write(session)
+        return
+    effects, who = session.features.reactions.effects_of(moves), features_of(moves)
+    with _blaming(who, "to add tasks to its moves"):
+        open_joins(session, effects.joins)
+        if effects.tasks:
+            enqueue(session, effects.tasks)
+    arrivals.write(session)
+    close_joins(session, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
+    with _blaming(who, "to move money"):
+        for posting in effects.postings:
+            post(session, posting)
     for rows in effects.rows:
-        try:
+        with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             write_rows(session, [rows])
-        except (sqlite3.Error, ConfigError, TypeError, ValueError) as error:
-            if is_busy(error) or breaks_connection(error):
-                raise  # nobody's fault here
-            raise reaction_failed(f"the feature {rows.feature!r}", f"to write its {rows.statement}", error) from error
     add_audits(session, [values(audit) for audit in effects.audits])
+
+
+@contextmanager
+def _blaming(who: str, what: str) -> Iterator[None]:
+    """Says of what goes wrong inside that a feature is to blame, unless nobody here is."""
+    try:
+        yield
+    except (sqlite3.Error, ConfigError, TypeError, ValueError) as error:
+        if is_busy(error) or breaks_connection(error):
+            raise
+        raise reaction_failed(who, what, translate(error, "the store")) from error
 
 
 def write_rows(session: Session, rows: Iterable[Rows]) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -52,13 +52,18 @@ def enqueue_with(execute: Execute, tasks: Sequence[NewTask], now_us: int) -> lis
     return answers
 
 
-def enqueue(session: Session, tasks: Sequence[NewTask], *, again: bool = False, fired: bool = False) -> list[Enqueued]:
-    """Enqueues in a session. ``fired``: by a schedule, whose keys nobody else may use."""
+def enqueue(
+    session: Session, tasks: Sequence[NewTask], *, again: bool = False, fired: bool = False, counted: bool = False
+) -> list[Enqueued]:
+    """Enqueues in a session. ``fired``: by a schedule, whose keys nobody else may use. ``counted``: their joins have
+    them as members already."""
 
     def execute(sql: str, args: tuple[Any, ...]) -> list[Any]:
         return session.connection.execute(sql, args).fetchall()
 
-    return add_tasks(execute, tasks, session.now, session.tally, session.wakes, again=again, fired=fired)
+    return add_tasks(
+        execute, tasks, session.now, session.tally, session.wakes, again=again, fired=fired, counted=counted
+    )
 
 
 def add_tasks(
@@ -70,6 +75,7 @@ def add_tasks(
     *,
     again: bool = False,
     fired: bool = False,
+    counted: bool = False,
 ) -> list[Enqueued]:
     """Adds tasks, and their keys and totals. ``again``: the same ids may have landed before; those count as created."""
     _check(tasks, now, fired)
@@ -81,6 +87,7 @@ def add_tasks(
     new = [task for task in tasks if task.id not in skip] if skip else tasks
     if new:
         _insert(execute, new, now, tally, wakes)
+        _belong(execute, [task for task in new if task.feature is not None or task.join is not None], counted)
     if not existing:
         return [Enqueued(task.id) for task in tasks]
     return [existing.get(task.id) or Enqueued(task.id) for task in tasks]
@@ -175,21 +182,26 @@ def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, 
         if due is not None and waits:
             wakes.due_at(due, now)
     _insert_rows(execute, values, len(tasks))
-    _belong(execute, [task for task in tasks if task.feature is not None or task.join is not None])
     for (queue, kind, state), n in counts.items():
         tally.add(queue, kind, state, n)
         if state == State.QUEUED:
             wakes.queues.add(queue)
 
 
-def _belong(execute: Execute, tasks: Sequence[NewTask]) -> None:
+def _belong(execute: Execute, tasks: Sequence[NewTask], counted: bool) -> None:
     """Writes which features and joins these tasks belong to. Most belong to none, and pay nothing for it."""
     if not tasks:
         return
     rows = [[str(task.id), task.feature, task.facts, _text(task.join)] for task in tasks]
     execute(SQL["belong"], (dumps(rows),))
     members = Counter(str(task.join) for task in tasks if task.join is not None)
-    found = {row[0] for row in execute(SQL["members"], (dumps(list(members.items())),))} if members else set()
+    if members and not counted:
+        add_members(execute, members)
+
+
+def add_members(execute: Execute, members: Mapping[str, int]) -> None:
+    """Lets joins have so many members more; refused by one that has ended."""
+    found = {row[0] for row in execute(SQL["members"], (dumps(list(members.items())),))}
     for join_id in members.keys() - found:
         raise_no_members(join_id)
 

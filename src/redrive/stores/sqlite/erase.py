@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from redrive.kernel.erase import Erase
+from redrive.kernel.task import State
 from redrive.stores.features import place_of, subject_of
 from redrive.stores.sql import statements
+from redrive.stores.sqlite.joins import Arrivals
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "erase.sql")
@@ -22,7 +24,7 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
         "tasks": session.run(SQL["erase_tasks"], ids, wanted.tombstone, session.now),
         "attempts": session.run(SQL["erase_attempts"], ids),
         "dead_letters": session.run(SQL["erase_letters"], ids, wanted.tombstone),
-        "joins": 0 if wanted.scope is None else session.run(SQL["erase_joins"], wanted.scope),
+        "joins": 0 if wanted.scope is None else _erase_joins(session, wanted.scope),
         "holds": session.run(SQL["erase_holds"], dumps(wanted.holds)),
         "audit": session.run(SQL["erase_audit"], dumps(list(wanted.audit.items())), dumps(wanted.telling)),
     }
@@ -31,3 +33,13 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
         for name, texts in session.features.erasing.items():
             done[place_of(name)] = sum(max(session.run(text, subject), 0) for text in texts)
     return {place: n for place, n in done.items() if n}
+
+
+def _erase_joins(session: Session, scope: str) -> int:
+    """Removes what would be enqueued at the end of joins; a join that waits for it does not wait for ever."""
+    arrivals = Arrivals()
+    for (outer,) in session.rows(SQL["outer_joins"], scope):
+        arrivals.move(outer, State.QUEUED, State.CANCELLED)
+    erased = session.run(SQL["erase_joins"], scope)
+    arrivals.write(session)
+    return erased

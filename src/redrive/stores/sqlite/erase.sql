@@ -27,6 +27,9 @@ update redrive_join set on_complete = case when on_complete ->> 'scope' is not ?
   on_success = case when on_success ->> 'scope' is not ?1 then on_success end
 where on_complete ->> 'scope' = ?1 or on_success ->> 'scope' = ?1
 
+-- outer_joins: joins that wait for what is about this scope and will not come
+select on_complete ->> 'join' from redrive_join where on_complete ->> 'scope' = ? and on_complete ->> 'join' is not null
+
 -- erase_attempts: what their attempts said
 update redrive_attempt set message = 'erased', stack = null, error_summary = null
 where task_id in (select value from json_each(?)) and (message <> 'erased' or stack is not null or error_summary is not null)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from redrive.kernel.joins import Join, NewJoin, as_document, from_document
 from redrive.kernel.task import State
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime
-from redrive.stores.sqlite.enqueue import enqueue
+from redrive.stores.sqlite.enqueue import add_members, enqueue
 from redrive.stores.sqlite.session import Session, dumps
 
 SQL = statements("redrive.stores.sqlite", "joins.sql")
@@ -40,20 +40,22 @@ class Arrivals:
 
 
 def open_joins(session: Session, joins: Sequence[NewJoin]) -> None:
-    for join in joins:
-        session.run(
-            SQL["open"], str(join.id), session.now, int(join.open), _json(join.on_complete), _json(join.on_success)
-        )
+    """Opens joins; the end of one that belongs to another is a member of that from now on."""
+    if not joins:
+        return
+    rows = [[str(join.id), int(join.open), _json(join.on_complete), _json(join.on_success)] for join in joins]
+    session.run(SQL["open"], session.now, dumps(rows))
+    outer = Counter(str(join.outer) for join in joins if join.outer is not None)
+    if outer:
+        add_members(lambda sql, args: session.rows(sql, *args), outer)
 
 
-def close_join(session: Session, join_id: UUID) -> None:
-    session.run(SQL["close"], str(join_id))
-    _end(session, [str(join_id)])
-
-
-def settle_empty(session: Session, joins: Iterable[NewJoin]) -> None:
-    """Ends joins that got no members."""
-    _end(session, [str(join.id) for join in joins])
+def close_joins(session: Session, join_ids: Iterable[UUID]) -> None:
+    """Lets joins get no further members; those without any have ended."""
+    ids = [str(join_id) for join_id in join_ids]
+    if ids:
+        session.run(SQL["close"], dumps(ids))
+        _end(session, ids)
 
 
 def _end(session: Session, join_ids: Collection[str]) -> None:
@@ -63,8 +65,13 @@ def _end(session: Session, join_ids: Collection[str]) -> None:
         return
     session.run(SQL["end"], session.now, dumps([row[0] for row in ended]))
     following = [from_document(json.loads(text)) for _, *texts in ended for text in texts if text is not None]
-    if following:
-        enqueue(session, following)
+    if not following:
+        return
+    answers, missing = enqueue(session, following, counted=True), Arrivals()
+    for task, answer in zip(following, answers, strict=True):
+        if task.join is not None and not answer.created:  # its key names other work: nobody will arrive for it
+            missing.move(str(task.join), State.QUEUED, State.CANCELLED)
+    missing.write(session)
 
 
 def joins(session: Session, join_ids: Collection[UUID]) -> list[Join]:

@@ -1,8 +1,10 @@
--- open: a new join
-insert into redrive_join (id, created_at, is_open, on_complete, on_success) values (?, ?, ?, ?, ?)
+-- open: new joins
+insert into redrive_join (id, created_at, is_open, on_complete, on_success)
+select json_extract(v.value, '$[0]'), ?, json_extract(v.value, '$[1]'), json_extract(v.value, '$[2]'),
+  json_extract(v.value, '$[3]') from json_each(?) v
 
 -- close: no further members
-update redrive_join set is_open = 0 where id = ?
+update redrive_join set is_open = 0 where id in (select value from json_each(?))
 
 -- arrive: members have ended, or were taken back
 update redrive_join set completed = redrive_join.completed + v.completed, failed = redrive_join.failed + v.failed,

@@ -17,7 +17,7 @@ from redrive.stores.sql import statements
 from redrive.stores.sqlite.audit import add_audits
 from redrive.stores.sqlite.claim import free_places
 from redrive.stores.sqlite.clock import HOUR, micros
-from redrive.stores.sqlite.effects import react
+from redrive.stores.sqlite.effects import follow
 from redrive.stores.sqlite.joins import Arrivals
 from redrive.stores.sqlite.session import Row, Session, dumps
 
@@ -159,14 +159,12 @@ def _retire(session: Session, gone: Sequence[Move]) -> None:
 
 def _follow(session: Session, moves: Sequence[Move]) -> None:
     """What follows from these moves: arrivals at joins, and what features add to them."""
-    members = [m for m in moves if m.row.join_id is not None]
-    if members:
-        arrivals = Arrivals()
-        for m in members:
-            assert m.row.join_id is not None
+    arrivals = Arrivals()
+    for m in moves:
+        if m.row.join_id is not None:
             arrivals.move(m.row.join_id, m.row.state, m.final)
-        arrivals.write(session)
-    react(session, [(m.t, _landed(m)) for m in moves if m.row.feature is not None and not m.t.rule.quiet])
+    told = [(m.t, _landed(m)) for m in moves if m.row.feature is not None and not m.t.rule.quiet]
+    follow(session, told, arrivals)
 
 
 def _landed(m: Move) -> Landed:
@@ -186,7 +184,12 @@ def _landed(m: Move) -> Landed:
         row.group,
         row.scope,
         row.trace_id,
+        _id(row.join_id),
     )
+
+
+def _id(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
 
 
 def _facts(text: str | None) -> dict[str, Any]:
@@ -359,7 +362,7 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
     session.run(SQL["revived"], dumps([row[0] for row in rows]))
     arrivals, landed = Arrivals(), []
     for t, row in zip(chosen, rows, strict=True):
-        queue, kind, join_id, attempts, most, replays, labels, feature, facts = row[2:]
+        queue, kind, join_id, attempts, most, replays, (group, scope, trace_id), feature, facts = row[2:]
         session.tally.move(queue, kind, "cancelled", "queued")
         session.wakes.queues.add(queue)
         if join_id is not None:
@@ -379,12 +382,14 @@ def _revive(session: Session, transitions: Iterable[Transition]) -> set[UUID]:
                         attempts,
                         most,
                         replays,
-                        *labels,
+                        group,
+                        scope,
+                        trace_id,
+                        _id(join_id),
                     ),
                 )
             )
     before, after = dumps({"state": "cancelled"}), dumps({"state": "queued"})
     add_audits(session, [_audit_row(t, before, after) for t in chosen if t.actor is not None])
-    arrivals.write(session)
-    react(session, landed)
+    follow(session, landed, arrivals)
     return {t.task_id for t in chosen}

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from redrive.errors import InvalidInput
+from redrive.errors import InvalidInput, ReactionFailed
 from redrive.ids import new_id
 from redrive.kernel.commit import CloseJoin, Commit
+from redrive.kernel.erase import Erase
 from redrive.kernel.joins import Join, NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed, Outcome, Released, Retry, Snooze
+from redrive.kernel.payload import encode
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import Claimed, NewTask, State
 from redrive.testing.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness
+from redrive.testing.conformance.options import TaskOptions
 
 LARGE = 1001  # members: from here on arrivals are added up now and then
 
@@ -31,8 +35,12 @@ class Group:
         self.harness = harness
         self.join = NewJoin(new_id(), callback("ENDED"), callback("SUCCEEDED"), is_open)
 
-    async def begin(self, members: int, *, max_attempts: int = 3) -> list[Claimed]:
-        tasks = [self.harness.new(join=self.join.id, max_attempts=max_attempts) for _ in range(members)]
+    async def begin(self, members: int, *, max_attempts: int = 3, **facts: object) -> list[Claimed]:
+        """Members that were claimed; with facts, those of the probe."""
+        given = TaskOptions(join=self.join.id, max_attempts=max_attempts)
+        if facts:
+            given |= {"feature": "probe", "facts": encode(facts, "facts")}
+        tasks = [self.harness.new(**given) for _ in range(members)]
         await self.harness.store.apply(Commit(joins=[self.join], enqueues=tasks))
         return await self.harness.claim(members) if members else []
 
@@ -233,6 +241,163 @@ class TestJoins:
 
     async def test_nobody_is_found_by_another_id(self, harness: Harness) -> None:
         assert await harness.store.joins([UUID(int=7)]) == []
+
+    @pytest.mark.parametrize("again", [False, True])
+    async def test_the_end_of_the_last_member_brings_further_members(self, harness: Harness, again: bool) -> None:
+        group, grown = Group(harness), [new_id(), new_id()]
+        (last,) = await group.begin(1, grow=[str(task_id) for task_id in grown])
+        for _ in range(1 + again):
+            assert await harness.settle(last, Completed(), again=again)
+        assert await group.counts() == (3, 1, 0, 0) and await group.said() == []
+        for claimed in await harness.claim(5, queues=("grown",)):
+            assert claimed.join == group.join.id
+            await harness.settle(claimed, Completed())
+        assert await group.counts() == (3, 3, 0, 0) and await group.said() == ["ENDED", "SUCCEEDED"]
+        await harness.check_totals()
+
+    async def test_members_beside_it_arrive_with_it(self, harness: Harness) -> None:
+        """One transaction ends a plain member, one that brings another, and one that fails."""
+        group = Group(harness)
+        plain, failing = await group.begin(2)
+        grows = harness.new(join=group.join.id, feature="probe", facts=encode({"grow": [str(new_id())]}, "facts"))
+        await harness.store.apply(Commit(enqueues=[grows]))
+        outcomes: list[tuple[Claimed, Outcome]] = [(plain, Completed()), (failing, TERMINAL)]
+        await harness.settle_many([*outcomes, (await harness.claim_one(), Completed())])
+        assert await group.counts() == (4, 2, 1, 0) and await group.said() == []
+        await harness.settle(await harness.claim_one(queues=("grown",)), Completed())
+        assert await group.counts() == (4, 3, 1, 0) and await group.said() == ["ENDED"]
+
+    async def test_a_large_one_grows_too(self, harness: Harness) -> None:
+        group = Group(harness)
+        members = await group.begin(LARGE)
+        await harness.settle_many([(claimed, Completed()) for claimed in members[1:]])
+        grows = harness.new(join=group.join.id, feature="probe", facts=encode({"grow": [str(new_id())]}, "facts"))
+        await harness.store.apply(Commit(enqueues=[grows]))
+        last = await harness.claim_one()
+        await harness.settle_many([(members[0], Completed()), (last, Completed())])
+        assert await group.counts() == (LARGE + 2, LARGE + 1, 0, 0) and await group.said() == []
+        await harness.settle(await harness.claim_one(queues=("grown",)), Completed())
+        assert await group.said() == ["ENDED", "SUCCEEDED"]
+
+    async def test_a_join_that_has_ended_is_not_brought_back_by_a_reaction(self, harness: Harness) -> None:
+        """Nothing of that settlement is kept, and the feature is named."""
+        group = Group(harness)
+        first, second = await group.begin(2, grow=[str(new_id())])
+        await harness.settle(first, TERMINAL)
+        await harness.settle(second, TERMINAL)
+        assert await group.said() == ["ENDED"]
+        assert await harness.operate(Event.REDRIVE, first.id)
+        with pytest.raises(ReactionFailed, match=r"the feature 'probe' failed to add tasks.*takes no members"):
+            await harness.settle(await harness.claim_one(), Completed())
+        assert await harness.state(first.id) is State.RUNNING and await group.counts() == (2, 0, 1, 0)
+
+    async def test_the_end_of_a_join_is_a_member_of_another(self, harness: Harness) -> None:
+        """A member opens a join of its own: the outer one waits for what that one brings."""
+        group, inner, end = Group(harness), new_id(), new_id()
+        (member,) = await group.begin(1, inner=str(inner), end=str(end), grow=[str(new_id()), str(new_id())])
+        await harness.settle(member, Completed())
+        assert await group.counts() == (2, 1, 0, 0) and await group.said() == []
+        first, second = await harness.claim(5, queues=("grown",))
+        assert first.join == second.join == inner
+        await harness.settle(first, Completed())
+        assert await harness.store.get(end) is None
+        await harness.settle(second, TERMINAL)
+        last = await harness.claim_one(queues=("grown",))
+        assert (last.id, last.join) == (end, group.join.id) and await group.said() == []
+        await harness.settle(last, Completed())
+        assert await group.counts() == (2, 2, 0, 0) and await group.said() == ["ENDED", "SUCCEEDED"]
+        await harness.check_totals()
+
+    async def test_nested_in_one_commit_and_empty(self, harness: Harness) -> None:
+        """Both are opened at once, the inner one has no members, and its end is the outer one's only member."""
+        outer = Group(harness)
+        end = NewTask(new_id(), "INNER_ENDED", "grown", None, join=outer.join.id)
+        await harness.store.apply(Commit(joins=[outer.join, NewJoin(new_id(), on_complete=end)]))
+        assert await outer.counts() == (1, 0, 0, 0) and await outer.said() == []
+        await harness.settle(await harness.claim_one(queues=("grown",)), Completed())
+        assert await outer.said() == ["ENDED", "SUCCEEDED"]
+
+    async def test_an_end_that_is_not_enqueued_is_not_waited_for(self, harness: Harness) -> None:
+        """Its key names other work."""
+        outer = Group(harness)
+        await harness.enqueue(queue="other", idempotency_key="k")
+        end = NewTask(new_id(), "INNER_ENDED", "grown", None, join=outer.join.id, idempotency_key="k")
+        await harness.store.apply(Commit(joins=[outer.join, NewJoin(new_id(), on_complete=end)]))
+        assert await outer.counts() == (1, 0, 0, 1) and await outer.said() == ["ENDED"]
+
+    async def test_what_may_never_come_is_no_member(self) -> None:
+        with pytest.raises(InvalidInput, match="on_success cannot be a member"):
+            NewJoin(new_id(), on_success=NewTask(new_id(), "A", "default", None, join=new_id()))
+
+    async def test_nobody_nests_in_one_that_has_ended(self, harness: Harness) -> None:
+        outer = Group(harness)
+        await outer.begin(0)
+        end = NewTask(new_id(), "INNER_ENDED", "grown", None, join=outer.join.id)
+        with pytest.raises(InvalidInput, match="takes no members"):
+            await harness.store.apply(Commit(joins=[NewJoin(new_id(), on_complete=end)]))
+
+    async def test_an_outer_one_is_kept_while_the_inner_one_lives(self, harness: Harness) -> None:
+        outer, inner = Group(harness), new_id()
+        end = NewTask(new_id(), "INNER_ENDED", "grown", None, join=outer.join.id)
+        member = harness.new(join=inner)
+        await harness.store.apply(Commit(joins=[outer.join, NewJoin(inner, on_complete=end)], enqueues=[member]))
+        await harness.advance(20 * 86400.0)
+        await harness.store.upkeep("prune", Retention(history_days=10.0))
+        await harness.settle(await harness.claim_one(), Completed())
+        await harness.settle(await harness.claim_one(queues=("grown",)), Completed())
+        assert await outer.said() == ["ENDED", "SUCCEEDED"]
+
+    async def test_an_end_that_is_erased_is_not_waited_for(self, harness: Harness) -> None:
+        outer, inner = Group(harness), NewJoin(new_id(), open=True)
+        end = NewTask(new_id(), "INNER_ENDED", "grown", None, join=outer.join.id, scope="bob")
+        await harness.store.apply(Commit(joins=[outer.join, replace(inner, on_complete=end)]))
+        await harness.store.apply(Commit(erase=Erase(tombstone="erased:1", scope="bob")))
+        assert await outer.counts() == (1, 0, 0, 1) and await outer.said() == ["ENDED"]
+
+    async def test_a_reaction_closes_joins(self, harness: Harness) -> None:
+        group, other = Group(harness, is_open=True), Group(harness, is_open=True)
+        await other.begin(0)
+        (member,) = await group.begin(1, close=[str(group.join.id), str(other.join.id)])
+        await harness.settle(member, Completed())
+        assert await group.said() == await other.said() == ["ENDED", "SUCCEEDED"]
+
+    async def test_statements_do_not_grow_with_what_is_opened(self, harness: Harness) -> None:
+        costs = []
+        for members in (1, 5):
+            group = Group(harness)
+            tasks = [
+                harness.new(
+                    join=group.join.id,
+                    feature="probe",
+                    facts=encode({"inner": str(new_id()), "end": str(new_id()), "grow": [str(new_id())]}, "facts"),
+                )
+                for _ in range(members)
+            ]
+            await harness.store.apply(Commit(joins=[group.join], enqueues=tasks))
+            claimed = await harness.claim(members)
+            async with harness.measure(harness.store) as cost:
+                await harness.settle_many([(task, Completed()) for task in claimed])
+            costs.append(len(cost.statements))
+        assert costs[0] == costs[1]
+
+    async def test_crossing_ends_do_not_deadlock(self, harness: Harness) -> None:
+        """Members of two joins end together; now the one and now the other brings a further member."""
+        stores, groups = (harness.store, await harness.another()), (Group(harness), Group(harness))
+
+        def member(n: int, which: int) -> NewTask:
+            grow = [str(new_id())] if n % 2 == which else []
+            facts = encode({"grow": grow}, "facts")
+            return harness.new(f"K{n}", join=groups[which].join.id, feature="probe", facts=facts)
+
+        tasks = [member(n, which) for n in range(20) for which in (0, 1)]
+        await harness.store.apply(Commit(joins=[group.join for group in groups], enqueues=tasks))
+        pairs: dict[str, list[Claimed]] = {}
+        for claimed in await harness.claim(40):
+            pairs.setdefault(claimed.kind, []).append(claimed)
+        ends = [Commit(transitions=[harness.decide(task, Completed()) for task in pair]) for pair in pairs.values()]
+        await asyncio.gather(*(stores[n % 2].cycle(end, None) for n, end in enumerate(ends)))
+        for group in groups:
+            assert await group.counts() == (30, 20, 0, 0)
 
     async def test_it_is_kept_as_long_as_somebody_can_arrive(self, harness: Harness) -> None:
         done, failing, left = Group(harness), Group(harness), Group(harness, is_open=True)

@@ -1,10 +1,23 @@
--- New joins. What has no members when its transaction ends has ended: "close_join" sees to that.
+-- New joins. What has no members when its transaction ends has ended: "close_joins" sees to that. What is enqueued at the
+-- end of one, and is a member of another, is so from now on: the other waits for it.
 create or replace function redrive.open_joins(p_joins jsonb) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into redrive.task_join (id, created_at, is_open, on_complete, on_success)
   select x.id, clock_timestamp(), x.is_open, x.on_complete, x.on_success
   from jsonb_to_recordset(p_joins) x(id uuid, is_open boolean, on_complete jsonb, on_success jsonb);
+  perform redrive.add_members(array(
+    select (x.on_complete ->> 'join')::uuid from jsonb_to_recordset(p_joins) x(on_complete jsonb)
+    where x.on_complete ->> 'join' is not null));
+end $$;
+
+-- Lock joins that get members, and those that members arrive at, in the order that all do: for transactions that do both.
+-- Large ones are not locked by arrivals.
+create or replace function redrive.hold_joins(p_adding uuid[], p_arriving uuid[]) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+  perform 1 from redrive.task_join j
+  where j.id = any (p_adding || p_arriving) and (j.total <= 1000 or j.id = any (p_adding)) order by j.id for update;
 end $$;
 
 -- Joins have more members: one for each time that they are named.
@@ -60,6 +73,13 @@ begin
   perform redrive.end_joins(v_small);
 end $$;
 
+-- Members arrive whose features have reacted to their end: what those add comes first (see "move").
+create or replace function redrive.arrive_now(p_members jsonb) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select redrive.arrive(array_agg(m.id), array_agg(m.was), array_agg(m.now))
+  from jsonb_to_recordset(p_members) m(id uuid, was redrive.state, now redrive.state)
+$$;
+
 -- Where the last member has come, enqueue what follows. The rows of these joins are locked, or are so from here on.
 create or replace function redrive.end_joins(p_ids uuid[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -85,15 +105,23 @@ begin
         array[(v_task ->> 'max_attempts')::integer], array[(v_task ->> 'delay')::double precision], null,
         array[((v_task ->> 'timeout')::double precision * 1000)::integer], array[v_task ->> 'group'], array[v_task ->> 'scope'],
         array[v_task ->> 'trace_id'], array[v_task ->> 'idempotency_key'], false, array[v_task ->> 'feature'],
-        array[(v_task ->> 'facts')::jsonb], array[(v_task ->> 'join')::uuid]);
+        array[(v_task ->> 'facts')::jsonb]);
+      if v_task ->> 'join' is not null then
+        -- A member since this join was opened. If its key names other work, nobody will arrive for it.
+        update redrive.task t set join_id = (v_task ->> 'join')::uuid where t.id = (v_task ->> 'id')::uuid;
+        if not found then
+          perform redrive.arrive(array[(v_task ->> 'join')::uuid], null, array['cancelled'::redrive.state]);
+        end if;
+      end if;
     end loop;
   end loop;
 end $$;
 
 -- No further members.
-create or replace function redrive.close_join(p_id uuid) returns void
+create or replace function redrive.close_joins(p_ids uuid[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
-  update redrive.task_join j set is_open = false where j.id = p_id;
-  perform redrive.end_joins(array[p_id]);
+  perform 1 from redrive.task_join j where j.id = any (p_ids) order by j.id for update;
+  update redrive.task_join j set is_open = false where j.id = any (p_ids) and j.is_open;
+  perform redrive.end_joins(p_ids);
 end $$;

@@ -1,8 +1,10 @@
 -- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
 -- Each element is applied if the row is in one of its source states and the fence holds. Returns the ids moved, and what is
--- known about those that a feature reacts to (the caller does, in this transaction). Tasks of features that are not among
--- p_features are left to a process that knows them, unless the move is a quiet one.
-create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb)
+-- known about those that a feature reacts to (the caller does, in this transaction). If there are any, members of joins have
+-- not arrived yet: the caller says so when the features have added theirs ("arrive_now"). Tasks of features that are not
+-- among p_features are left to a process that knows them, unless the move is a quiet one.
+create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb,
+  out members jsonb)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -11,7 +13,6 @@ declare
   v_kinds text[];
   v_due jsonb;
   v_wake jsonb;
-  v_members jsonb;
   v_revived record;
 begin
   lock table redrive.move_lock in row share mode;
@@ -148,8 +149,8 @@ begin
       select m.queue, min(m.position) as position from stayed m where m.state = 'queued' group by m.queue) w),
     (select jsonb_agg(jsonb_build_object('id', o.join_id, 'was', o.was, 'now', o.final)) from ok o where o.join_id is not null),
     (select jsonb_agg(redrive.landing(o.id, o.was, o.final, o.kind, o.queue, o.attempt_count, o.max_attempts, o.replay_count,
-      o.task_group, o.scope, o.trace_id, o.feature, o.facts)) from ok o where o.feature is not null and o.quiet is not true)
-  into moved, v_kinds, v_due, v_wake, v_members, landed;
+      o.task_group, o.scope, o.trace_id, o.feature, o.facts, o.join_id)) from ok o where o.feature is not null and o.quiet is not true)
+  into moved, v_kinds, v_due, v_wake, members, landed;
 
   if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
   if v_wake is not null then
@@ -158,23 +159,24 @@ begin
   if v_due is not null then
     perform redrive.wake_due(w.key, w.value::timestamptz) from jsonb_each_text(v_due) w;
   end if;
-  if v_members is not null then
-    perform redrive.arrive(array_agg(m.id), array_agg(m.was), array_agg(m.now))
-    from jsonb_to_recordset(v_members) m(id uuid, was redrive.state, now redrive.state);
-  end if;
   moved := coalesce(moved, '{}');
   if p_moves @? '$[*] ? (@.event == "redrive")' then
     select * into v_revived from redrive.revive(p_moves, moved, p_features);
     moved := moved || v_revived.revived;
     landed := coalesce(landed || v_revived.landed, landed, v_revived.landed);
+    members := coalesce(members || v_revived.members, members, v_revived.members);
+  end if;
+  if members is not null and landed is null then
+    perform redrive.arrive_now(members);
+    members := null;
   end if;
 end $$;
 
 -- What a reaction is told about a task.
 create or replace function redrive.landing(p_id uuid, p_was redrive.state, p_now redrive.state, p_kind text, p_queue text, p_attempts integer,
-  p_max_attempts integer, p_replays integer, p_group text, p_scope text, p_trace text, p_feature text, p_facts jsonb) returns jsonb
+  p_max_attempts integer, p_replays integer, p_group text, p_scope text, p_trace text, p_feature text, p_facts jsonb, p_join uuid) returns jsonb
 language sql immutable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object('id', p_id, 'was', p_was, 'state', p_now, 'kind', p_kind, 'queue', p_queue, 'attempts', p_attempts,
     'max_attempts', p_max_attempts, 'replays', p_replays, 'group', p_group, 'scope', p_scope, 'trace_id', p_trace,
-    'feature', p_feature, 'facts', p_facts)
+    'feature', p_feature, 'facts', p_facts, 'join', p_join)
 $$;

@@ -63,7 +63,7 @@ begin
   select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
 end $$;
 
--- A join is kept as long as one of its members is live: it may be retried, and arrive again.
+-- A join is kept as long as one of its members is live, which may be retried and arrive again, or is the end of another join.
 create or replace function redrive.prune_joins(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -78,7 +78,8 @@ begin
   ), gone as (
     delete from redrive.task_join j where j.id = any (array(
       select p.id from piece p where coalesce(p.ended_at, p.created_at) < p_before
-        and not exists (select 1 from redrive.task t where t.join_id = p.id)))
+        and not exists (select 1 from redrive.task t where t.join_id = p.id)
+        and not exists (select 1 from redrive.task_join i where i.on_complete ->> 'join' = p.id::text)))
     returning 1
   ), last as (
     update redrive.pruned r set at = p.created_at, key = p.id::text

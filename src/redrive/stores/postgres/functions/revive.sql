@@ -1,6 +1,7 @@
 -- An operator's retry of a cancelled task: back from history into the live table. An id may be in history more than once
 -- (a caller's own, used again): its newest row counts, and none while a live task has it.
-create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb)
+create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb,
+  out members jsonb)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -9,7 +10,6 @@ declare
   v_ids uuid[] := array(
     select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text, seen bigint)
     where x.event = 'redrive' and x.seen is null and x.id <> all (p_moved));
-  v_joins uuid[];
 begin
   if cardinality(v_ids) = 0 then
     revived := '{}';
@@ -44,11 +44,9 @@ begin
   ), woken as (
     select redrive.wake(n.queue, min(n.position)) from new n group by n.queue
   )
-  select coalesce(array_agg(n.id), '{}'), array_agg(n.join_id) filter (where n.join_id is not null),
+  select coalesce(array_agg(n.id), '{}'), 
+    jsonb_agg(jsonb_build_object('id', n.join_id, 'was', 'cancelled', 'now', 'queued')) filter (where n.join_id is not null),
     jsonb_agg(redrive.landing(n.id, 'cancelled', 'queued', n.kind, n.queue, n.attempt_count, n.max_attempts, n.replay_count,
-      n.task_group, n.scope, n.trace_id, n.feature, n.facts)) filter (where n.feature is not null)
-  into revived, v_joins, landed from new n cross join (select count(*) from woken) w;
-  if v_joins is not null then
-    perform redrive.arrive(v_joins, array_fill('cancelled'::redrive.state, array[cardinality(v_joins)]), null);
-  end if;
+      n.task_group, n.scope, n.trace_id, n.feature, n.facts, n.join_id)) filter (where n.feature is not null)
+  into revived, members, landed from new n cross join (select count(*) from woken) w;
 end $$;

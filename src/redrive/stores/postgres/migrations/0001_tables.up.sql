@@ -200,6 +200,7 @@ create table redrive.task_join (
 );
 create index task_join_complete_scope on redrive.task_join ((on_complete ->> 'scope')) where on_complete ->> 'scope' is not null;
 create index task_join_success_scope on redrive.task_join ((on_success ->> 'scope')) where on_success ->> 'scope' is not null;
+create index task_join_outer on redrive.task_join ((on_complete ->> 'join')) where on_complete ->> 'join' is not null;
 create index task_join_created on redrive.task_join (created_at, id);
 
 -- Arrivals at large joins, added up by "fold": the fleet does not queue up for one row.

@@ -374,13 +374,26 @@ end $$;
 
 -- functions/joins.sql
 
--- New joins. What has no members when its transaction ends has ended: "close_join" sees to that.
+-- New joins. What has no members when its transaction ends has ended: "close_joins" sees to that. What is enqueued at the
+-- end of one, and is a member of another, is so from now on: the other waits for it.
 create or replace function redrive.open_joins(p_joins jsonb) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into redrive.task_join (id, created_at, is_open, on_complete, on_success)
   select x.id, clock_timestamp(), x.is_open, x.on_complete, x.on_success
   from jsonb_to_recordset(p_joins) x(id uuid, is_open boolean, on_complete jsonb, on_success jsonb);
+  perform redrive.add_members(array(
+    select (x.on_complete ->> 'join')::uuid from jsonb_to_recordset(p_joins) x(on_complete jsonb)
+    where x.on_complete ->> 'join' is not null));
+end $$;
+
+-- Lock joins that get members, and those that members arrive at, in the order that all do: for transactions that do both.
+-- Large ones are not locked by arrivals.
+create or replace function redrive.hold_joins(p_adding uuid[], p_arriving uuid[]) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+  perform 1 from redrive.task_join j
+  where j.id = any (p_adding || p_arriving) and (j.total <= 1000 or j.id = any (p_adding)) order by j.id for update;
 end $$;
 
 -- Joins have more members: one for each time that they are named.
@@ -436,6 +449,13 @@ begin
   perform redrive.end_joins(v_small);
 end $$;
 
+-- Members arrive whose features have reacted to their end: what those add comes first (see "move").
+create or replace function redrive.arrive_now(p_members jsonb) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select redrive.arrive(array_agg(m.id), array_agg(m.was), array_agg(m.now))
+  from jsonb_to_recordset(p_members) m(id uuid, was redrive.state, now redrive.state)
+$$;
+
 -- Where the last member has come, enqueue what follows. The rows of these joins are locked, or are so from here on.
 create or replace function redrive.end_joins(p_ids uuid[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -461,17 +481,25 @@ begin
         array[(v_task ->> 'max_attempts')::integer], array[(v_task ->> 'delay')::double precision], null,
         array[((v_task ->> 'timeout')::double precision * 1000)::integer], array[v_task ->> 'group'], array[v_task ->> 'scope'],
         array[v_task ->> 'trace_id'], array[v_task ->> 'idempotency_key'], false, array[v_task ->> 'feature'],
-        array[(v_task ->> 'facts')::jsonb], array[(v_task ->> 'join')::uuid]);
+        array[(v_task ->> 'facts')::jsonb]);
+      if v_task ->> 'join' is not null then
+        -- A member since this join was opened. If its key names other work, nobody will arrive for it.
+        update redrive.task t set join_id = (v_task ->> 'join')::uuid where t.id = (v_task ->> 'id')::uuid;
+        if not found then
+          perform redrive.arrive(array[(v_task ->> 'join')::uuid], null, array['cancelled'::redrive.state]);
+        end if;
+      end if;
     end loop;
   end loop;
 end $$;
 
 -- No further members.
-create or replace function redrive.close_join(p_id uuid) returns void
+create or replace function redrive.close_joins(p_ids uuid[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
-  update redrive.task_join j set is_open = false where j.id = p_id;
-  perform redrive.end_joins(array[p_id]);
+  perform 1 from redrive.task_join j where j.id = any (p_ids) order by j.id for update;
+  update redrive.task_join j set is_open = false where j.id = any (p_ids) and j.is_open;
+  perform redrive.end_joins(p_ids);
 end $$;
 
 -- functions/candidates.sql
@@ -923,9 +951,11 @@ $$;
 
 -- Every other transition, as decided by the state machine: requeue, fail, cancel, pause, resume, retry by an operator.
 -- Each element is applied if the row is in one of its source states and the fence holds. Returns the ids moved, and what is
--- known about those that a feature reacts to (the caller does, in this transaction). Tasks of features that are not among
--- p_features are left to a process that knows them, unless the move is a quiet one.
-create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb)
+-- known about those that a feature reacts to (the caller does, in this transaction). If there are any, members of joins have
+-- not arrived yet: the caller says so when the features have added theirs ("arrive_now"). Tasks of features that are not
+-- among p_features are left to a process that knows them, unless the move is a quiet one.
+create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb,
+  out members jsonb)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -934,7 +964,6 @@ declare
   v_kinds text[];
   v_due jsonb;
   v_wake jsonb;
-  v_members jsonb;
   v_revived record;
 begin
   lock table redrive.move_lock in row share mode;
@@ -1071,8 +1100,8 @@ begin
       select m.queue, min(m.position) as position from stayed m where m.state = 'queued' group by m.queue) w),
     (select jsonb_agg(jsonb_build_object('id', o.join_id, 'was', o.was, 'now', o.final)) from ok o where o.join_id is not null),
     (select jsonb_agg(redrive.landing(o.id, o.was, o.final, o.kind, o.queue, o.attempt_count, o.max_attempts, o.replay_count,
-      o.task_group, o.scope, o.trace_id, o.feature, o.facts)) from ok o where o.feature is not null and o.quiet is not true)
-  into moved, v_kinds, v_due, v_wake, v_members, landed;
+      o.task_group, o.scope, o.trace_id, o.feature, o.facts, o.join_id)) from ok o where o.feature is not null and o.quiet is not true)
+  into moved, v_kinds, v_due, v_wake, members, landed;
 
   if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
   if v_wake is not null then
@@ -1081,32 +1110,34 @@ begin
   if v_due is not null then
     perform redrive.wake_due(w.key, w.value::timestamptz) from jsonb_each_text(v_due) w;
   end if;
-  if v_members is not null then
-    perform redrive.arrive(array_agg(m.id), array_agg(m.was), array_agg(m.now))
-    from jsonb_to_recordset(v_members) m(id uuid, was redrive.state, now redrive.state);
-  end if;
   moved := coalesce(moved, '{}');
   if p_moves @? '$[*] ? (@.event == "redrive")' then
     select * into v_revived from redrive.revive(p_moves, moved, p_features);
     moved := moved || v_revived.revived;
     landed := coalesce(landed || v_revived.landed, landed, v_revived.landed);
+    members := coalesce(members || v_revived.members, members, v_revived.members);
+  end if;
+  if members is not null and landed is null then
+    perform redrive.arrive_now(members);
+    members := null;
   end if;
 end $$;
 
 -- What a reaction is told about a task.
 create or replace function redrive.landing(p_id uuid, p_was redrive.state, p_now redrive.state, p_kind text, p_queue text, p_attempts integer,
-  p_max_attempts integer, p_replays integer, p_group text, p_scope text, p_trace text, p_feature text, p_facts jsonb) returns jsonb
+  p_max_attempts integer, p_replays integer, p_group text, p_scope text, p_trace text, p_feature text, p_facts jsonb, p_join uuid) returns jsonb
 language sql immutable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object('id', p_id, 'was', p_was, 'state', p_now, 'kind', p_kind, 'queue', p_queue, 'attempts', p_attempts,
     'max_attempts', p_max_attempts, 'replays', p_replays, 'group', p_group, 'scope', p_scope, 'trace_id', p_trace,
-    'feature', p_feature, 'facts', p_facts)
+    'feature', p_feature, 'facts', p_facts, 'join', p_join)
 $$;
 
 -- functions/revive.sql
 
 -- An operator's retry of a cancelled task: back from history into the live table. An id may be in history more than once
 -- (a caller's own, used again): its newest row counts, and none while a live task has it.
-create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb)
+create or replace function redrive.revive(p_moves jsonb, p_moved uuid[], p_features text[], out revived uuid[], out landed jsonb,
+  out members jsonb)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -1115,7 +1146,6 @@ declare
   v_ids uuid[] := array(
     select x.id from jsonb_to_recordset(p_moves) x(id uuid, event text, seen bigint)
     where x.event = 'redrive' and x.seen is null and x.id <> all (p_moved));
-  v_joins uuid[];
 begin
   if cardinality(v_ids) = 0 then
     revived := '{}';
@@ -1150,13 +1180,11 @@ begin
   ), woken as (
     select redrive.wake(n.queue, min(n.position)) from new n group by n.queue
   )
-  select coalesce(array_agg(n.id), '{}'), array_agg(n.join_id) filter (where n.join_id is not null),
+  select coalesce(array_agg(n.id), '{}'), 
+    jsonb_agg(jsonb_build_object('id', n.join_id, 'was', 'cancelled', 'now', 'queued')) filter (where n.join_id is not null),
     jsonb_agg(redrive.landing(n.id, 'cancelled', 'queued', n.kind, n.queue, n.attempt_count, n.max_attempts, n.replay_count,
-      n.task_group, n.scope, n.trace_id, n.feature, n.facts)) filter (where n.feature is not null)
-  into revived, v_joins, landed from new n cross join (select count(*) from woken) w;
-  if v_joins is not null then
-    perform redrive.arrive(v_joins, array_fill('cancelled'::redrive.state, array[cardinality(v_joins)]), null);
-  end if;
+      n.task_group, n.scope, n.trace_id, n.feature, n.facts, n.join_id)) filter (where n.feature is not null)
+  into revived, members, landed from new n cross join (select count(*) from woken) w;
 end $$;
 
 -- functions/cycle.sql
@@ -1878,7 +1906,7 @@ begin
   select (select count(*) from gone), (select count(*) >= p_limit from piece) into removed, more;
 end $$;
 
--- A join is kept as long as one of its members is live: it may be retried, and arrive again.
+-- A join is kept as long as one of its members is live, which may be retried and arrive again, or is the end of another join.
 create or replace function redrive.prune_joins(p_before timestamptz, p_limit integer, out removed integer, out more boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -1893,7 +1921,8 @@ begin
   ), gone as (
     delete from redrive.task_join j where j.id = any (array(
       select p.id from piece p where coalesce(p.ended_at, p.created_at) < p_before
-        and not exists (select 1 from redrive.task t where t.join_id = p.id)))
+        and not exists (select 1 from redrive.task t where t.join_id = p.id)
+        and not exists (select 1 from redrive.task_join i where i.on_complete ->> 'join' = p.id::text)))
     returning 1
   ), last as (
     update redrive.pruned r set at = p.created_at, key = p.id::text
@@ -2087,6 +2116,7 @@ declare
     select u.id from unnest(v_ids) u(id) where not exists (select 1 from redrive.history h where h.id = u.id));
   v_n integer;
   v_more integer := 0;
+  v_outer uuid[];
   v_done jsonb := '{}';
 begin
   update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
@@ -2122,12 +2152,17 @@ begin
     and (g.message <> 'erased' or g.sample_scope is not null);
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('causes', v_n + v_more);
-  -- What is enqueued at the end of a join, and is about this scope.
+  -- What is enqueued at the end of a join, and is about this scope; who waits for it does not wait for ever.
+  v_outer := array(select (j.on_complete ->> 'join')::uuid from redrive.task_join j
+    where j.on_complete ->> 'scope' = p_scope and j.on_complete ->> 'join' is not null);
   update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
     on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
   where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('joins', v_n);
+  if cardinality(v_outer) > 0 then
+    perform redrive.arrive(v_outer, null, array_fill('cancelled'::redrive.state, array[cardinality(v_outer)]));
+  end if;
   update redrive.hold h set reason = 'erased'
   from jsonb_array_elements(p_holds) x(hold) where h.target = x.hold ->> 0 and h.name = x.hold ->> 1;
   get diagnostics v_n = row_count;

@@ -155,6 +155,7 @@ create table redrive_join (
 ) strict;
 create index redrive_join_complete_scope on redrive_join (on_complete ->> 'scope') where on_complete ->> 'scope' is not null;
 create index redrive_join_success_scope on redrive_join (on_success ->> 'scope') where on_success ->> 'scope' is not null;
+create index redrive_join_outer on redrive_join (on_complete ->> 'join') where on_complete ->> 'join' is not null;
 create index redrive_join_created on redrive_join (created_at, id);
 
 -- Every failed attempt.

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from redrive.kernel.audit import Audit
 from redrive.kernel.feature import Feature
+from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Effects, Landed, Rows
@@ -36,13 +37,27 @@ def react(transition: Transition, landed: Landed) -> Effects | None:
         return Effects(rows=rows)
     price = landed.facts.get("price", 0)
     entries = ((landed.facts.get("account", WORLD), -price), ("revenue", price))
-    following = NewTask(UUID(landed.facts["next"]), "NEXT", "next", None) if "next" in landed.facts else None
+    following = [NewTask(UUID(landed.facts["next"]), "NEXT", "next", None)] if "next" in landed.facts else []
     return Effects(
-        tasks=[] if following is None else [following],
+        tasks=[*following, *_grown(landed)],
         postings=[Posting(f"charge:{landed.task_id}", entries)] if price else [],
         audits=[Audit("probe", "PROBE_DONE", None, landed.task_id)],
         rows=rows,
+        joins=[_inner(landed)] if "inner" in landed.facts else [],
+        closes=[UUID(join_id) for join_id in landed.facts.get("close", ())],
     )
+
+
+def _grown(landed: Landed) -> list[NewTask]:
+    """Further members of the task's own join, or of the one that it opens."""
+    join = UUID(landed.facts["inner"]) if "inner" in landed.facts else landed.join
+    return [NewTask(UUID(task_id), "GROWN", "grown", None, join=join) for task_id in landed.facts.get("grow", ())]
+
+
+def _inner(landed: Landed) -> NewJoin:
+    """A join whose end is a member of the task's own."""
+    end = NewTask(UUID(landed.facts["end"]), "INNER_ENDED", "grown", None, join=landed.join)
+    return NewJoin(UUID(landed.facts["inner"]), on_complete=end)
 
 
 PROBE = Feature("probe", __name__, react)
