@@ -38,7 +38,7 @@ async def overdue(app: App, log: TaskLog | None = None) -> tuple[Worker, Run]:
     await worker.prepare()
     cycle = await worker.store.cycle(Commit(), worker._want())
     worker.runs.reserve(1)
-    run = worker.attempts.hold(cycle.claimed[0], time.monotonic() - worker.settings.heartbeat)
+    run = worker.attempts.take(cycle.claimed[0], time.monotonic() - worker.settings.heartbeat)
     run.ask_to_stop(StopReason.TIMEOUT)
     return worker, run
 

@@ -36,7 +36,7 @@ from redrive.kernel.outcome import (
 )
 from redrive.kernel.task import HISTORY, LIVE, State
 
-HELD = Lease(uuid4(), uuid4(), attempt=1, max_attempts=3, worker_id="w", execution_ms=4.0)
+FIRST = Lease(uuid4(), uuid4(), attempt=1, max_attempts=3, worker_id="w", execution_ms=4.0)
 LAST = Lease(uuid4(), uuid4(), attempt=3, max_attempts=3, worker_id="w")
 POLICY = Policy(backoff=Backoff(10.0, 10.0))
 BROKEN = failure("TASK_EXECUTION_FAILED", "unknown_exception", "boom")
@@ -85,26 +85,26 @@ CANCELLED_MEANWHILE = {
 }
 
 SETTLED: list[tuple[Lease, Outcome, Event, State, DeadReason | None]] = [
-    (HELD, Completed("1"), Event.COMPLETE, C, None),
-    (HELD, Snooze(5), Event.SNOOZE, D, None),
-    (HELD, Snooze(0), Event.SNOOZE, Q, None),
-    (HELD, Released(), Event.RELEASE, Q, None),
-    (HELD, HandedBack(), Event.HAND_BACK, D, None),
-    (HELD, Cancel(), Event.ABORT, X, None),
-    (HELD, Expired(), Event.EXPIRE, Q, None),
+    (FIRST, Completed("1"), Event.COMPLETE, C, None),
+    (FIRST, Snooze(5), Event.SNOOZE, D, None),
+    (FIRST, Snooze(0), Event.SNOOZE, Q, None),
+    (FIRST, Released(), Event.RELEASE, Q, None),
+    (FIRST, HandedBack(), Event.HAND_BACK, D, None),
+    (FIRST, Cancel(), Event.ABORT, X, None),
+    (FIRST, Expired(), Event.EXPIRE, Q, None),
     (LAST, Expired(), Event.EXPIRE, F, DeadReason.MAX_ATTEMPTS),
-    (HELD, Retry(), Event.RETRY, D, None),
-    (HELD, Retry(after=0), Event.RETRY, Q, None),
+    (FIRST, Retry(), Event.RETRY, D, None),
+    (FIRST, Retry(after=0), Event.RETRY, Q, None),
     (LAST, Retry(after=0), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
-    (HELD, Fail("TASK_ENTITY_NOT_FOUND"), Event.FAIL, F, DeadReason.NON_RETRYABLE),
-    (HELD, Fail("MY_OWN_CODE"), Event.FAIL, F, DeadReason.NON_RETRYABLE),
-    (HELD, Fail("TASK_EXECUTION_FAILED"), Event.RETRY, D, None),
+    (FIRST, Fail("TASK_ENTITY_NOT_FOUND"), Event.FAIL, F, DeadReason.NON_RETRYABLE),
+    (FIRST, Fail("MY_OWN_CODE"), Event.FAIL, F, DeadReason.NON_RETRYABLE),
+    (FIRST, Fail("TASK_EXECUTION_FAILED"), Event.RETRY, D, None),
     (LAST, Fail("TASK_EXECUTION_FAILED"), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
-    (HELD, Failed(BROKEN), Event.RETRY, D, None),
+    (FIRST, Failed(BROKEN), Event.RETRY, D, None),
     (LAST, Failed(BROKEN), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
-    (HELD, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
+    (FIRST, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
     (LAST, Failed(FATAL), Event.FAIL, F, DeadReason.NON_RETRYABLE),
-    (HELD, Failed(BUSY), Event.RETRY, D, None),
+    (FIRST, Failed(BUSY), Event.RETRY, D, None),
     (LAST, Failed(BUSY), Event.FAIL, F, DeadReason.MAX_ATTEMPTS),
 ]
 
@@ -138,18 +138,18 @@ def test_where_a_move_lands(event: Event) -> None:
     assert [event for event, rule in TABLE.items() if rule.quiet] == [Event.HAND_BACK, Event.POSTPONE]
 
 
-@pytest.mark.parametrize("held, outcome, event, to, dead", SETTLED)
+@pytest.mark.parametrize("lease, outcome, event, to, dead", SETTLED)
 def test_what_follows_from_an_outcome(
-    held: Lease, outcome: Outcome, event: Event, to: State, dead: DeadReason | None
+    lease: Lease, outcome: Outcome, event: Event, to: State, dead: DeadReason | None
 ) -> None:
-    move = settle(held, outcome, POLICY, 0.5)
+    move = settle(lease, outcome, POLICY, 0.5)
     assert (move.event, move.to, move.dead) == (event, to, dead)
     assert to in move.rule.targets
     assert (move.task_id, move.token, move.worker_id, move.execution_ms) == (
-        held.id,
-        held.token,
-        held.worker_id,
-        held.execution_ms,
+        lease.id,
+        lease.token,
+        lease.worker_id,
+        lease.execution_ms,
     )
     assert move.expired == isinstance(outcome, Expired)
     assert (move.delay > 0) == (to is D)
@@ -157,24 +157,24 @@ def test_what_follows_from_an_outcome(
 
 
 def test_settle_is_a_function() -> None:
-    assert settle(HELD, Failed(BROKEN), POLICY, 0.25) == settle(HELD, Failed(BROKEN), POLICY, 0.25)
+    assert settle(FIRST, Failed(BROKEN), POLICY, 0.25) == settle(FIRST, Failed(BROKEN), POLICY, 0.25)
 
 
 def test_delays() -> None:
-    assert settle(HELD, Failed(BROKEN), POLICY, 0.0).delay == 5.0
-    assert settle(HELD, Retry(after=77), POLICY, 0.0).delay == 77
+    assert settle(FIRST, Failed(BROKEN), POLICY, 0.0).delay == 5.0
+    assert settle(FIRST, Retry(after=77), POLICY, 0.0).delay == 77
     told = failure("TASK_EXECUTION_FAILED", "http_429", "slow down")
     told = type(told)(**{**{f: getattr(told, f) for f in told.__slots__}, "retry_after": 33.0})
-    assert settle(HELD, Failed(told), POLICY, 0.0).delay == 33.0
-    assert settle(HELD, Snooze(12), POLICY, 0.0).delay == 12
+    assert settle(FIRST, Failed(told), POLICY, 0.0).delay == 33.0
+    assert settle(FIRST, Snooze(12), POLICY, 0.0).delay == 12
 
 
 def test_values_travel() -> None:
-    assert settle(HELD, Completed('{"a":1}'), POLICY, 0).result == '{"a":1}'
-    assert settle(HELD, Snooze(1, state={"page": 2}), POLICY, 0).memo == '{"page":2}'
-    assert settle(HELD, Snooze(1), POLICY, 0).memo is None
-    assert settle(HELD, Cancel("why"), POLICY, 0).reason == "why"
-    expired: Transition = settle(HELD, Expired(), POLICY, 0)
+    assert settle(FIRST, Completed('{"a":1}'), POLICY, 0).result == '{"a":1}'
+    assert settle(FIRST, Snooze(1, state={"page": 2}), POLICY, 0).memo == '{"page":2}'
+    assert settle(FIRST, Snooze(1), POLICY, 0).memo is None
+    assert settle(FIRST, Cancel("why"), POLICY, 0).reason == "why"
+    expired: Transition = settle(FIRST, Expired(), POLICY, 0)
     assert expired.failure is not None and expired.failure.reason == "lease_expired"
 
 
@@ -189,7 +189,7 @@ def test_a_snooze_needs_a_sensible_time(seconds: object) -> None:
 
 def test_a_snooze_needs_a_state_that_is_json() -> None:
     with pytest.raises(PayloadInvalid, match="Snooze"):
-        settle(HELD, Snooze(1, state=object()), POLICY, 0)
+        settle(FIRST, Snooze(1, state=object()), POLICY, 0)
     with pytest.raises(InvalidInput):
         Fail("not a code")
 

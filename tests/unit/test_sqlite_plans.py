@@ -78,6 +78,6 @@ def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
 
 
 async def test_who_holds_leases_is_found_by_the_leases(connection: sqlite3.Connection) -> None:
-    sql = statements("redrive.stores.sqlite", "reads.sql")["holders"]
+    sql = statements("redrive.stores.sqlite", "reads.sql")["leases"]
     plan = [row[3] for row in connection.execute(f"explain query plan {sql}")]
     assert any("t USING INDEX redrive_task_lease" in step for step in plan), plan

@@ -76,19 +76,19 @@ def _moments(task: Task, attempts: list[View], rows: list[View]) -> list[Moment]
         found.append(Moment(task.run_at, "delayed", "Due"))
     for one in attempts:
         title = f"Attempt {one['attempt']}{_after(one['replay'])} failed: {one['code']}"
-        found.append(Moment(one["at"], "failed", title, _held(one["worker_id"]), one))
+        found.append(Moment(one["at"], "failed", title, _where(one["worker_id"]), one))
     for row in rows:
         who = f"{row['action']} by {row['actor']}"
         found.append(Moment(row["at"], "operator", who, row["reason"]))
     if task.state is State.RUNNING and task.last_attempt_at is not None:
         title = f"Attempt {task.attempt_count} of {task.max_attempts}{_after(task.replay_count)} runs"
-        found.append(Moment(task.last_attempt_at, "running", title, _held(task.worker_id)))
+        found.append(Moment(task.last_attempt_at, "running", title, _where(task.worker_id)))
     if task.finished_at is not None:
         found.append(Moment(task.finished_at, task.state.value, task.state.value.capitalize()))
     return sorted(found, key=lambda moment: moment.at)
 
 
-def _held(worker: str | None) -> str | None:
+def _where(worker: str | None) -> str | None:
     return None if worker is None else f"on worker {worker}"
 
 

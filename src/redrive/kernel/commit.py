@@ -56,7 +56,7 @@ class Limit:
 
 @dataclass(slots=True, frozen=True)
 class CancelRequest:
-    """Ask whoever runs the task to stop. The task stays running until its holder settles it. Whoever asks first is in
+    """Ask whoever runs the task to stop. The task stays running until its worker settles it. Whoever asks first is in
     the audit log; to ask again changes nothing."""
 
     task_id: UUID

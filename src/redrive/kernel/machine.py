@@ -229,7 +229,7 @@ class Transition:
     sources: tuple[State, ...] | None = None  # fewer than the rule has
     seen: int | None = None  # only if it is still failed by this failure (``Task.failed_seq``)
     keep: float | None = None  # of a completion: see ``Policy.history``
-    feature: str | None = None  # of a holder's settlement: who reacts to it, as the row said when it was claimed
+    feature: str | None = None  # of a settlement under a lease: who reacts to it, as the row said when it was claimed
 
     @property
     def rule(self) -> Rule:
@@ -279,26 +279,26 @@ def postpone(task_id: UUID) -> Transition:
     return Transition(task_id, Event.POSTPONE, State.DELAYED, delay=HandedBack().seconds)
 
 
-def settle(held: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Transition:
+def settle(lease: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Transition:
     """Returns the transition that follows from an outcome. Pure: the same inputs give the same transition."""
     match outcome:
         case Completed(result=result):
-            return complete(held.id, held.token, result, policy, held.worker_id, held.execution_ms, held.feature)
+            return complete(lease.id, lease.token, result, policy, lease.worker_id, lease.execution_ms, lease.feature)
         case Snooze(seconds=seconds, state=state):
             check_seconds(seconds, "Snooze(seconds)")  # the handler may have changed it since
-            return _move(held, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
+            return _move(lease, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
         case Released(reason=reason):
-            return _move(held, Event.RELEASE, State.QUEUED, reason=reason)
+            return _move(lease, Event.RELEASE, State.QUEUED, reason=reason)
         case HandedBack(seconds=seconds, reason=reason):
-            return _move(held, Event.HAND_BACK, State.DELAYED, delay=seconds, reason=reason)
+            return _move(lease, Event.HAND_BACK, State.DELAYED, delay=seconds, reason=reason)
         case Cancel(reason=reason):
-            return _move(held, Event.ABORT, State.CANCELLED, reason=reason)
+            return _move(lease, Event.ABORT, State.CANCELLED, reason=reason)
         case Expired(limit=limit):
-            return _expire(held, limit)
+            return _expire(lease, limit)
         case Retry() | Fail():
-            return settle(held, declared(outcome), policy, jitter)
+            return settle(lease, declared(outcome), policy, jitter)
         case Failed(failure=cause, after=after):
-            return _retry_or_fail(held, cause, policy, jitter, after)
+            return _retry_or_fail(lease, cause, policy, jitter, after)
 
 
 # Looked at for every task: a global is found faster than a member of an enum.
@@ -342,42 +342,42 @@ def declared(verdict: Retry | Fail, origin: Origin = NOWHERE) -> Failed:
     )
 
 
-def _retry_or_fail(held: Lease, cause: Failure, policy: Policy, jitter: float, after: float | None) -> Transition:
+def _retry_or_fail(lease: Lease, cause: Failure, policy: Policy, jitter: float, after: float | None) -> Transition:
     if not cause.retryable:
-        return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
-    if held.attempt >= held.max_attempts:
-        return _move(held, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.MAX_ATTEMPTS)
-    delay = policy.backoff.at_least(cause.retry_after, held.attempt, jitter) if after is None else after
-    return _move(held, Event.RETRY, _waiting(delay), delay=delay, failure=cause)
+        return _move(lease, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
+    if lease.attempt >= lease.max_attempts:
+        return _move(lease, Event.FAIL, State.FAILED, failure=cause, dead=DeadReason.MAX_ATTEMPTS)
+    delay = policy.backoff.at_least(cause.retry_after, lease.attempt, jitter) if after is None else after
+    return _move(lease, Event.RETRY, _waiting(delay), delay=delay, failure=cause)
 
 
-def _expire(held: Lease, limit: float | None) -> Transition:
+def _expire(lease: Lease, limit: float | None) -> Transition:
     cause = failure(
         ErrorCode.EXECUTION_FAILED,
         "lease_expired",
-        f"the lease of attempt {held.attempt} ran out: its worker died, hung or lost the store"
+        f"the lease of attempt {lease.attempt} ran out: its worker died, hung or lost the store"
         + ("" if limit is None else f"; by then its time limit of {limit:g} s was over, too"),
         type=FailureType.TIMEOUT,
         public=True,
         # One cause for each kind: what hangs or kills its worker. Whether a limit was over by then is chance.
-        where=held.kind if isinstance(held, ExpiredLease) else "",
+        where=lease.kind if isinstance(lease, ExpiredLease) else "",
         what="the lease ran out",
     )
-    if held.attempt >= held.max_attempts:
+    if lease.attempt >= lease.max_attempts:
         dead = DeadReason.MAX_ATTEMPTS
-        return _move(held, Event.EXPIRE, State.FAILED, failure=cause, dead=dead, expired=True)
-    return _move(held, Event.EXPIRE, State.QUEUED, failure=cause, expired=True)
+        return _move(lease, Event.EXPIRE, State.FAILED, failure=cause, dead=dead, expired=True)
+    return _move(lease, Event.EXPIRE, State.QUEUED, failure=cause, expired=True)
 
 
-def _move(held: Lease, event: Event, to: State, **values: Any) -> Transition:
+def _move(lease: Lease, event: Event, to: State, **values: Any) -> Transition:
     return Transition(
-        task_id=held.id,
+        task_id=lease.id,
         event=event,
         to=to,
-        token=held.token,
-        worker_id=held.worker_id,
-        execution_ms=held.execution_ms,
-        feature=held.feature,
+        token=lease.token,
+        worker_id=lease.worker_id,
+        execution_ms=lease.execution_ms,
+        feature=lease.feature,
         **values,
     )
 

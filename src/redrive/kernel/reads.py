@@ -84,9 +84,9 @@ class WorkerRow:
 
 
 @dataclass(slots=True, frozen=True)
-class Holder:
-    """A worker or executor and the leases it holds: when the first and the last of them end. ``earlier``: leases that
-    were claimed well before a worker of this name was started, whose process is gone."""
+class WorkerLeases:
+    """The leases that a worker or executor has in one queue: how many, and when the first and the last of them end.
+    ``earlier``: those that were claimed well before a worker of this name was started, whose process is gone."""
 
     worker_id: str
     queue: str

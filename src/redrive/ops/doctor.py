@@ -50,7 +50,7 @@ async def examine(
     rows = {name: row for name, row in stats.by("queue").items() if queue in (None, name)}
     found = [
         *_workers(overview, rows),
-        *_lost(lost(await store.holders(), overview), overview.now, queue),
+        *_lost(lost(await store.leases(), overview), overview.now, queue),
         *_backlog(diagnosis, overview, rows),
         *_leases(diagnosis),
         *(await handler_notes.findings(store, overview) if queue is None else ()),

@@ -68,9 +68,9 @@ async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
         try:
             decode_shallow(task.payload)
         except ValueError as error:
-            held = _lease(task)
+            lease = _lease(task)
             said = Fail(ErrorCode.PAYLOAD_INVALID.value, f"the payload cannot be read: {error}"[:1000])
-            transition = settle(held, said, Policy(), 0.0)
+            transition = settle(lease, said, Policy(), 0.0)
             with contextlib.suppress(RedriveError):  # else its lease runs out
                 await store.apply(Commit(transitions=[transition]))
                 count_end(_counted(store)[task.queue, task.kind], transition)
@@ -172,13 +172,13 @@ async def report(
     ms: float | None = None,
 ) -> None:
     """Settles an attempt, fenced by the token. Reporting the same twice is fine."""
-    held = Lease(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature)
+    lease = Lease(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature)
     given = Payload(task.payload if isinstance(task.payload, JsonText) else None)
     if isinstance(said, Fail | Retry):
         said = declared(said, Origin(place=task.kind, payload=given))
     elif isinstance(said, Failed):
         said = Failed(_of_task(said.failure, task.kind, given), said.after)
-    transition = settle(held, said, policy or Policy(backoff=backoff), random.random())  # noqa: S311 - jitter
+    transition = settle(lease, said, policy or Policy(backoff=backoff), random.random())  # noqa: S311 - jitter
     cycle = await store.cycle(Commit(transitions=[transition]), None, again=True)
     if cycle.lost:
         raise LeaseLost(

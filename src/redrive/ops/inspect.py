@@ -11,7 +11,7 @@ from uuid import UUID
 from redrive.errors import InvalidInput, TaskNotFound, UnknownKind, UnknownQueue
 from redrive.kernel.handler_notes import Stray
 from redrive.kernel.payload import CUT, JsonText, readable
-from redrive.kernel.ports.store import CauseRow, Count, Holder, LetterCount, Overview, Query, Store, WorkerRow
+from redrive.kernel.ports.store import CauseRow, Count, LetterCount, Overview, Query, Store, WorkerLeases, WorkerRow
 from redrive.kernel.task import State, Task, Timeline
 from redrive.ops.handler_notes import strays
 from redrive.ops.pages import in_pieces
@@ -30,19 +30,19 @@ class Stats:
     overview: Overview
     causes: list[CauseRow]
     letters: list[LetterCount] = field(default_factory=list)
-    holders: list[Holder] = field(default_factory=list)
+    leases: list[WorkerLeases] = field(default_factory=list)
     failing: Counter[str] = field(default_factory=Counter)  # tasks that are failed now, by cause
     strays: list[Stray] = field(default_factory=list)  # handlers that run on though they were given up
 
     def lost(self) -> list[Lost]:
         """Tasks whose workers are silent."""
-        return lost(self.holders, self.overview)
+        return lost(self.leases, self.overview)
 
     def held_by(self, worker: WorkerRow) -> int:
         """Returns how many tasks run on a worker, as the store has it; what a worker says of itself is a heartbeat
         old."""
         name = worker.id.rpartition(" (")[0] if worker.host == OUTSIDE else worker.id
-        meant = [one for one in self.holders if one.worker_id == name]
+        meant = [one for one in self.leases if one.worker_id == name]
         return sum(one.tasks for one in meant if worker.host != OUTSIDE or one.queue in worker.queues)
 
     def alive(self) -> int:
@@ -129,7 +129,7 @@ async def stats(store: Store, causes: int = 10) -> Stats:
         overview,
         found,
         await store.letter_counts(),
-        await store.holders(),
+        await store.leases(),
         failing,
         await strays(store, overview),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from redrive.kernel.ports.store import Holder, Overview, WorkerRow
+from redrive.kernel.ports.store import Overview, WorkerLeases, WorkerRow
 from redrive.ops.text import span
 
 # A heartbeat is written every few seconds at most: after so long, or after three intervals, it is overdue.
@@ -20,7 +20,7 @@ OUTSIDE, ABROAD = "http", timedelta(minutes=15)  # the host of those who claim f
 class Standing(StrEnum):
     ALIVE = "alive"
     STOPPING = "stopping"  # it finishes what it has, and takes nothing new
-    SILENT = "silent"  # its heartbeat is overdue: nobody may hold what it holds
+    SILENT = "silent"  # its heartbeat is overdue: nobody may be at work on what it has
     GONE = "gone"  # it said goodbye, or has been silent for long
 
 
@@ -50,7 +50,7 @@ def drivers(overview: Overview) -> list[WorkerRow]:
 
 
 def is_lost(worker: WorkerRow, now: datetime) -> bool:
-    """Returns whether nobody works on what this worker holds. Of executors nobody knows that before their leases
+    """Returns whether nobody works on what this worker has. Of executors nobody knows that before their leases
     end."""
     return worker.host != OUTSIDE and standing(worker, now) in (Standing.SILENT, Standing.GONE)
 
@@ -88,15 +88,15 @@ class Lost:
         return f"{lease} ended {ended} ago, and {they} back as soon as a live worker looks"
 
 
-def lost(holders: Sequence[Holder], overview: Overview) -> list[Lost]:
+def lost(leases: Sequence[WorkerLeases], overview: Overview) -> list[Lost]:
     """Returns tasks whose worker is silent or was restarted, by worker and queue."""
     workers = {worker.id: worker for worker in overview.workers}
     found = []
-    for holder in holders:
-        worker = workers.get(holder.worker_id)
+    for own in leases:
+        worker = workers.get(own.worker_id)
         if worker is None:
             continue
         silent = is_lost(worker, overview.now)
-        if tasks := holder.tasks if silent else holder.earlier:
-            found.append(Lost(worker, holder.queue, tasks, holder.first_ends, holder.last_ends, not silent))
+        if tasks := own.tasks if silent else own.earlier:
+            found.append(Lost(worker, own.queue, tasks, own.first_ends, own.last_ends, not silent))
     return found

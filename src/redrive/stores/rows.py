@@ -8,7 +8,7 @@ from typing import Any
 from redrive.kernel.failed import FailedCount, FailedRef
 from redrive.kernel.machine import Event
 from redrive.kernel.payload import CUT, page_text, readable
-from redrive.kernel.ports.store import CauseRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
+from redrive.kernel.ports.store import CauseRow, HoldRow, LimitRow, ScheduleRow, WorkerLeases, WorkerRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task
 
@@ -227,8 +227,10 @@ def worker(row: Row) -> WorkerRow:
     )
 
 
-def holder(row: Row) -> Holder:
-    return Holder(row["worker_id"], row["queue"], row["tasks"], row["earlier"], row["first_ends"], row["last_ends"])
+def worker_leases(row: Row) -> WorkerLeases:
+    return WorkerLeases(
+        row["worker_id"], row["queue"], row["tasks"], row["earlier"], row["first_ends"], row["last_ends"]
+    )
 
 
 def schedule(row: Row) -> ScheduleRow:

@@ -91,7 +91,7 @@ class Attempts:
             life=life,
             runs=runs,
             settling=settling,
-            hold=self.hold,
+            take=self.take,
             launch=lambda runs: self._launch(self._attempt_bulk(runs), runs),
             broke=self.broke,
         )
@@ -115,7 +115,7 @@ class Attempts:
     def start(self, tasks: list[Claimed], asked: float) -> None:
         by_kind: dict[str, list[Run]] = {}
         for task in tasks:
-            run = self.hold(task, asked)
+            run = self.take(task, asked)
             if run.state >= _TRAILING:  # handed back at once
                 continue
             if run.handler is not None and run.handler.bulk:
@@ -127,8 +127,8 @@ class Attempts:
         for runs in by_kind.values():
             self._bulk.start(runs)
 
-    def hold(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:
-        """Take a claimed task into this worker's hands. ``slot``: one was reserved for it. One of a feature that this
+    def take(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:
+        """Makes a run of a claimed task. ``slot``: one was reserved for it. One of a feature that this
         worker does not know is settled at once: it is handed back."""
         handler = self._handlers.get(task.kind)
         limit = self._limits.of(handler, task.timeout)
@@ -312,7 +312,7 @@ class Attempts:
         """Returns tasks that were claimed while the worker is going down. No attempt is used up."""
         self._runs.reserve(len(tasks))
         for task in tasks:
-            run = self.hold(task, asked)
+            run = self.take(task, asked)
             run.stop = StopReason.SHUTDOWN
             self.finish(run, stopped(run))
 

@@ -16,8 +16,8 @@ from redrive.worker.runs import Runs
 from redrive.worker.settling import Settling
 
 
-class Hold(Protocol):
-    """The signature of ``Attempts.hold``: takes a claimed task into the worker's hands."""
+class Take(Protocol):
+    """The signature of ``Attempts.take``: makes a run of a claimed task."""
 
     def __call__(self, task: Claimed, asked: float, *, slot: bool = True) -> Run: ...
 
@@ -36,7 +36,7 @@ class BulkCalls:
         life: Life,
         runs: Runs,
         settling: Settling,
-        hold: Hold,
+        take: Take,
         launch: Callable[[list[Run]], asyncio.Task[None]],
         broke: Callable[[Run, BaseException | None], None],
     ) -> None:
@@ -46,7 +46,7 @@ class BulkCalls:
         self._life = life
         self._runs = runs
         self._settling = settling
-        self._hold = hold
+        self._take = take
         self._launch = launch
         self._broke = broke
         self._filling: set[asyncio.Task[None]] = set()
@@ -103,11 +103,11 @@ class BulkCalls:
             return []  # the call goes out as it is; the hot loop meets the same trouble, and says so
         if not self._settling.taken(call):
             return []  # handed back by the end of the worker
-        return [self._hold(task, call.asked, slot=False) for task in found.claimed]
+        return [self._take(task, call.asked, slot=False) for task in found.claimed]
 
     def _share_slot(self, chunk: list[Run]) -> None:
         """Frees all slots but one: the claim took one for each task, and a call needs only one."""
-        holders = [run for run in chunk if run.slot]
-        for run in holders[1:]:
+        with_slot = [run for run in chunk if run.slot]
+        for run in with_slot[1:]:
             run.slot = False
-        self._runs.slots += len(holders[1:])
+        self._runs.slots += len(with_slot[1:])

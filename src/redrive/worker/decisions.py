@@ -26,14 +26,14 @@ class Decisions:
         if type(outcome) is Completed:
             return complete(task.id, task.token, outcome.result, policy, self._worker_id, run.ms, task.feature)
         allowed = task.max_attempts if tries is None else min(task.max_attempts, tries)
-        held = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature)
+        lease = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature)
         decided: Transition | None
         try:
-            decided = settle(held, outcome, policy, self._rng())
+            decided = settle(lease, outcome, policy, self._rng())
         except RedriveError as error:  # a snooze whose state cannot be stored
-            return settle(held, Fail(error.code, error.message), policy, 0.0)
+            return settle(lease, Fail(error.code, error.message), policy, 0.0)
         except Exception as error:  # and one whose state cannot even be read
-            return settle(held, failed_unexpectedly(run, error), policy, 0.0)
+            return settle(lease, failed_unexpectedly(run, error), policy, 0.0)
         if decided is None:  # a Verdict that is none of ours
-            return settle(held, failed_unexpectedly(run, TypeError()), policy, 0.0)
+            return settle(lease, failed_unexpectedly(run, TypeError()), policy, 0.0)
         return decided

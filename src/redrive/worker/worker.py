@@ -2,7 +2,7 @@
 
 ``Worker`` is the hot loop (settle and claim) and the life around it. Beside it run the lease keeper (heartbeats,
 deadlines), the ticker (liveness, promotion, duties) and one coroutine per attempt (``attempts``); what they decide
-goes out through ``settling`` and comes back from the store as landed or lost. They share ``runs`` (what is held) and
+goes out through ``settling`` and comes back from the store as landed or lost. They share ``runs`` (what is claimed) and
 ``life`` (whether it ends); only the worker knows all of them.
 """
 
@@ -214,7 +214,7 @@ class Worker:
                 helper.add_done_callback(self._helper_ended)
             await self._work()
         except BaseException as error:
-            # Cancelled, or something that nobody expected: whatever is held goes back.
+            # Cancelled, or something that nobody expected: whatever is claimed goes back.
             self.life.died = error if isinstance(error, Exception) else None
             self._retire()
             if self.runs.any_left or self.settling.unfinished:

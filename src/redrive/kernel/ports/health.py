@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from redrive.kernel.diagnosis import Diagnosis
-from redrive.kernel.reads import Count, Holder, Overview
+from redrive.kernel.reads import Count, Overview, WorkerLeases
 
 
 class HealthReads(Protocol):
@@ -27,8 +27,8 @@ class HealthReads(Protocol):
 
     async def overview(self) -> Overview: ...
 
-    async def holders(self) -> list[Holder]:
-        """Returns who holds the tasks that run now; costs no more than there are of those."""
+    async def leases(self) -> list[WorkerLeases]:
+        """Returns who has the leases of the tasks that run now; costs no more than there are of those."""
 
     async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]:
         """Returns the rows of a feature's own named statement, which only reads."""

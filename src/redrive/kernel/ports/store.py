@@ -21,13 +21,13 @@ from redrive.kernel.ports.tasks import MOST_ENTRIES, TaskReads
 from redrive.kernel.reads import (
     CauseRow,
     Count,
-    Holder,
     HoldRow,
     LetterCount,
     LimitRow,
     Overview,
     Query,
     ScheduleRow,
+    WorkerLeases,
     WorkerRow,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
@@ -44,7 +44,6 @@ __all__ = [
     "Cycle",
     "Heartbeat",
     "HoldRow",
-    "Holder",
     "LetterCount",
     "LimitRow",
     "Migrations",
@@ -56,6 +55,7 @@ __all__ = [
     "TickResult",
     "Transaction",
     "Wake",
+    "WorkerLeases",
     "WorkerRow",
 ]
 

@@ -85,7 +85,7 @@ async def fail_row(connection: Connection, task_id: UUID, why: str, features: Fe
 async def settle_in_parts(
     connection: Connection, transitions: Sequence[Transition], features: Features, refused: dict[UUID, str], where: str
 ) -> set[UUID]:
-    """Applies what can be applied; returns the ids that moved. A task that its holder or recovery would move and whose
+    """Applies what can be applied; returns the ids that moved. A task that its worker or recovery would move and whose
     row stands in the way is failed; what an operator wanted of such a row is refused, and the row is left as it is."""
     try:
         async with connection.transaction():

@@ -61,7 +61,7 @@ class UnansweredClaims:
         ]
         if lost:
             released = Released("the answer to the claim was lost")
-            await self._give_back([settle(held, released, Policy(), 0.0) for held in lost])
+            await self._give_back([settle(lease, released, Policy(), 0.0) for lease in lost])
         self._next_ask = now + ASK_ABOUT_CLAIMS_EVERY_S
         self._claims = {token: claim for token, claim in self._claims.items() if claim.until > now}
 

@@ -12,7 +12,16 @@ from redrive.ids import time_of
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
-from redrive.kernel.ports.store import MOST_ENTRIES, CauseRow, Count, Holder, LetterCount, Overview, Query, ScheduleRow
+from redrive.kernel.ports.store import (
+    MOST_ENTRIES,
+    CauseRow,
+    Count,
+    LetterCount,
+    Overview,
+    Query,
+    ScheduleRow,
+    WorkerLeases,
+)
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores import rows
@@ -297,8 +306,8 @@ class Reads:
             [rows.schedule(r) for r in schedules],
         )
 
-    async def holders(self) -> list[Holder]:
-        return [rows.holder(row) for row in await self._rows("holders")]
+    async def leases(self) -> list[WorkerLeases]:
+        return [rows.worker_leases(row) for row in await self._rows("leases")]
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
         found = await fetch(self.pool, "due_schedules")

@@ -58,7 +58,7 @@ async def settle(
     ids, tokens, ms, results, moves, _ = args
     moved: set[UUID] = set()
     if ids and moves:
-        await connection.execute(SQL["hold_rows"], [t.task_id for t in transitions])
+        await connection.execute(SQL["lock_rows"], [t.task_id for t in transitions])
     if ids:
         keep = keep_of(args, transitions)
         row = await connection.fetchrow(SQL["complete"], ids, tokens, ms, results, keep, begun)
@@ -85,8 +85,8 @@ async def settle_or_raise(connection: Connection, transition: Transition, featur
 async def renew(
     connection: Connection, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
 ) -> set[UUID]:
-    """Extends leases and keeps progress, fenced by token; returns the ids no longer held."""
+    """Extends leases and keeps progress, fenced by token; returns the ids whose lease is lost."""
     ids, tokens = [task_id for task_id, _ in leases], [token for _, token in leases]
     noted, texts = list(progress) or None, list(progress.values()) or None
-    held = await connection.fetchval(SQL["renew"], ids, tokens, lease, noted, texts)
-    return set(ids) - set(held)
+    renewed = await connection.fetchval(SQL["renew"], ids, tokens, lease, noted, texts)
+    return set(ids) - set(renewed)

@@ -42,7 +42,7 @@ select redrive.arrive_now($1);
 select id, total, completed, failed, cancelled, is_open as open, created_at, ended_at, succeeded_at
 from redrive.task_join where id = any ($1);
 
--- hold_rows: rows that two statements are going to move, in one order for all
+-- lock_rows: rows that two statements are going to move, in one order for all
 select 1 from redrive.task where id = any ($1) order by id for update;
 
 -- landed: settlements that have landed before, under their token; $3: those that leave nothing
@@ -110,7 +110,7 @@ select at, document from redrive.series_sheet;
 -- expired: leases that ran out
 select * from redrive.expired($1, $2, $3);
 
--- claimed_by: what these tokens hold; only asked after an answer to a claim was lost. $2 (seconds from now) bounds how
+-- claimed_by: what was claimed under these tokens; only asked after an answer to a claim was lost. $2 (seconds from now) bounds how
 -- soon their leases can end: entries of older claims may lie in the index, dead
 select t.id, t.lease_token as token, t.attempt_count, t.max_attempts, t.feature from redrive.task t
 where t.state = 'running' and t.lease_expires_at >= (select clock_timestamp()) + make_interval(secs => $2)
@@ -374,7 +374,7 @@ select * from redrive.kind order by kind;
 -- workers: workers seen lately
 select * from redrive.worker order by id;
 
--- holders: who holds the leases there are
+-- leases: who has how many
 select t.worker_id, t.queue, count(*)::integer as tasks,
   (count(*) filter (where t.last_attempt_at < w.started_at - interval '5 s'))::integer as earlier,
   min(t.lease_expires_at) as first_ends, max(t.lease_expires_at) as last_ends

@@ -118,7 +118,7 @@ def settle_in_parts(
 ) -> set[UUID]:
     """Applies what can be applied; returns the ids that were lost, ``again`` as in ``settle``.
 
-    A task that its holder or recovery would move and whose row stands in the way is failed; what an operator wanted of
+    A task that its worker or recovery would move and whose row stands in the way is failed; what an operator wanted of
     it is refused, and the row is left as it is."""
     try:
         return _inside(session, lambda inner: settle(inner, transitions, again=again))

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from redrive.ids import from_text, is_id
 from redrive.kernel.failed import FailedCount, FailedRef
-from redrive.kernel.ports.store import CauseRow, Holder, HoldRow, LimitRow, ScheduleRow, WorkerRow
+from redrive.kernel.ports.store import CauseRow, HoldRow, LimitRow, ScheduleRow, WorkerLeases, WorkerRow
 from redrive.kernel.records import Record
 from redrive.kernel.task import Attempt, AuditRow, DeadLetter, Task
 from redrive.stores import rows as common
@@ -103,8 +103,8 @@ def worker(row: sqlite3.Row) -> WorkerRow:
     return common.worker(values)
 
 
-def holder(row: sqlite3.Row) -> Holder:
-    return common.holder(_typed(row))
+def worker_leases(row: sqlite3.Row) -> WorkerLeases:
+    return common.worker_leases(_typed(row))
 
 
 def _typed(row: sqlite3.Row) -> dict[str, Any]:

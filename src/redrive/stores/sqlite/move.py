@@ -218,7 +218,7 @@ def _keep(session: Session, kept: Sequence[Move]) -> None:
                 m.t.actor,
                 m.t.reason,
                 session.now,
-                _holder(m.t),
+                _token_kept(m.t),
                 failed if m.final is State.FAILED else None,
                 m.t.dead,
                 m.t.bulk_id,
@@ -243,8 +243,8 @@ def _attempts(m: Move) -> int:
     return m.row.attempt_count
 
 
-def _holder(t: Transition) -> str | None:
-    """The token under which a holder settled. Recovery's doing is kept without one: the holder did not ask for it."""
+def _token_kept(t: Transition) -> str | None:
+    """The token of the lease that was settled; none of one that ran out: whoever had it did not ask for that."""
     return str(t.token) if t.token is not None and t.rule.fenced and t.event is not Event.EXPIRE else None
 
 
@@ -308,7 +308,7 @@ def _record_failures(session: Session, failed: Sequence[Move]) -> None:
         attempts.append(
             [
                 row.id,
-                _holder(t),
+                _token_kept(t),
                 t.execution_ms,
                 row.attempt_count,
                 row.replay_count,

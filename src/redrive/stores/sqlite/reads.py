@@ -13,7 +13,16 @@ from redrive.ids import is_id
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter, TaskStatus
 from redrive.kernel.joins import Join
-from redrive.kernel.ports.store import MOST_ENTRIES, CauseRow, Count, Holder, LetterCount, Overview, Query, ScheduleRow
+from redrive.kernel.ports.store import (
+    MOST_ENTRIES,
+    CauseRow,
+    Count,
+    LetterCount,
+    Overview,
+    Query,
+    ScheduleRow,
+    WorkerLeases,
+)
 from redrive.kernel.records import Record
 from redrive.kernel.task import AuditRow, DeadLetter, State, Task, Timeline
 from redrive.stores.features import PERSONAL, Features, place_of, subject_of
@@ -258,8 +267,8 @@ class Reads:
     async def overview(self) -> Overview:
         return await self.read(_overview)
 
-    async def holders(self) -> list[Holder]:
-        return await self.read(lambda session: [codec.holder(row) for row in _rows(session, SQL["holders"])])
+    async def leases(self) -> list[WorkerLeases]:
+        return await self.read(lambda session: [codec.worker_leases(row) for row in _rows(session, SQL["leases"])])
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]:
         def look(session: Session) -> tuple[datetime, list[ScheduleRow]]:

@@ -176,7 +176,7 @@ select * from redrive_kind order by kind
 -- workers: workers seen lately
 select * from redrive_worker order by id
 
--- holders: who holds the leases there are
+-- leases: who has how many
 select t.worker_id, t.queue, count(*) as tasks, coalesce(sum(t.last_attempt_at < w.started_at - 5000000), 0) as earlier,
   min(t.lease_expires_at) as first_ends, max(t.lease_expires_at) as last_ends
 from redrive_task t left join redrive_worker w on w.id = t.worker_id

@@ -90,12 +90,12 @@ def settle_or_raise(session: Session, transition: Transition) -> None:
 def renew(
     session: Session, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
 ) -> set[UUID]:
-    """Extends leases and keeps progress, fenced by token; returns the ids no longer held."""
+    """Extends leases and keeps progress, fenced by token; returns the ids whose lease is lost."""
     pairs = dumps([[str(task_id), str(token)] for task_id, token in leases])
-    ids = session.gathered(SQL["holding"], pairs)
+    ids = session.gathered(SQL["current"], pairs)
     session.run(SQL["renew"], session.now + micros(lease), dumps(ids))
-    held = {UUID(task_id) for task_id in ids}
-    noted: list[Any] = [[str(task_id), text] for task_id, text in progress.items() if task_id in held]
+    renewed = {UUID(task_id) for task_id in ids}
+    noted: list[Any] = [[str(task_id), text] for task_id, text in progress.items() if task_id in renewed]
     if noted:
         session.run(SQL["progress"], dumps(noted))
-    return {task_id for task_id, _ in leases} - held
+    return {task_id for task_id, _ in leases} - renewed

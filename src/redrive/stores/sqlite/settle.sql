@@ -170,7 +170,7 @@ from json_each(?) v left join redrive_task t on t.id = json_extract(v.value, '$[
 left join redrive_history h on h.rowid = (select n.rowid from redrive_history n where t.id is null
   and n.id = json_extract(v.value, '$[3]') order by n.finished_at desc, n.rowid desc limit 1) order by v.key
 
--- holding: which of these leases are still held
+-- current: which of these leases are not lost
 select json_group_array(t.id) from json_each(?) v cross join redrive_task t
   on t.id = json_extract(v.value, '$[0]') and t.lease_token = json_extract(v.value, '$[1]')
 

@@ -19,7 +19,7 @@ ROUNDS = 12
 
 
 async def taken_over(harness: Harness) -> tuple[Claimed, Claimed]:
-    """A task whose first holder lost its lease to a second one."""
+    """A task whose first worker lost its lease to a second one."""
     first = await harness.running()
     await harness.advance(LEASE + 1)
     assert await harness.recover() == {first.id}
@@ -93,7 +93,7 @@ class TestFence:
         await harness.check_totals()
 
     async def test_the_attempt_number_is_not_a_fence(self, harness: Harness) -> None:
-        """After an operator's retry the number repeats; the first holder must still be kept out."""
+        """After an operator's retry the number repeats; the first worker must still be kept out."""
         first = await harness.running(max_attempts=1)
         await harness.advance(LEASE + 1)
         await harness.recover()

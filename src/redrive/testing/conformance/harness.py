@@ -138,8 +138,8 @@ class Harness(ABC):
         return task_id
 
     def decide(self, claimed: Claimed, outcome: Outcome, worker: str = "w1") -> Transition:
-        held = Lease(claimed.id, claimed.token, claimed.attempt, claimed.max_attempts, worker, 12.5, claimed.feature)
-        return settle(held, outcome, POLICY, 0.5)
+        lease = Lease(claimed.id, claimed.token, claimed.attempt, claimed.max_attempts, worker, 12.5, claimed.feature)
+        return settle(lease, outcome, POLICY, 0.5)
 
     async def settle(
         self, claimed: Claimed, outcome: Outcome, *, store: Store | None = None, again: bool = False
@@ -163,7 +163,7 @@ class Harness(ABC):
         progress: Mapping[UUID, str] | None = None,
         store: Store | None = None,
     ) -> bool:
-        """Renews a lease; returns whether it is still held."""
+        """Renews a lease; returns whether it was not lost."""
         lost = await (store or self.store).renew([(claimed.id, claimed.token)], lease, progress or {})
         assert lost <= {claimed.id}
         return not lost
@@ -182,7 +182,7 @@ class Harness(ABC):
 
     async def look_for_expired(self, store: Store | None = None, limit: int = 50) -> list[Transition]:
         found = await (store or self.store).expired(limit)
-        return [settle(held, Expired(), POLICY, 0.5) for held in found]
+        return [settle(lease, Expired(), POLICY, 0.5) for lease in found]
 
     async def recover(self, store: Store | None = None) -> set[UUID]:
         """Does one pass of recovery; returns the ids that were taken back."""

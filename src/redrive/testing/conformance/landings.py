@@ -12,11 +12,11 @@ from redrive.kernel.machine import TABLE, DeadReason, Event, Meets, Transition, 
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import LEASE, Harness
 
-HELD = [event for event, rule in TABLE.items() if rule.fenced]
+LEASED = [event for event, rule in TABLE.items() if rule.fenced]
 WAITING = [Event.PAUSE, Event.RESUME, Event.CANCEL]
 CASES = [
     (event, to, meets)
-    for events, found in ((HELD, Meets.CANCEL_REQUESTED), (WAITING, Meets.EARLY))
+    for events, found in ((LEASED, Meets.CANCEL_REQUESTED), (WAITING, Meets.EARLY))
     for event in events
     for to in TABLE[event].targets
     for meets in ((), (found,))
@@ -28,7 +28,7 @@ class TestLandings:
     async def test_a_move_lands_where_the_machine_says(
         self, harness: Harness, event: Event, to: State, meets: tuple[Meets, ...]
     ) -> None:
-        task_id, token = await (self.held if event in HELD else self.waiting)(harness, event, meets)
+        task_id, token = await (self.leased if event in LEASED else self.waiting)(harness, event, meets)
         before = await harness.state(task_id)
         move = Transition(task_id, event, to, token, delay=30.0 if to is State.DELAYED else 0.0)
         move.expired = event is Event.EXPIRE
@@ -41,7 +41,7 @@ class TestLandings:
         assert applied.lost == ({task_id} if expected is before else set())
         await harness.check_totals()
 
-    async def held(self, harness: Harness, event: Event, meets: tuple[Meets, ...]) -> tuple[UUID, UUID | None]:
+    async def leased(self, harness: Harness, event: Event, meets: tuple[Meets, ...]) -> tuple[UUID, UUID | None]:
         claimed = await harness.running()
         if Meets.CANCEL_REQUESTED in meets:
             assert await harness.ask_to_cancel(claimed.id)

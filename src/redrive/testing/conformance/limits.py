@@ -81,14 +81,14 @@ class TestLimits:
         await harness.limit("K", concurrency=3)
         await harness.enqueue_many(60, "K")
         dice = random.Random(7)  # noqa: S311
-        held: list[tuple[Claimed, int]] = []
+        running: list[tuple[Claimed, int]] = []
         done = rounds = 0
         while done < 60:
             rounds += 1
             assert rounds < 200
             stores = (harness.store, other)
-            leaving = dice.sample(held, dice.randint(0, len(held)))
-            held = [entry for entry in held if entry not in leaving]
+            leaving = dice.sample(running, dice.randint(0, len(running)))
+            running = [entry for entry in running if entry not in leaving]
             ended: list[list[Claimed]] = [[], []]
             for claimed, owner in leaving:
                 ended[owner].append(claimed)
@@ -102,9 +102,9 @@ class TestLimits:
                 )
             )
             done += len(leaving)
-            held += [(claimed, n) for n in (0, 1) for claimed in cycles[n].claimed]
-            assert len(held) <= 3
-            assert await harness.count(State.RUNNING) == len(held) == (await limit_of(harness, "K")).running
+            running += [(claimed, n) for n in (0, 1) for claimed in cycles[n].claimed]
+            assert len(running) <= 3
+            assert await harness.count(State.RUNNING) == len(running) == (await limit_of(harness, "K")).running
         await harness.check_totals()
 
     async def test_a_race_for_the_last_place_has_one_winner(self, harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""Recovery: leases that ran out, against holders that are not as dead as they look."""
+"""Recovery: leases that ran out, against workers that are not as dead as they look."""
 
 from __future__ import annotations
 
@@ -25,16 +25,21 @@ class TestRecover:
     async def test_an_expired_lease_goes_back_to_the_queue(self, harness: Harness) -> None:
         claimed = await harness.running(trace_id="trace-1", timeout=90.0)
         await harness.advance(LEASE + 1)
-        (held,) = await harness.store.expired(10)
-        assert (held.id, held.token, held.attempt, held.max_attempts, held.worker_id) == (
+        (lease,) = await harness.store.expired(10)
+        assert (lease.id, lease.token, lease.attempt, lease.max_attempts, lease.worker_id) == (
             claimed.id,
             claimed.token,
             1,
             3,
             "w1",
         )
-        assert (held.kind, held.queue, held.trace_id, held.timeout) == (claimed.kind, claimed.queue, "trace-1", 90.0)
-        assert LEASE < held.seconds < LEASE + 60
+        assert (lease.kind, lease.queue, lease.trace_id, lease.timeout) == (
+            claimed.kind,
+            claimed.queue,
+            "trace-1",
+            90.0,
+        )
+        assert LEASE < lease.seconds < LEASE + 60
         assert await harness.recover(await harness.another()) == {claimed.id}
         task = await harness.task(claimed.id)
         assert (task.state, task.attempt_count, task.error_reason) == (State.QUEUED, 1, "lease_expired")
@@ -58,7 +63,7 @@ class TestRecover:
             await harness.claim_one(lease=10.0)
             await harness.advance(1)
         await harness.advance(60)
-        assert [held.id for held in await harness.store.expired(4)] == ids[:4]
+        assert [lease.id for lease in await harness.store.expired(4)] == ids[:4]
 
     async def test_handler_finishes_before_recovery_moves(self, harness: Harness) -> None:
         claimed = await harness.running()
@@ -117,9 +122,9 @@ class TestRecover:
             claimed = await harness.running()
             await harness.advance(LEASE + 1)
             moves = await harness.look_for_expired(other)
-            held, applied = await asyncio.gather(harness.renew(claimed), other.apply(Commit(transitions=moves)))
-            assert held == (claimed.id in applied.lost)
-            if not held:
+            renewed, applied = await asyncio.gather(harness.renew(claimed), other.apply(Commit(transitions=moves)))
+            assert renewed == (claimed.id in applied.lost)
+            if not renewed:
                 claimed = await harness.claim_one()
             assert await harness.settle(claimed, Completed())
 

@@ -205,8 +205,8 @@ class TestSettle:
     async def test_state_of_a_snooze_outlives_a_retry_and_a_plain_snooze(self, harness: Harness) -> None:
         await harness.running()
         claimed = (await harness.store.find(Query()))[0]
-        held = await harness.store.get(claimed.id)
-        assert held is not None
+        found = await harness.store.get(claimed.id)
+        assert found is not None
         await harness.advance(LEASE + 1)
         await harness.recover()
         for outcome in (Snooze(0, state={"job": "j1"}), RETRY_AT_ONCE, Snooze(0), Released()):

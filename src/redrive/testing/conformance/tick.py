@@ -102,13 +102,13 @@ class TestTick:
             8,
             3.0,
         )
-        (holder,) = await harness.store.holders()
-        assert (holder.worker_id, holder.tasks, holder.earlier) == ("w1", 1, 1), "it knows nothing of this one"
+        (own,) = await harness.store.leases()
+        assert (own.worker_id, own.tasks, own.earlier) == ("w1", 1, 1), "it knows nothing of this one"
         await harness.running()
-        (holder,) = await harness.store.holders()
-        assert (holder.queue, holder.tasks, holder.earlier) == ("default", 2, 1)
-        assert holder.first_ends == (await harness.task(claimed.id)).lease_expires_at
-        assert holder.last_ends > holder.first_ends
+        (own,) = await harness.store.leases()
+        assert (own.queue, own.tasks, own.earlier) == ("default", 2, 1)
+        assert own.first_ends == (await harness.task(claimed.id)).lease_expires_at
+        assert own.last_ends > own.first_ends
 
     @pytest.mark.parametrize("stopping", [False, True])
     async def test_workers_are_seen(self, harness: Harness, stopping: bool) -> None:

@@ -45,7 +45,7 @@ class TestTotals:
         dice = random.Random(seed)  # noqa: S311
         other = await harness.another()
         await harness.limit("B", concurrency=3)
-        held: list[Claimed] = []
+        running: list[Claimed] = []
         ids = []
         operations = [Event.CANCEL, Event.REDRIVE, Event.PAUSE, Event.RESUME]
         for step in range(60):
@@ -61,9 +61,9 @@ class TestTotals:
                         group=dice.choice([None, "g"]),
                     )
                 case 2 | 3:
-                    held += await harness.claim(dice.randint(1, 3), queues=("q1", "q2"), store=store)
-                case 4 if held:
-                    task = held.pop(dice.randrange(len(held)))
+                    running += await harness.claim(dice.randint(1, 3), queues=("q1", "q2"), store=store)
+                case 4 if running:
+                    task = running.pop(dice.randrange(len(running)))
                     await harness.settle(task, dice.choice(list(SETTLED.values()))[0], store=store)
                 case 5 if ids:
                     chosen = dice.sample(ids, min(len(ids), 3))

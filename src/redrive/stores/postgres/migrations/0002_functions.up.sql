@@ -1201,7 +1201,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_done uuid[];
-  v_held uuid[];
+  v_ids uuid[];
   v_tokens uuid[];
   v_limited boolean;
 begin
@@ -1210,31 +1210,31 @@ begin
   v_limited := exists (select 1 from redrive.kind k where k.concurrency is not null);
   if p_ids is not null and p_moves is not null then
     -- Two statements that lock rows: all of them first, in order.
-    v_held := p_ids || array(select x.id from jsonb_to_recordset(p_moves) x(id uuid));
-    perform 1 from redrive.task t where t.id = any (v_held) order by t.id for update;
+    v_ids := p_ids || array(select x.id from jsonb_to_recordset(p_moves) x(id uuid));
+    perform 1 from redrive.task t where t.id = any (v_ids) order by t.id for update;
     if v_limited then
       perform 1 from redrive.kind k
-      where k.concurrency is not null and k.kind = any (array(select t.kind from redrive.task t where t.id = any (v_held)))
+      where k.concurrency is not null and k.kind = any (array(select t.kind from redrive.task t where t.id = any (v_ids)))
       order by k.kind for update;
     end if;
-    v_held := null;
+    v_ids := null;
   end if;
   if p_ids is not null then
     v_done := redrive.complete(p_ids, p_tokens, p_ms, p_results, p_keep);
-    v_held := p_ids;
+    v_ids := p_ids;
     v_tokens := p_tokens;
   end if;
   if p_moves is not null then
     select v_done || m.moved into v_done from redrive.move(p_moves) m;
-    select v_held || array_agg(x.id), v_tokens || array_agg(x.token) into v_held, v_tokens
+    select v_ids || array_agg(x.id), v_tokens || array_agg(x.token) into v_ids, v_tokens
     from jsonb_to_recordset(p_moves) x(id uuid, token uuid);
   end if;
-  if cardinality(v_held) > coalesce(cardinality(v_done), 0) then
+  if cardinality(v_ids) > coalesce(cardinality(v_done), 0) then
     return query
     select u.id, null::text, null::text, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
       null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer, null::text,
       null::uuid, null::double precision
-    from unnest(v_held, v_tokens) u(id, token)
+    from unnest(v_ids, v_tokens) u(id, token)
     where (v_done is null or u.id <> all (v_done)) and not (p_again and (redrive.landed(u.id, u.token)
       -- One that leaves nothing, and of which nothing is left, is completed, whoever did it.
       or (p_keep is not null and not redrive.is_kept(u.id)
@@ -1242,12 +1242,12 @@ begin
   end if;
   if p_want > 0 then
     return query select * from redrive.claim(p_worker, p_token, p_lease, p_want, p_queues, p_handles, p_only,
-      v_held is null or not v_limited, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until);
+      v_ids is null or not v_limited, p_seg_queue, p_seg_lane, p_seg_priority, p_seg_position, p_seg_until);
   end if;
 end $$;
 
--- Did this token's holder commit something already? Only asked after a lost answer. What recovery did with an expired
--- lease is kept without its token: it is not what the holder asked for.
+-- Was something committed under this token already? Only asked after a lost answer. What recovery did with an expired
+-- lease is kept without its token: it is not what whoever had the lease asked for.
 create or replace function redrive.landed(p_id uuid, p_token uuid) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
   select exists (select 1 from redrive.history h where h.id = p_id and h.lease_token = p_token)
@@ -1257,27 +1257,27 @@ $$;
 
 -- functions/renew.sql
 
--- Heartbeat: extends leases, stores progress. Answers the ids still held.
+-- Heartbeat: extends leases, stores progress. Returns the ids whose lease is not lost.
 create or replace function redrive.renew(
   p_ids uuid[], p_tokens uuid[], p_lease double precision, p_progress_ids uuid[], p_progress jsonb[]
 ) returns uuid[] language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
-  v_held uuid[];
+  v_renewed uuid[];
 begin
-  with held as (
+  with renewed as (
     update redrive.task t set lease_expires_at = clock_timestamp() + make_interval(secs => p_lease)
     where t.id = any (p_ids) and ((t.id, t.lease_token) in (select u.i, u.k from unnest(p_ids, p_tokens) u(i, k))) is true
     returning t.id
   )
-  select array_agg(h.id) into v_held from held h;
+  select array_agg(h.id) into v_renewed from renewed h;
   if p_progress_ids is not null then
     update redrive.task t set progress = u.progress
     from unnest(p_progress_ids, p_progress) u(id, progress)
-    where t.id = any (p_progress_ids) and t.id = u.id and t.id = any (v_held);
+    where t.id = any (p_progress_ids) and t.id = u.id and t.id = any (v_renewed);
   end if;
-  return coalesce(v_held, '{}');
+  return coalesce(v_renewed, '{}');
 end $$;
 
 -- functions/cancel.sql
