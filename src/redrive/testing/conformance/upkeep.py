@@ -177,15 +177,15 @@ class TestUpkeep:
             await harness.settle(claimed, failing(message))
             found.append((await harness.task(claimed.id)).error_fingerprint)
         quiet, noted, failed = found
-        await harness.store.apply(Commit(puts=[Put("group", noted or "", {"note": "known"})]))
+        await harness.store.apply(Commit(puts=[Put("cause", noted or "", {"note": "known"})]))
         for kind in ("A", "B"):
             [task] = await harness.store.find(Query(states=(State.FAILED,), kind=kind))
             await harness.operate(Event.CANCEL, task.id)
         for days, left in ((15, {quiet, noted, failed}), (10, {noted, failed}), (20, {failed})):
             await harness.advance(days * DAY)
             await tidy(harness)
-            assert {group.fingerprint for group in await harness.store.causes(10)} == left
-        assert await harness.store.record("group", noted or "") is None
+            assert {cause.fingerprint for cause in await harness.store.causes(10)} == left
+        assert await harness.store.record("cause", noted or "") is None
         [task] = await harness.store.find(Query(states=(State.FAILED,)))
         await harness.operate(Event.CANCEL, task.id)
         await harness.advance(2 * DAY)
