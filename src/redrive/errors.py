@@ -19,12 +19,19 @@ class ErrorCode(StrEnum):
     ENTITY_NOT_FOUND = "TASK_ENTITY_NOT_FOUND"
     EXECUTION_FAILED = "TASK_EXECUTION_FAILED"
     ROW_INVALID = "TASK_ROW_INVALID"
+    OUTCOME_REFUSED = "TASK_OUTCOME_REFUSED"
 
 
 class RedriveError(Exception):
-    """Base of all errors raised by redrive."""
+    """Base of all errors raised by redrive and its features.
+
+    A class says what it is by its base (``NotFound``, ``Conflict``, ``InvalidInput``, ``NotAllowed``, ``Unavailable``):
+    ``status`` is the answer over HTTP, ``exit_code`` that of a command. ``code`` is its own, for programs that read it.
+    """
 
     code = "REDRIVE_ERROR"
+    status = 500
+    exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -33,6 +40,35 @@ class RedriveError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  → {self.hint}" if self.hint else self.message
+
+
+class NotFound(RedriveError):
+    """There is no such thing."""
+
+    code = "NOT_FOUND"
+    status = 404
+
+
+class Conflict(RedriveError):
+    """Not possible in the present state of things."""
+
+    code = "CONFLICT"
+    status = 409
+
+
+class NotAllowed(RedriveError):
+    """Who asks may not do this."""
+
+    code = "NOT_ALLOWED"
+    status = 403
+
+
+class Unavailable(RedriveError):
+    """Not now; the same call may succeed later."""
+
+    code = "UNAVAILABLE"
+    status = 503
+    exit_code = 3
 
 
 class ConfigError(RedriveError):
@@ -44,11 +80,15 @@ class ConfigError(RedriveError):
 class WrongSetting(ConfigError):
     """A setting, a store's URL or the name of an application cannot be used, or does not exist."""
 
+    exit_code = 2
+
 
 class InvalidInput(RedriveError, ValueError):
     """A value given by the caller is wrong; nothing was changed."""
 
     code = "INPUT_INVALID"
+    status = 422
+    exit_code = 2
 
 
 class PayloadInvalid(InvalidInput):
@@ -73,7 +113,7 @@ class UnknownQueue(InvalidInput):
     code = "QUEUE_UNKNOWN"
 
 
-class IdempotencyConflict(RedriveError):
+class IdempotencyConflict(Conflict):
     """The key already names a task with another kind or payload."""
 
     code = "IDEMPOTENCY_CONFLICT"
@@ -87,37 +127,31 @@ class IdempotencyConflict(RedriveError):
         self.task_id = task_id
 
 
-class TaskNotFound(RedriveError):
+class TaskNotFound(NotFound):
     code = "TASK_NOT_FOUND"
 
 
-class PlanUnknown(RedriveError):
+class PlanUnknown(NotFound):
     code = "PLAN_UNKNOWN"
 
 
-class OperationUnknown(RedriveError):
+class OperationUnknown(NotFound):
     code = "OPERATION_UNKNOWN"
 
 
-class ApprovalUnknown(RedriveError):
+class ApprovalUnknown(NotFound):
     code = "APPROVAL_UNKNOWN"
 
 
-class CauseUnknown(RedriveError):
+class CauseUnknown(NotFound):
     code = "CAUSE_UNKNOWN"
 
 
-class TokenUnknown(RedriveError):
+class TokenUnknown(NotFound):
     code = "TOKEN_UNKNOWN"
 
 
-class NotAllowed(RedriveError):
-    """Who asks may not do this."""
-
-    code = "NOT_ALLOWED"
-
-
-class ApprovalNeeded(RedriveError):
+class ApprovalNeeded(Conflict):
     """A second operator has to agree first; ``why`` is the reason alone."""
 
     code = "APPROVAL_NEEDED"
@@ -127,19 +161,19 @@ class ApprovalNeeded(RedriveError):
         self.why = why
 
 
-class InvalidTransition(RedriveError):
+class InvalidTransition(Conflict):
     """The task is in a state from which the requested action is not possible."""
 
     code = "TRANSITION_INVALID"
 
 
-class ChangedMeanwhile(RedriveError):
+class ChangedMeanwhile(Conflict):
     """Somebody else changed the same thing first; nothing of this was done."""
 
     code = "CHANGED_MEANWHILE"
 
 
-class LeaseLost(RedriveError):
+class LeaseLost(Conflict):
     """Another party holds the task now; the caller's work on it must not be committed."""
 
     code = "LEASE_LOST"
@@ -163,16 +197,17 @@ class TransactionOver(StoreError):
     code = "TRANSACTION_OVER"
 
 
-class StoreUnavailable(StoreError):
+class StoreUnavailable(StoreError, Unavailable):
     """The store cannot be reached or is shutting down; the same call may succeed later."""
 
     code = "STORE_UNAVAILABLE"
 
 
-class StoreUnusable(StoreError):
+class StoreUnusable(StoreError, Unavailable):
     """The store is reachable but cannot work: corrupt, read-only or full."""
 
     code = "STORE_UNUSABLE"
+    exit_code = RedriveError.exit_code  # to wait for it does not help
 
 
 class SchemaError(StoreError):
@@ -181,19 +216,19 @@ class SchemaError(StoreError):
     code = "SCHEMA_MISMATCH"
 
 
-class ScheduleUnknown(RedriveError):
+class ScheduleUnknown(NotFound):
     """No application has declared a schedule of this name."""
 
     code = "SCHEDULE_UNKNOWN"
 
 
-class TooManyStreams(RedriveError):
+class TooManyStreams(Unavailable):
     """More pages are open than one process keeps up to date."""
 
     code = "TOO_MANY_STREAMS"
 
 
-class PageUnknown(RedriveError):
+class PageUnknown(NotFound):
     """The console has no such page."""
 
     code = "PAGE_UNKNOWN"

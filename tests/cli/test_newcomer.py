@@ -42,7 +42,7 @@ def test_a_task_that_is_not_there_may_be_in_another_store(redrive: Redrive) -> N
     enqueued(redrive)
     for command in (["show", UNKNOWN], ["why", UNKNOWN[:18]], ["retry", UNKNOWN], ["cancel", UNKNOWN]):
         said = redrive(*command)
-        assert said.code == 1 and "or in another store than sqlite:///redrive.db" in said.err, said.err
+        assert said.code == 1 and "or is it in another store than sqlite:///redrive.db?" in said.err, said.err
 
 
 def test_a_second_attempt_is_shown_by_its_worker_and_not_by_the_first_ones_error(redrive: Redrive, here: Path) -> None:

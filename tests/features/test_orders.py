@@ -15,6 +15,7 @@ import redrive
 from redrive import App, State
 from redrive.errors import InvalidInput
 from redrive.examples.orders import ORDERS
+from redrive.examples.orders.service import OrderUnknown
 from redrive.examples.orders.settings import OrderSettings
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.ports.store import Query
@@ -81,7 +82,7 @@ async def test_without_money_nothing_is_placed(app: App) -> None:
     shop = await orders(app)
     with pytest.raises(InvalidInput, match="below zero"):
         await shop.place("o1", "poor", ["here"], 10)
-    with pytest.raises(InvalidInput, match="no order 'o1'"):
+    with pytest.raises(OrderUnknown, match="no order 'o1'"):
         await shop.show("o1")
     assert await (await app.store()).counts() == []
 
@@ -94,7 +95,7 @@ async def test_its_route(app: App) -> None:
         assert (answer.status_code, answer.json()) == (201, {"order": "o1", "parcels": {"queued": 1}, "held": 5})
         assert (await client.get("/api/orders/o1")).json()["held"] == 5
         missing = await client.get("/api/orders/o2")
-        assert missing.status_code == 422 and "no order 'o2'" in missing.json()["detail"]
+        assert missing.status_code == 404 and "no order 'o2'" in missing.json()["detail"]
         assert "/api/orders" in (await client.get("/openapi.json")).json()["paths"]
 
 

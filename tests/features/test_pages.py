@@ -47,7 +47,7 @@ async def test_its_pages_and_its_place_in_the_menu(app: App) -> None:
         assert f'<a href="{HOME}/orders/o1">' in listed and "<h2>Shop</h2>" in listed
         assert 'data-key="x" aria-current="page">Orders<span class="badge" data-badge="orders">' in listed
         assert "1 failed; 1 held" in text_of(await page(client, "/orders/o1"))
-        assert "there is no order" in text_of(await page(client, "/orders/o2", 422)), "a page says what is wrong"
+        assert "there is no order" in text_of(await page(client, "/orders/o2", 404)), "a page says what is wrong"
         assert "bob has 5 more." in text_of(
             await done(client, "/orders/pay-in", {"customer": "bob", "amount": "5"}, "/orders/pay-in")
         )

@@ -25,10 +25,12 @@ MOST_ADDRESSES_REMEMBERED = 10_000
 
 class Unauthorized(RedriveError):
     code = "UNAUTHORIZED"
+    status = 401
 
 
 class TooManyFailures(RedriveError):
     code = "TOO_MANY_FAILURES"
+    status = 429
 
 
 class WrongTokenCounter:

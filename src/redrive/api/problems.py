@@ -12,54 +12,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from redrive.api import headers
-from redrive.api.access import TooManyFailures, Unauthorized
 from redrive.api.models import Problem
-from redrive.errors import (
-    ApprovalNeeded,
-    ApprovalUnknown,
-    CauseUnknown,
-    ChangedMeanwhile,
-    IdempotencyConflict,
-    InvalidInput,
-    InvalidTransition,
-    LeaseLost,
-    NotAllowed,
-    OperationUnknown,
-    PageUnknown,
-    PayloadInvalid,
-    PlanUnknown,
-    RedriveError,
-    ScheduleUnknown,
-    StoreUnavailable,
-    StoreUnusable,
-    TaskNotFound,
-    TokenUnknown,
-    TooManyStreams,
-)
+from redrive.errors import PayloadInvalid, RedriveError
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
 
-_STATUS: dict[type[RedriveError], HTTPStatus] = {
-    Unauthorized: HTTPStatus.UNAUTHORIZED,
-    NotAllowed: HTTPStatus.FORBIDDEN,
-    TaskNotFound: HTTPStatus.NOT_FOUND,
-    PageUnknown: HTTPStatus.NOT_FOUND,
-    PlanUnknown: HTTPStatus.NOT_FOUND,
-    OperationUnknown: HTTPStatus.NOT_FOUND,
-    ApprovalUnknown: HTTPStatus.NOT_FOUND,
-    CauseUnknown: HTTPStatus.NOT_FOUND,
-    TokenUnknown: HTTPStatus.NOT_FOUND,
-    ScheduleUnknown: HTTPStatus.NOT_FOUND,
-    IdempotencyConflict: HTTPStatus.CONFLICT,
-    InvalidTransition: HTTPStatus.CONFLICT,
-    ApprovalNeeded: HTTPStatus.CONFLICT,
-    ChangedMeanwhile: HTTPStatus.CONFLICT,
-    LeaseLost: HTTPStatus.CONFLICT,
-    InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
-    TooManyFailures: HTTPStatus.TOO_MANY_REQUESTS,
-    StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    TooManyStreams: HTTPStatus.SERVICE_UNAVAILABLE,
-    StoreUnusable: HTTPStatus.SERVICE_UNAVAILABLE,
-}
 _MEANINGS = {
     400: "Not readable as JSON",
     401: "No token, or a wrong one",
@@ -80,8 +36,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 def status_of(error: RedriveError) -> HTTPStatus:
     """Returns the status that goes with an error."""
-    found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
-    return next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return HTTPStatus(error.status)
 
 
 async def on_error(_: Request, error: Exception) -> JSONResponse:

@@ -43,10 +43,10 @@ from redrive.cli.commands.schedules import schedules_cli
 from redrive.cli.commands.tokens import tokens_cli
 from redrive.cli.support import output
 from redrive.cli.support.loading import app_named_in, load
-from redrive.errors import InvalidInput, RedriveError, StoreUnavailable, WrongSetting
+from redrive.errors import RedriveError
 from redrive.settings import misspelt
 
-EXIT_OK, EXIT_REFUSED, EXIT_USAGE, EXIT_UNAVAILABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_OK, EXIT_USAGE, EXIT_INTERRUPTED = 0, 2, 130  # further ones are said by errors
 EPILOG = (
     "Exit codes: 0 done · 1 refused or failed (the message says why) · 2 wrong usage or value "
     "· 3 the store cannot be reached · 130 interrupted. "
@@ -218,15 +218,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _commands(arguments).main(list(arguments), prog_name="redrive", standalone_mode=False)
         sys.stdout.flush()
-    except StoreUnavailable as error:
-        output.report(error, as_json)
-        return EXIT_UNAVAILABLE
-    except (InvalidInput, WrongSetting) as error:
-        output.report(error, as_json)
-        return EXIT_USAGE
     except RedriveError as error:
         output.report(error, as_json)
-        return EXIT_REFUSED
+        return error.exit_code
     except typer.Abort:
         sys.stderr.write("nothing was done\n")
         return EXIT_INTERRUPTED

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.errors import ErrorCode, RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Fail, Outcome
@@ -161,7 +161,7 @@ class Settling:
                 await self.wait_out_outage(outage)
                 return
             except RedriveError as refusal:
-                verdict = Fail("TASK_OUTCOME_REFUSED", f"the store refused the outcome: {refusal.message}"[:1000])
+                verdict = Fail(ErrorCode.OUTCOME_REFUSED, f"the store refused the outcome: {refusal.message}"[:1000])
                 if transition.failure is not None and transition.failure.code == verdict.code:
                     try:
                         landed = await self._fail_row(run, transition)

@@ -102,7 +102,7 @@ def command_line(smoke: Smoke) -> str:
     try:
         told = smoke.command("show", task_id)
     except CommandFailed as error:
-        if error.exit_code == EXIT_UNAVAILABLE:
+        if error.ended_with == EXIT_UNAVAILABLE:
             raise Skipped(f"no store from here: {error.message}; say which: --url or --app") from None
         raise Failed(f"{error.message}; is it the instance's store? --url or --app says which") from None
     if told["task"]["state"] != "failed" or not told["dead_letters"]:

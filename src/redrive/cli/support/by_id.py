@@ -84,6 +84,8 @@ def report(result: actions.Result, verb: str, json: bool, store: str) -> None:
 
 def _refusal(task_id: UUID, verb: str, why: str, store: str) -> RedriveError:
     if why == "not found":
-        return TaskNotFound(f"there is no task {task_id}", hint=f"{inspect.NOT_KEPT}, or in another store than {store}")
+        return TaskNotFound(
+            f"there is no task {task_id}", hint=f"{inspect.NOT_KEPT}; or is it in another store than {store}?"
+        )
     hint = f"redrive show {task_id} tells what happened to it"
     return InvalidTransition(f"task {task_id} cannot be {verb}: {why}", hint=hint)

@@ -20,7 +20,7 @@ class CommandFailed(RedriveError):
 
     def __init__(self, command: str, code: int, said: str) -> None:
         super().__init__(f"redrive {command} ended with exit code {code}: {said}")
-        self.exit_code = code
+        self.ended_with = code
 
 
 def run_command(*arguments: str, url: str | None = None, app: str | None = None) -> Any:

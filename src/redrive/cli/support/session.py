@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import actor
-from redrive.errors import CauseUnknown, ConfigError, OperationUnknown, StoreUnavailable, TaskNotFound
+from redrive.errors import ConfigError, NotFound, StoreUnavailable
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
 from redrive.settings import DEFAULT_URL
@@ -17,7 +17,6 @@ from redrive.stores import is_sqlite
 from redrive.stores.shown import shown_path
 
 T = TypeVar("T")
-NOT_THERE = (TaskNotFound, OperationUnknown, CauseUnknown)
 
 
 def operate(
@@ -35,11 +34,13 @@ def operate(
     if not creates:
         _insist_on_file(loaded)
 
+    elsewhere = f"is it in another store than {loaded.app.shown_url}?"
+
     async def use() -> T:
         try:
             return await work(await loaded.app.operator(Caller(actor(by), Role.ADMIN)))
-        except NOT_THERE as error:  # looking in the wrong place is likelier than all other reasons
-            error.hint = f"{error.hint}, or in another store than {loaded.app.shown_url}"
+        except NotFound as error:  # looking in the wrong place is likelier than all other reasons
+            error.hint = f"{error.hint}; or {elsewhere}" if error.hint else elsewhere
             raise
         finally:
             await loaded.app.close()

@@ -11,7 +11,7 @@ from redrive.cli.support.options import AppName, By, Json, Url
 from redrive.cli.support.session import operate
 from redrive.examples.orders.service import Orders
 
-cli = typer.Typer(help="Orders of several parcels: pay in, place, show.")
+cli = typer.Typer(help="Orders of several parcels: pay in, place, list, show.")
 Order = Annotated[str, typer.Argument(metavar="ORDER")]
 Customer = Annotated[str, typer.Argument(metavar="CUSTOMER")]
 Price = Annotated[int, typer.Option("--price", metavar="N", help="Of each parcel.")]
@@ -44,6 +44,16 @@ def place(
 ) -> None:
     """Place an order."""
     _print(operate(url, app, lambda own: own.of(Orders).place(order, customer, addresses, price), by=by), json)
+
+
+@cli.command("list")
+def list_orders(url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """The latest orders."""
+    found = operate(url, app, lambda own: own.of(Orders).list())
+    if json:
+        output.emit(found)
+    for one in () if json else found:
+        output.say(f"order {one['name']}: {one['ended']} of {one['parcels']} parcels have ended")
 
 
 @cli.command("show")

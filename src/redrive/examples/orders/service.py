@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
-from redrive.errors import InvalidInput
+from redrive.errors import InvalidInput, NotFound
 from redrive.examples.orders.handlers import DONE, PARCEL
 from redrive.examples.orders.reaction import held
 from redrive.handlers.new_task import make_task
@@ -20,6 +20,12 @@ from redrive.kernel.reactions import Rows
 from redrive.kernel.task import NewTask, check_name
 from redrive.ops.access import Role
 from redrive.ops.operator.session import Service
+
+
+class OrderUnknown(NotFound):
+    """By its base it is answered as 404 over HTTP."""
+
+    code = "ORDERS_ORDER_UNKNOWN"
 
 
 class Orders(Service):
@@ -69,7 +75,7 @@ class Orders(Service):
         self._session.may(Role.VIEWER)
         rows = await self._store.feature_rows("orders", "order_states", order)
         if not rows:
-            raise InvalidInput(f"there is no order {order!r}")
+            raise OrderUnknown(f"there is no order {order!r}", hint="redrive orders list names the latest")
         states = {row["state"]: row["n"] for row in rows}
         return {"order": order, "parcels": states, "held": await self._store.balance(held(order))}
 

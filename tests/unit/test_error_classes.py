@@ -1,0 +1,86 @@
+"""Every error says by its base what it is: no face has a list of errors."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+
+import redrive
+from redrive import errors
+from redrive.api.access import TooManyFailures, Unauthorized
+from redrive.api.problems import status_of
+from redrive.cli.support.http_client import Refused
+from redrive.errors import RedriveError
+
+# Those that say what they and theirs are; all others say only their code.
+BASES = {
+    RedriveError,
+    errors.NotFound,
+    errors.Conflict,
+    errors.NotAllowed,
+    errors.InvalidInput,
+    errors.Unavailable,
+    errors.WrongSetting,
+    errors.StoreUnusable,
+    Unauthorized,
+    TooManyFailures,
+}
+INTERNAL = {"NotMade", "KeyHeld", "IdTaken"}  # never reach a face by themselves
+_HEAVY = ("redrive.testing.conformance", "redrive.integrations.django", "redrive.__main__", "redrive.cli.__main__")
+
+
+def _below(kind: type[RedriveError]) -> Iterator[type[RedriveError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
+def _all() -> list[type[RedriveError]]:
+    for module in pkgutil.walk_packages(redrive.__path__, "redrive."):
+        if not module.name.startswith(_HEAVY):
+            importlib.import_module(module.name)
+    return sorted({RedriveError, *_below(RedriveError)}, key=lambda kind: kind.__name__)
+
+
+OWN = [kind for kind in _all() if kind.__module__.startswith("redrive.")]
+
+
+@pytest.mark.parametrize("kind", OWN, ids=lambda kind: kind.__name__)
+def test_each_has_a_status_and_an_exit_code_by_its_base(kind: type[RedriveError]) -> None:
+    assert HTTPStatus(kind.status) and kind.exit_code in (1, 2, 3)
+    if kind not in BASES:
+        assert "status" not in vars(kind) and "exit_code" not in vars(kind)
+
+
+@pytest.mark.parametrize("kind", OWN, ids=lambda kind: kind.__name__)
+def test_each_has_a_code(kind: type[RedriveError]) -> None:
+    assert kind.code.replace("_", "").isalpha() and kind.code.isupper()
+    if kind is not RedriveError and kind.__name__ not in INTERNAL:
+        assert kind.code != RedriveError.code
+
+
+@pytest.mark.parametrize(
+    ("base", "status", "exit_code"),
+    [
+        (errors.NotFound, 404, 1),
+        (errors.Conflict, 409, 1),
+        (errors.NotAllowed, 403, 1),
+        (errors.InvalidInput, 422, 2),
+        (errors.Unavailable, 503, 3),
+        (errors.ConfigError, 500, 1),
+    ],
+)
+def test_one_of_a_feature_needs_no_entry_anywhere(base: type[RedriveError], status: int, exit_code: int) -> None:
+    mine = type("Mine", (base,), {"code": "MINE"})("no")
+    assert (status_of(mine), mine.exit_code, mine.code) == (status, exit_code, "MINE")
+
+
+def test_the_store_says_what_it_said() -> None:
+    assert (errors.StoreUnavailable.status, errors.StoreUnavailable.exit_code) == (503, 3)
+    assert (errors.StoreUnusable.status, errors.StoreUnusable.exit_code) == (503, 1)
+    assert (errors.WrongSetting.exit_code, errors.SchemaError.exit_code, errors.StoreError.status) == (2, 1, 500)
+    assert Refused(418, {}).status == 418
