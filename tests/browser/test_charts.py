@@ -1,4 +1,4 @@
-"""What stands at a moment of a chart: by hovering, by tapping, by the keys."""
+"""What stands at a moment of a chart: by hovering, by tapping, by the keys; and while it is drawn again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import re
 
 import pytest
 
-from tests.browser.conftest import Sit, expect
+from redrive import App
+from redrive.console.regions import history
+from tests.browser.conftest import Sit, console, expect
 from tests.browser.worlds import World
+from tests.console.conftest import fail_some
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
+COUNTED = """(sum) => [...document.querySelectorAll('[data-key="Throughput"] td:last-child')]
+  .reduce((before, cell) => before + (Number(cell.textContent) || 0), 0) === sum"""
+STEP_FROM_THE_END = """(picture, back) => {
+  const { width, height } = picture.getBoundingClientRect();
+  return { x: (width * (640 - 8 - (578 / 60) * (back - 0.5))) / 640, y: height / 2 };
+}"""
 VALUES = re.compile(r"completed: \d+.*failed: \d+")
 
 
@@ -38,3 +47,44 @@ async def test_tapping_shows_them_too(studio: World, sit: Sit) -> None:
         await chart.locator("svg").tap()
         await expect(chart.locator(".tip")).to_have_text(VALUES)
         assert await ann.overflow() == []
+
+
+@pytest.mark.parametrize("by", ["keys", "pointer"])
+async def test_what_is_read_stays_while_charts_are_drawn_again(
+    app: App, sit: Sit, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(history, "DRAWN_IN_A_STEP", 60)  # once a second
+    async with console(app) as client, sit(client.base_url) as ann:
+        page = ann.page
+        await ann.go()
+        await ann.is_live()
+        chart = page.locator('[data-chart][data-key="Throughput"]')
+        picture, tip = chart.locator("svg"), chart.locator(".tip")
+        await expect(picture).to_contain_text("nothing yet")
+        await fail_some(app, 2)
+        await page.wait_for_function(COUNTED, arg=2)
+        await picture.focus()
+        for back in (1, 2):  # a minute may have begun meanwhile
+            if by == "keys":
+                await page.keyboard.press("ArrowLeft")
+            else:
+                await picture.hover(position=await picture.evaluate(STEP_FROM_THE_END, back))
+            if "failed: 2" in (await tip.text_content() or ""):
+                break
+        await expect(tip).to_contain_text("failed: 2")
+        moment = await tip.locator("strong").text_content()
+        await tip.evaluate("(tip) => { window.tip = tip; window.mark = document.querySelector('.hit'); }")
+        await fail_some(app, 3)
+        await page.wait_for_function(COUNTED, arg=5)
+        # The same moment, perhaps with a new value.
+        await expect(tip.locator("strong")).to_have_text(moment or "")
+        await expect(tip).to_contain_text(re.compile(r"failed: [25]"))
+        assert await page.evaluate("window.tip.isConnected && window.mark.isConnected")
+        if by == "keys":
+            await expect(picture).to_be_focused()
+            await page.keyboard.press("ArrowLeft")
+            await expect(tip.locator("strong")).not_to_have_text(moment or "")
+            await page.keyboard.press("Tab")
+        else:
+            await page.mouse.move(5, 5)
+        await expect(page.locator("[data-own]")).to_have_count(0)

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from redrive import App
+from redrive import App, Context, Fail
+from redrive.console.regions import history
+from redrive.ops.access import Caller, Role
 from tests.browser.conftest import Person, Sit, console, expect, working
 from tests.console.conftest import fail_some
 
@@ -29,6 +31,10 @@ SHIFTED = """() => {
     }
   }).observe({ type: "layout-shift", buffered: false });
 }"""
+
+
+async def _refuse(ctx: Context, to: str) -> None:
+    raise Fail("TASK_PRECONDITION_FAILED", "no")
 
 
 async def failed(person: Person, count: int) -> None:
@@ -77,19 +83,44 @@ async def test_selected_words_stay_and_the_news_follows_when_they_are_let_go(app
         await expect(count).to_have_text("3")
 
 
-async def test_nothing_shifts_while_numbers_change(app: App, sit: Sit) -> None:
-    # One worker all the time: that there is none would be a problem of its own, and a line more.
-    async with console(app) as client, sit(client.base_url) as ann, working(app):
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_nothing_shifts_when_something_is_new(
+    app: App, sit: Sit, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(history, "DRAWN_IN_A_STEP", 60)  # once a second
+    for kind in ("ALPHA", "ZULU"):
+        app.task(kind, max_attempts=1)(_refuse)
+    tall = {"width": width, "height": 3000}  # everything is in sight, and counts
+    async with console(app) as client, sit(client.base_url, viewport=tall) as ann, working(app):
+        page = ann.page
         await app.enqueue_many([{"kind": "SEND", "payload": {"to": "t"}}] * 8)
         await ann.go()
         await failed(ann, 8)
-        await ann.page.wait_for_timeout(1500)
-        await ann.page.evaluate(SHIFTED)
-        for more, total in ((1, 9), (2, 11), (90, 101)):
-            await app.enqueue_many([{"kind": "SEND", "payload": {"to": "t"}}] * more)
-            await expect(ann.page.locator("#totals .bad b").first).to_have_text(f"{total:,}")
-        await ann.page.wait_for_timeout(100)
-        assert await ann.page.evaluate("window.shifted") < 0.005, await ann.page.evaluate("window.moved")
+        await expect(page.locator("#charts tbody").first).to_contain_text("8")
+        await page.evaluate(SHIFTED)
+        # More digits, other bars, a kind that would stand before the others, problems that would, too.
+        for kind, more, total in (("SEND", 1, 9), ("SEND", 93, 102), ("ZULU", 1, 103), ("ALPHA", 1200, 1303)):
+            await app.enqueue_many([{"kind": kind, "payload": {"to": "t"}}] * more)
+            await expect(page.locator("#totals .bad b").first).to_have_text(f"{total:,}")
+        operator = await app.operator(Caller("ann", Role.ADMIN))
+        for kind in ("ALPHA", "SEND", "ZULU"):
+            await operator.control.pause("kind", kind, "the disk is full")
+            await expect(page.locator("#problems li").filter(has_text="the disk").last).to_contain_text(kind)
+        await app.enqueue("SEND", {"to": "t"}, queue="four")
+        await expect(page.locator("#problems")).to_contain_text("four")
+        await operator.control.resume("kind", "ALPHA", None)
+        await expect(page.locator("#problems [data-over]")).to_contain_text("ALPHA")
+        await page.wait_for_timeout(100)
+        assert await page.evaluate("window.moved") == []
+        assert await page.evaluate("window.shifted") == 0
+
+        # What does not fit is a click away, in its order.
+        await page.get_by_role("button", name="Show all").click()
+        await expect(page.get_by_role("button", name="Show all")).to_be_hidden()
+        await expect(page.locator("#problems [data-over]")).to_have_count(0)
+        levels = await page.locator("#problems .tag").all_text_contents()
+        assert levels == sorted(levels, key=["critical", "warning", "note"].index)
+        assert await page.locator("#problems").evaluate("(it) => it.scrollHeight <= it.clientHeight")
 
 
 @contextlib.asynccontextmanager

@@ -13,8 +13,10 @@ import pytest
 from redrive import App
 from redrive.console import live
 from redrive.console.live import Live
+from redrive.console.sample import seldom
 from redrive.ops import access
-from redrive.ops.access import Role
+from redrive.ops.access import Caller, Role
+from redrive.ops.operator import Operator
 from tests.console.conftest import HOME, console, fail_some, page, send
 
 pytestmark = pytest.mark.anyio
@@ -177,3 +179,31 @@ async def test_pages_with_forms_hear_that_they_have_changed(any_app: App) -> Non
                 before = await regions(stream, "changed")
                 assert (await send(client, path, form, f"/{topic}")).status_code == 303
                 assert await regions(stream, "changed") != before
+
+
+async def test_charts_are_drawn_again(any_app: App) -> None:
+    async with console(any_app) as client, asyncio.timeout(60):
+        async with listen(client, "history:1h") as answer:
+            stream = told(answer)
+            assert "<td>3" not in await regions(stream, "#charts")
+            await fail_some(any_app, 3)
+            while "<td>3" not in await regions(stream, "#charts"):
+                pass
+        assert (await client.get(f"{HOME}/live", params={"topics": "history:2h"})).status_code == 422
+
+
+@pytest.mark.parametrize(("every", "taken"), [(1000.0, 1), (0.0, 3)])
+async def test_what_changes_slowly_is_sampled_seldom(app: App, every: float, taken: int) -> None:
+    samples = 0
+
+    async def sample(_: Operator) -> dict[str, str]:
+        nonlocal samples
+        samples += 1
+        return {"#it": str(samples)}
+
+    again = seldom(sample, every)
+    operator = await app.operator(Caller("ann", Role.VIEWER))
+    last = [await again(operator) for _ in range(3)][-1]
+    assert samples == taken
+    assert last == {"#it": str(taken)}
+    await app.close()

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from redrive.console.charts import Chart, Series, draw
+from redrive.console.sample import Sample, seldom
+from redrive.console.templates_env import fragment
 from redrive.console.text import duration, short_number
-from redrive.ops.history import History
+from redrive.ops.history import History, parse_period
 from redrive.ops.operator import Operator
 
 PERIODS_SHOWN = ("1h", "24h", "7d", "30d")
 TYPES = ("model_error", "param_error", "timeout", "network", "unknown")
+DRAWN_IN_A_STEP = 12
+SELDOM_S = 60.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,6 +30,16 @@ async def look(operator: Operator, period: str, queue: str | None = None, kind: 
     return Charts(period, PERIODS_SHOWN, drawn(found))
 
 
+def sampler(period: str) -> Sample:
+    """Samples the charts of a period, some times while one step of theirs goes on; an unknown period is refused."""
+    step = parse_period(period).step.total_seconds()
+
+    async def sample(operator: Operator) -> Mapping[str, str]:
+        return {"#charts": fragment("regions/charts.html", history=await look(operator, period))}
+
+    return seldom(sample, min(step / DRAWN_IN_A_STEP, SELDOM_S))
+
+
 def drawn(found: History) -> list[Chart]:
     """Returns the charts of a history: how much ended, what failed by type, what waits, how long it took."""
     step = duration(found.step.total_seconds())
@@ -33,7 +47,6 @@ def drawn(found: History) -> list[Chart]:
     failures = [
         Series(f"c{i + 1}", name, found.attempts_failed.get(name, [0] * len(found.moments)))
         for i, name in enumerate(TYPES)
-        if name in found.attempts_failed
     ]
     waiting = [Series("c1", "queued", found.depth), Series("c3", "failed", found.dead)]
     return [

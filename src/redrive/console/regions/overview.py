@@ -37,6 +37,10 @@ class Shown:
     workers: int
     whole: bool
 
+    def count(self, level: str) -> int:
+        """Returns how many problems there are of a level."""
+        return sum(one.level.value == level for one in self.problems)
+
 
 async def look(operator: Operator) -> Shown:
     """Returns what is wrong, the worst first, and exact totals."""
@@ -70,5 +74,5 @@ async def sample(operator: Operator) -> Mapping[str, str]:
     shown = await look(operator)
     return {
         f"#{name}": fragment(f"regions/{name}.html", shown=shown, now=shown.now)
-        for name in ("problems", "totals", "kinds")
+        for name in ("problems", "levels", "totals", "kinds")
     }

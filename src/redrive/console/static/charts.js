@@ -1,66 +1,127 @@
 // What stands at one moment of a chart, by hovering, tapping, or the arrow keys. The values are those of its table.
+// Charts are drawn again while somebody reads: what is shown belongs to a moment, and stays with it.
 
 const RIGHT = 8;
+const SVG = "http://www.w3.org/2000/svg";
+
+/** What is read: a chart, and a moment of it in seconds since 1970. @type {{chart: Element, moment: number} | null} */
+let read = null;
 
 export function startCharts() {
-  for (const chart of document.querySelectorAll("[data-chart]")) attach(chart);
+  document.addEventListener("pointermove", point);
+  document.addEventListener("click", point);
+  document.documentElement.addEventListener("pointerleave", hide);
+  document.addEventListener("focusout", hide);
+  document.addEventListener("keydown", step);
 }
 
-/** @param {Element} chart */
-function attach(chart) {
+/** Shows the values of the same moment again, after charts were drawn anew. */
+export function refreshCharts() {
+  if (read) show(read.chart, read.moment);
+}
+
+/** @param {Event} event */
+function point(event) {
+  const chart = chartOf(event);
+  const parts = chart && partsOf(chart);
+  if (!parts) return hide();
+  const box = parts.picture.getBoundingClientRect();
+  const x = ((/** @type {PointerEvent} */ (event).clientX - box.left) / box.width) * parts.picture.viewBox.baseVal.width;
+  const index = Math.floor((x - parts.left) / parts.width);
+  if (index >= 0 && index < parts.rows.length) show(chart, parts.first + parts.step * index);
+  else hide();
+}
+
+/** @param {KeyboardEvent} event */
+function step(event) {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const chart = by && chartOf(event);
+  const parts = chart && partsOf(chart);
+  if (!by || !parts) return;
+  event.preventDefault();
+  const at = read?.chart === chart ? Math.round((read.moment - parts.first) / parts.step) : parts.rows.length;
+  show(chart, parts.first + parts.step * Math.min(Math.max(at + by, 0), parts.rows.length - 1));
+}
+
+/**
+ * The chart whose picture an event happened to.
+ * @param {Event} event
+ */
+function chartOf(event) {
+  return event.target instanceof Element ? event.target.closest("[data-chart] svg")?.closest("[data-chart]") : null;
+}
+
+/**
+ * A chart as it is now; null when there is nothing to read in it.
+ * @param {Element} chart
+ */
+function partsOf(chart) {
   const picture = chart.querySelector("svg");
   const body = chart.querySelector("tbody");
-  if (!picture || !body || !body.rows.length) return;
-  const names = [...chart.querySelectorAll("[data-series]")].map((name) => name.textContent ?? "");
-  const view = picture.viewBox.baseVal;
+  if (!picture || !body?.rows.length) return null;
   const left = Number(picture.dataset.left);
-  const width = (view.width - left - RIGHT) / body.rows.length;
-  const mark = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  mark.setAttribute("class", "hit");
-  mark.setAttribute("y", "8");
-  mark.setAttribute("width", String(width));
-  mark.setAttribute("height", String(view.height - 30));
-  picture.setAttribute("tabindex", "0");
-  let at = -1;
-  /** @param {number} index */
-  const show = (index) => {
-    if (index === at) return;
-    at = index;
-    chart.querySelector(".tip")?.remove();
-    mark.remove();
-    const row = body.rows[index];
-    if (!row) return;
-    mark.setAttribute("x", String(left + width * index));
+  const width = (picture.viewBox.baseVal.width - left - RIGHT) / body.rows.length;
+  return { picture, rows: body.rows, left, width, first: Number(body.dataset.first), step: Number(body.dataset.step) };
+}
+
+function hide() {
+  if (!read) return;
+  for (const made of read.chart.querySelectorAll("[data-own]")) made.remove();
+  read = null;
+}
+
+/**
+ * @param {Element} chart
+ * @param {number} moment
+ */
+function show(chart, moment) {
+  const parts = partsOf(chart);
+  const index = parts ? Math.round((moment - parts.first) / parts.step) : -1;
+  const row = parts?.rows[index];
+  if (!chart.isConnected || !parts || !row) return hide();
+  if (read && read.chart !== chart) hide();
+  read = { chart, moment };
+  place(parts, index);
+  tell(chart, row, index < parts.rows.length / 2 ? "right" : "left");
+}
+
+/**
+ * @param {NonNullable<ReturnType<typeof partsOf>>} parts
+ * @param {number} index
+ */
+function place({ picture, left, width }, index) {
+  let mark = picture.querySelector(".hit");
+  if (!mark) {
+    mark = document.createElementNS(SVG, "rect");
+    mark.setAttribute("class", "hit");
+    mark.setAttribute("data-own", "");
+    mark.setAttribute("y", "8");
+    mark.setAttribute("height", String(picture.viewBox.baseVal.height - 30));
     picture.append(mark);
-    const tip = document.createElement("div");
-    tip.className = `tip ${index < body.rows.length / 2 ? "right" : "left"}`;
+  }
+  mark.setAttribute("x", String(left + width * index));
+  mark.setAttribute("width", String(width));
+}
+
+/**
+ * @param {Element} chart
+ * @param {HTMLTableRowElement} row
+ * @param {string} side
+ */
+function tell(chart, row, side) {
+  let tip = chart.querySelector(".tip");
+  if (!tip) {
+    tip = document.createElement("div");
     tip.setAttribute("role", "status");
-    const time = document.createElement("strong");
-    const seconds = Number(body.dataset.first) + Number(body.dataset.step) * index;
-    time.textContent = new Date(seconds * 1000).toLocaleString();
-    tip.append(time);
-    names.forEach((name, i) => {
-      const line = document.createElement("div");
-      line.textContent = `${name}: ${row.cells[i + 1]?.textContent ?? ""}`;
-      tip.append(line);
-    });
+    tip.setAttribute("data-own", "");
     chart.append(tip);
-  };
-  /** @param {Event} event */
-  const point = (event) => {
-    const box = picture.getBoundingClientRect();
-    const x = ((/** @type {PointerEvent} */ (event).clientX - box.left) / box.width) * view.width;
-    const index = Math.floor((x - left) / width);
-    show(index >= 0 && index < body.rows.length ? index : -1);
-  };
-  picture.addEventListener("pointermove", point);
-  picture.addEventListener("click", point);
-  picture.addEventListener("pointerleave", () => show(-1));
-  picture.addEventListener("blur", () => show(-1));
-  picture.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    show(Math.min(Math.max((at < 0 ? body.rows.length : at) + step, 0), body.rows.length - 1));
-  });
+  }
+  tip.className = `tip ${side}`;
+  const time = new Date((read?.moment ?? 0) * 1000).toLocaleString();
+  const names = [...chart.querySelectorAll("[data-series]")];
+  const values = names.map((name, i) => `${name.textContent}: ${row.cells[i + 1]?.textContent ?? ""}`);
+  const lines = [time, ...values];
+  // Said aloud when it changes, and not whenever the chart was drawn.
+  if ([...tip.children].map((line) => line.textContent).join("\n") === lines.join("\n")) return;
+  tip.replaceChildren(...lines.map((text, i) => Object.assign(document.createElement(i ? "div" : "strong"), { textContent: text })));
 }

@@ -1,4 +1,5 @@
 // News for the open page: one stream of events, closed while nobody looks at the tab.
+import { refreshCharts } from "./charts.js";
 import { morph } from "./morph.js";
 import { refreshTimes } from "./times.js";
 
@@ -17,6 +18,10 @@ let first = null;
 let state = null;
 /** Regions whose news waits until nothing in them is selected. @type {Map<string, string>} */
 const waiting = new Map();
+/** The latest text of regions that keep their height. @type {Map<string, string>} */
+const latest = new Map();
+/** Regions whose lists get their order again with the next news: nobody has looked for a while. @type {Set<string>} */
+const unsorted = new Set();
 
 export function startLive() {
   if (!document.body.dataset.live) return;
@@ -24,9 +29,14 @@ export function startLive() {
   document.addEventListener("visibilitychange", () => {
     clearTimeout(closing);
     if (document.hidden) closing = window.setTimeout(() => close("paused"), HIDDEN_FOR_MS);
-    else if (!stream && !over) open();
+    else if (!stream && !over) {
+      for (const list of document.querySelectorAll("[data-steady]")) unsorted.add(list.closest("[id]")?.id ?? "");
+      open();
+    }
   });
   document.addEventListener("selectionchange", catchUp);
+  document.addEventListener("click", unfold);
+  window.addEventListener("resize", fit);
   window.addEventListener("pagehide", () => close("paused"));
   window.addEventListener("pageshow", (event) => {
     if (event.persisted && !stream && !over) open();
@@ -91,6 +101,7 @@ function take(news) {
     else if (name === "changed") changed(text);
   }
   refreshTimes();
+  refreshCharts();
 }
 
 /**
@@ -104,7 +115,43 @@ function show(id, html) {
   if (selecting(region)) waiting.set(id, html);
   else {
     waiting.delete(id);
-    morph(region, html);
+    if (region.hasAttribute("data-fixed")) hold(region, html);
+    morph(region, html, unsorted.delete(id));
+    offer(region);
+  }
+}
+
+/**
+ * Keeps the height of a region, so that nothing below it moves: what no longer fits is scrolled to, or unfolded.
+ * @param {HTMLElement} region
+ * @param {string} html
+ */
+function hold(region, html) {
+  latest.set(region.id, html);
+  region.style.height ||= `${region.offsetHeight}px`;
+}
+
+/** @param {HTMLElement} region */
+function offer(region) {
+  const button = document.querySelector(`[data-unfold="${CSS.escape(region.id)}"]`);
+  button?.toggleAttribute("data-needed", region.scrollHeight > region.clientHeight);
+}
+
+/** @param {Event} event */
+function unfold(event) {
+  const button = event.target instanceof Element ? event.target.closest("[data-unfold]") : null;
+  const region = document.getElementById(button?.getAttribute("data-unfold") ?? "");
+  if (!region) return;
+  region.style.height = "";
+  morph(region, latest.get(region.id) ?? region.innerHTML, true);
+  offer(region);
+  region.querySelector("a, button")?.focus({ preventScroll: true });
+}
+
+/** In another window lines are of another height. */
+function fit() {
+  for (const region of document.querySelectorAll("[data-fixed]")) {
+    if (region instanceof HTMLElement) region.style.height = "";
   }
 }
 
