@@ -72,8 +72,8 @@ alter domain redrive.name drop constraint name_of_1_to_120_bytes;
 alter domain redrive.label drop constraint label_of_1_to_1536_bytes;
 alter domain redrive.payload drop constraint payload_check;
 alter table redrive.task drop constraint task_attempts_in_bounds;
-alter table redrive.task drop constraint task_max_attempts_check;
-alter table redrive.task drop constraint task_timeout_ms_check;
+alter domain redrive.attempts drop constraint attempts_of_1_to_1000000;
+alter domain redrive.timeout_ms drop constraint timeout_of_1_to_2000000000_ms;
 """
 CHECKED = """
 alter domain redrive.name add constraint name_of_1_to_120_bytes
@@ -85,8 +85,10 @@ alter domain redrive.payload add constraint payload_check check (octet_length(va
   or redrive.check_payload(value)) not valid;
 alter table redrive.task add constraint task_attempts_in_bounds
   check (attempt_count between 0 and max_attempts) not valid;
-alter table redrive.task add constraint task_max_attempts_check check (max_attempts between 1 and 1000000) not valid;
-alter table redrive.task add constraint task_timeout_ms_check check (timeout_ms between 1 and 2000000000) not valid;
+alter domain redrive.attempts add constraint attempts_of_1_to_1000000
+  check (value between 1 and 1000000) not valid;
+alter domain redrive.timeout_ms add constraint timeout_of_1_to_2000000000_ms
+  check (value between 1 and 2000000000) not valid;
 """
 CASES = [
     *(("postgres", name, text) for name, text in POSTGRES.items()),

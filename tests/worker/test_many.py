@@ -11,6 +11,8 @@ from pydantic import BaseModel, field_validator
 
 from redrive import App, Context, State
 from redrive.errors import IdempotencyConflict, InvalidInput, PayloadInvalid
+from redrive.handlers import new_task
+from redrive.stores.postgres import codec
 from redrive.stores.postgres.enqueue import TASKS_PER_PART
 from tests.proxy import Proxy
 from tests.worker.conftest import drain
@@ -40,6 +42,29 @@ async def test_a_long_list_is_enqueued_in_its_order(app: App) -> None:
     assert len({task.id for task in tasks}) == COUNT == await waiting(app)
     await drain(app, concurrency=1)
     assert ran == list(range(COUNT))
+
+
+async def test_the_first_part_is_on_its_way_before_the_next_is_made(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+    made_by_part: list[int] = []
+    make, columns = new_task.make_task, codec.columns
+
+    def counting(*given: Any, **options: Any) -> Any:
+        nonlocal made
+        made += 1
+        return make(*given, **options)
+
+    def noting(tasks: Any) -> list[Any]:
+        made_by_part.append(made)
+        return columns(tasks)
+
+    monkeypatch.setattr(new_task, "make_task", counting)
+    monkeypatch.setattr(codec, "columns", noting)
+    declare(app)
+    await app.enqueue_many([("COUNTED", {"n": n}) for n in range(COUNT)])
+    if app.shown_url.startswith("postgresql"):
+        assert made_by_part == [*range(TASKS_PER_PART, COUNT, TASKS_PER_PART), COUNT]
+    assert made == COUNT == await waiting(app)
 
 
 @pytest.mark.parametrize("bad", [0, TASKS_PER_PART - 1, TASKS_PER_PART, COUNT - 1])

@@ -27,6 +27,7 @@ ALONE_AT_ONCE = 2
 # is short; who comes alone after that takes a turn at a time, and waits outside of it.
 PATIENCE_WITH_KEYS, NO_PATIENCE = "250ms", "5ms"
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
+Send = Callable[[Sequence[NewTask], bool], Awaitable[list[Enqueued]]]
 
 
 class Enqueues:
@@ -41,13 +42,17 @@ class Enqueues:
         self._large = asyncio.Semaphore(LARGE_ENQUEUES_AT_ONCE)
 
     async def enqueue(self, tasks: Sequence[NewTask], *, again: bool, in_parts: bool) -> list[Enqueued]:
+        if in_parts:  # has no keys, and is not looked through: most of it is made while the first part is on its way
+            return await self._in_turn(self._in_parts, tasks, again)
         keyed = any(task.idempotency_key is not None for task in tasks)
         if len(tasks) <= SHARE_UP_TO_TASKS and not again:
             return await (self._small_keyed(tasks) if keyed else self._shared.enqueue(tasks))
-        # Large calls take turns: heartbeats and settles must find a connection free.
         if keyed:
             return await _when_free(self._large, lambda: self._keyed(tasks, again))
-        send = self._in_parts if in_parts else self._once
+        return await self._in_turn(self._once, tasks, again)
+
+    async def _in_turn(self, send: Send, tasks: Sequence[NewTask], again: bool) -> list[Enqueued]:
+        """Sends a large call when it is its turn: heartbeats and settles must find a connection free."""
         async with self._large:
             return await patiently(lambda more: send(tasks, more), again)
 

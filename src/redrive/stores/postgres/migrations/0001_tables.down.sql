@@ -8,6 +8,8 @@ drop sequence redrive.position;
 drop sequence redrive.failed_seq;
 drop type redrive.claimed;
 drop type redrive.state;
+drop domain redrive.timeout_ms;
+drop domain redrive.attempts;
 drop domain redrive.payload;
 drop domain redrive.label;
 drop domain redrive.name;

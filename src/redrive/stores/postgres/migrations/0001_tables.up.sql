@@ -63,11 +63,16 @@ create domain redrive.name as text constraint name_of_1_to_120_bytes check (octe
 create domain redrive.label as text constraint label_of_1_to_1536_bytes check (octet_length(value) between 1 and 1536);
 -- Its size as PostgreSQL writes it: numbers are written out in full there, and 1e131071, eight bytes on the way in, would be
 -- 131 kB for everybody who reads it. The function is called for what is longer, to look closer, and for what is refused;
--- where that is likely, it is called at once, because to write the text is what costs most.
+-- where that is likely, it is called at once, because to write the text is what costs most. A hundred levels are two
+-- hundred brackets: what is shorter has fewer.
 create domain redrive.payload as jsonb check (
-  pg_column_size(value) <= 2000 and octet_length(value::text) <= 4300
-  and not jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
+  pg_column_size(value) <= 2000 and (octet_length(value::text) < 200 or octet_length(value::text) <= 4300
+    and not jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")'))
   or redrive.check_payload(value));
+-- Domains, because checks of a table are parsed again for each statement that writes to it; those of a type are not.
+create domain redrive.attempts as integer constraint attempts_of_1_to_1000000 check (value between 1 and 1000000);
+create domain redrive.timeout_ms as integer
+  constraint timeout_of_1_to_2000000000_ms check (value between 1 and 2000000000);
 
 -- Live tasks: queued, delayed, running, paused, failed. Wide columns last, fixed-width ones first.
 create table redrive.task (
@@ -86,9 +91,9 @@ create table redrive.task (
   last_replayed_at     timestamptz,
   state                redrive.state not null,
   attempt_count        integer not null default 0,
-  max_attempts         integer not null check (max_attempts between 1 and 1000000),
+  max_attempts         redrive.attempts not null,
   replay_count         integer not null default 0,
-  timeout_ms           integer check (timeout_ms between 1 and 2000000000),
+  timeout_ms           redrive.timeout_ms,
   priority             smallint not null default 0,
   kind                 redrive.name not null,
   queue                redrive.name not null,

@@ -2,7 +2,7 @@
 
 -- Every task, live and finished. The casts make both halves alike, so that a filter reaches the indexes of each.
 create view redrive.v_tasks as
-  select t.id, t.state, t.kind::text, t.queue::text, t.task_group::text, t.scope::text, t.priority, t.attempt_count, t.max_attempts, t.created_at,
+  select t.id, t.state, t.kind::text, t.queue::text, t.task_group::text, t.scope::text, t.priority, t.attempt_count, t.max_attempts::integer, t.created_at,
     t.next_attempt_at, t.last_attempt_at, t.lease_expires_at, t.worker_id, t.failed_at, null::timestamptz as finished_at,
     null::real as execution_ms, t.trace_id::text, t.idempotency_key::text, t.replay_count, t.error_code, t.error_message, t.payload::jsonb,
     t.progress, null::jsonb as result
