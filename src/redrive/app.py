@@ -8,21 +8,23 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from redrive.errors import ConfigError, IdempotencyConflict, InvalidInput, SchemaError, StoreError, WrongSetting
-from redrive.features import features_of
+from redrive.features import features_of, load
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
 from redrive.handlers.cron import check_cron, next_after
 from redrive.handlers.functions import name_of
 from redrive.handlers.history import DEFAULT_HISTORY, check_history
+from redrive.handlers.kinds import DEFAULTS
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.handlers.signature import Call
 from redrive.integrations import enqueue_on
+from redrive.kernel.applied import Applied
 from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Schedule
 from redrive.kernel.duty import Duty
@@ -58,6 +60,7 @@ from redrive.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 Classifier = TypeVar("Classifier", bound=Callable[[BaseException], Classification | None])
 Fingerprinter = TypeVar("Fingerprinter", bound=Callable[[BaseException], str | None])
 MISSED = ("coalesce", "all", "skip")
@@ -138,9 +141,36 @@ class App:
             (builtin.DRILL, builtin.drill),
         ):
             self._register(kind, function, {"max_attempts": 3})
-        for feature in self.features:
+        self._services: dict[Any, Any] = {}
+        self._take_up(self.features)
+
+    def _take_up(self, features: Iterable[Feature]) -> None:
+        taken = {*dir(type(self)), *vars(self)}
+        for feature in features:
+            for name in feature.services:
+                if name in taken:
+                    raise ConfigError(
+                        f"the feature {feature.name!r} cannot put {name!r} on the application, which has that already"
+                    )
+            taken.update(feature.services)
+            if feature.kinds is not None:
+                feature.kinds.add_to(self._register)
             if feature.declare is not None:
                 feature.declare(self)
+
+    def of(self, service: Callable[[App], S]) -> S:
+        """Returns a feature's service for this application, typed; the same one each time: ``app.of(Shop)``."""
+        made: S = self._services.get(service) or self._services.setdefault(service, service(self))
+        return made
+
+    if not TYPE_CHECKING:  # else a misspelt name would pass; typed code writes app.of(Shop)
+
+        def __getattr__(self, name: str) -> Any:
+            """Returns what a feature puts on the application by this name: ``app.orders``."""
+            for feature in self.__dict__.get("features", ()):
+                if name in feature.services:
+                    return self.of(load(feature.services[name]))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     # -- declaring -------------------------------------------------------------------------------------------------
 
@@ -280,18 +310,7 @@ class App:
         default = self.settings.backoff
         backoff = type(default)(default.base if base is None else base, default.maximum if most is None else most)
         policy = Policy(given.pop("max_attempts", DEFAULT_MAX_ATTEMPTS), backoff, given.pop("history", None))
-        plain = {
-            "queue": "default",
-            "timeout": None,
-            "isolation": None,
-            "bulk": None,
-            "payload": None,
-            "priority": 0,
-            "concurrency": None,
-            "rate_limit_ms": None,
-            "deterministic": (),
-        }
-        made = make_handler(kind, function, policy=policy, **{**plain, **given})
+        made = make_handler(kind, function, policy=policy, **{**DEFAULTS, **given})
         handler = replace(made, rules=self.registry.rules)
         self.registry.add(handler)
         return handler
@@ -389,6 +408,10 @@ class App:
             return await (await self.store()).get(task_id)
         except StoreError:
             return None
+
+    async def apply(self, commit: Commit) -> Applied:
+        """Applies a Commit, all of it or nothing: for features, whose services make them."""
+        return await (await self.store()).apply(commit)
 
     # -- looking and acting ----------------------------------------------------------------------------------------
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, Unpack
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 from uuid import UUID
 
 from redrive.errors import RedriveError
@@ -116,6 +118,14 @@ class SyncApp:
     def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         self._wait(self._app.retry(task_id, actor=actor, reason=reason), "retry")
 
+    if not TYPE_CHECKING:  # as of App: a misspelt name is no service
+
+        def __getattr__(self, name: str) -> Any:
+            """Returns what a feature puts on the application, to be called without await: ``app.sync.orders``."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return SyncService(self, getattr(self._app, name), name)
+
     def _wait(self, coroutine: Coroutine[Any, Any, T], name: str) -> T:
         """Run it in the thread of the portal. Not on an event loop, which would stand still until it is done, and for
         good if it waits for something on that loop."""
@@ -130,6 +140,29 @@ class SyncApp:
     def close(self) -> None:
         if self._portal.started:
             self._portal.close()
+
+
+class SyncService:
+    """A feature's service without await: its coroutine functions wait for what they return."""
+
+    def __init__(self, app: SyncApp, service: Any, name: str) -> None:
+        self._app = app
+        self._service = service
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._service, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+
+        @wraps(found)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            coroutine = found(*args, **kwargs)
+            if kwargs.get("connection") is not None:
+                return _finish(coroutine)
+            return self._app._wait(coroutine, f"{self._name}.{name}")
+
+        return call
 
 
 def _finish(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -17,6 +17,7 @@ from redrive.kernel.task import (
     State,
     Task,
     check_attempts,
+    check_feature,
     check_join,
     check_key,
     check_name,
@@ -48,6 +49,8 @@ def make_task(
     trace_id: str | None = None,
     idempotency_key: str | None = None,
     join: UUID | None = None,
+    feature: str | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> NewTask:
     """Returns a new task, or refuses it: nothing reaches a store before all of it is right."""
     # A kind that is known, and what it was declared with, have been checked there.
@@ -55,7 +58,7 @@ def make_task(
     text = _encoded(known, payload)
     if delay is not None and run_at is not None:
         raise InvalidInput("give delay or run_at, not both")
-    return NewTask(
+    new = NewTask(
         new_id(),
         kind,
         known.queue if queue is None else check_name(queue, "queue"),
@@ -69,8 +72,13 @@ def make_task(
         None if scope is None else check_text(scope, "scope"),
         None if trace_id is None else check_text(trace_id, "trace_id"),
         None if idempotency_key is None else check_key(idempotency_key),
-        join=None if join is None else check_join(join),
+        feature,
+        None if facts is None else encode(facts, "facts"),
+        None if join is None else check_join(join),
     )
+    if feature is not None or facts is not None:
+        check_feature(new)
+    return new
 
 
 def _encoded(known: Handler | Declared, payload: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
@@ -25,6 +26,43 @@ class EnqueueOptions(TypedDict, total=False):
     trace_id: str | None
     idempotency_key: str | None
     join: UUID | None
+
+
+class NewTaskOptions(TypedDict, total=False):
+    """What a feature can say about a task that it makes: also who reacts to it, and what that wants to know then."""
+
+    queue: str | None
+    priority: int | None
+    delay: float | None
+    run_at: datetime | None
+    max_attempts: int | None
+    timeout: float | None
+    group: str | None
+    scope: str | None
+    trace_id: str | None
+    idempotency_key: str | None
+    join: UUID | None
+    feature: str | None
+    facts: Mapping[str, Any] | None
+
+
+class KindOptions(TypedDict, total=False):
+    """The options of ``App.task``."""
+
+    queue: str
+    max_attempts: int
+    timeout: float | None
+    priority: int
+    isolation: str | None
+    bulk: int | None
+    payload: Any
+    concurrency: int | None
+    rate_limit_ms: int | None
+    deterministic: tuple[type[BaseException], ...]
+    backoff_base: float | None
+    backoff_max: float | None
+    public: Iterable[str]
+    history: str | float | None
 
 
 def check_options(options: EnqueueOptions) -> EnqueueOptions:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from redrive.errors import ConfigError
@@ -34,7 +34,12 @@ class Feature:
     package: str
     react: React | None = None
     duties: Callable[[Any], Sequence[Duty]] | None = None  # gets the settings
-    declare: Callable[[Any], None] | None = None  # gets the App, for kinds and schedules of its own
+    kinds: Any = (
+        None  # redrive.handlers.kinds.Kinds: its own, which its reaction can make tasks of wherever it is known
+    )
+    declare: Callable[[Any], None] | None = None  # gets the App, for schedules and what depends on the application
+    # What it puts on the App: a name → "package.service:Class", made of the App when it is first asked for.
+    services: Mapping[str, str] = field(default_factory=dict)
     routes: str | None = None  # "package.routes:router", a FastAPI router or several, below /api/NAME
     commands: str | None = None  # "package.commands:cli", a Typer application, called ``redrive NAME …``
     pages: str | None = None  # "package.pages:pages", FeaturePages of the console, below /ops/queue/NAME
@@ -45,6 +50,9 @@ class Feature:
     examine: Callable[[Store, Any], Awaitable[Sequence[Finding]]] | None = None
 
     def __post_init__(self) -> None:
+        for name in self.services:
+            if not _NAME.fullmatch(name):
+                raise ConfigError(f"the feature {self.name!r} cannot put {name!r} on the application: it is no name")
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
                 f"{self.name!r} is no name of a feature",

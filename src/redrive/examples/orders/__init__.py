@@ -4,7 +4,7 @@ Everything of it is in this folder. An application takes it up with ``App(featur
 in its metadata: ``[project.entry-points."redrive.features"]``, ``orders = "redrive.examples.orders:ORDERS"``.
 """
 
-from redrive.examples.orders.handlers import declare
+from redrive.examples.orders.handlers import kinds
 from redrive.examples.orders.late import duties, examine
 from redrive.examples.orders.reaction import react
 from redrive.examples.orders.settings import OrderSettings, retention
@@ -15,7 +15,8 @@ ORDERS = Feature(
     __name__,
     react=react,
     duties=duties,
-    declare=declare,
+    kinds=kinds,
+    services={"orders": "redrive.examples.orders.service:Shop"},
     routes="redrive.examples.orders.routes:router",
     commands="redrive.examples.orders.commands:cli",
     pages="redrive.examples.orders.pages:pages",

@@ -6,18 +6,17 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+from redrive.app import App
 from redrive.errors import InvalidInput, NotFound
-from redrive.examples.orders.handlers import DONE, PARCEL
+from redrive.examples.orders.handlers import deliver, done
 from redrive.examples.orders.reaction import held
-from redrive.handlers.new_task import make_task
 from redrive.ids import new_id
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
-from redrive.kernel.payload import encode
 from redrive.kernel.reactions import Rows
-from redrive.kernel.task import NewTask, check_name
+from redrive.kernel.task import check_name
 from redrive.ops.access import Role
 from redrive.ops.operator.session import Service
 
@@ -42,27 +41,7 @@ class Orders(Service):
     async def place(self, order: str, customer: str, addresses: Sequence[str], price: int) -> dict[str, Any]:
         """Take the money for all parcels, and enqueue them: all of it, or nothing."""
         who = self._session.may(Role.OPERATOR)
-        check_name(order, "order")
-        check_name(customer, "customer")
-        if not addresses or price <= 0:
-            raise InvalidInput("an order has at least one address, and a price above 0")
-        join = NewJoin(new_id(), on_complete=self._task(DONE, order=order))
-        facts = encode({"order": order, "price": price}, "facts")
-        parcels = [self._task(PARCEL, address=address) for address in addresses]
-        for parcel in parcels:
-            parcel.scope, parcel.join, parcel.feature, parcel.facts = customer, join.id, "orders", facts
-        total = price * len(parcels)
-        shared = {"order": order, "customer": customer, "join": str(join.id)}
-        rows = tuple({"task": str(parcel.id), **shared} for parcel in parcels)
-        await self._store.apply(
-            Commit(
-                joins=[join],
-                enqueues=parcels,
-                postings=[Posting(f"order:{order}", ((f"customer:{customer}", -total), (held(order), total)))],
-                rows=[Rows("orders", "parcels_placed", rows)],
-                audits=[Audit(who, "ORDERS_PLACED", target=f"order:{order}")],
-            )
-        )
+        await self._store.apply(placing(who, order, customer, addresses, price))
         return await self.show(order)
 
     async def list(self) -> builtins.list[dict[str, Any]]:
@@ -79,5 +58,33 @@ class Orders(Service):
         states = {row["state"]: row["n"] for row in rows}
         return {"order": order, "parcels": states, "held": await self._store.balance(held(order))}
 
-    def _task(self, kind: str, **payload: str) -> NewTask:
-        return make_task(self._session.registry, kind, payload)
+
+def placing(who: str, order: str, customer: str, addresses: Sequence[str], price: int) -> Commit:
+    """Returns all that belongs to a new order; it is applied as a whole, or not at all."""
+    check_name(order, "order")
+    check_name(customer, "customer")
+    if not addresses or price <= 0:
+        raise InvalidInput("an order has at least one address, and a price above 0")
+    join = NewJoin(new_id(), on_complete=done.new(order=order))
+    parcel = deliver.options(scope=customer, join=join.id, feature="orders", facts={"order": order, "price": price})
+    parcels = [parcel.new(address=address) for address in addresses]
+    total = price * len(parcels)
+    shared = {"order": order, "customer": customer, "join": str(join.id)}
+    return Commit(
+        joins=[join],
+        enqueues=parcels,
+        postings=[Posting(f"order:{order}", ((f"customer:{customer}", -total), (held(order), total)))],
+        rows=[Rows("orders", "parcels_placed", tuple({"task": str(each.id), **shared} for each in parcels))],
+        audits=[Audit(who, "ORDERS_PLACED", target=f"order:{order}")],
+    )
+
+
+class Shop:
+    """``app.orders``: what the application itself does with orders."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def place(self, order: str, customer: str, addresses: Sequence[str], price: int) -> None:
+        """Place an order."""
+        await self._app.apply(placing("app", order, customer, addresses, price))
