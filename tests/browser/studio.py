@@ -47,7 +47,7 @@ async def _fail(kind: str, name: str) -> None:
 
 def make_studio(url: str | None = None) -> App:
     """An application of twelve kinds, five of which fail for good."""
-    made = App(settings=load_settings(url=url).model_copy(update={"approvals_above": 100}), url=url, name="studio")
+    made = App(settings=load_settings(url=url).with_values(approvals_above=100), url=url, name="studio")
     for kind in KINDS:
 
         async def run(ctx: Context, name: str, kind: str = kind, **more: Any) -> str:

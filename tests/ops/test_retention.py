@@ -17,7 +17,7 @@ from redrive.kernel.task import State
 from redrive.ops import access
 from redrive.ops.duties import duties_of
 from redrive.ops.retention import FAILED_SUMMARY, KEPT_FOR_GOOD, give_up_failed, retention_of
-from redrive.settings import Settings
+from redrive.settings import Settings, fields_of
 from redrive.testing.conformance.harness import TERMINAL, Harness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import fail
@@ -97,7 +97,7 @@ def test_every_collection_has_a_keep_or_a_reason() -> None:
 
 def test_settings_reach_the_stores() -> None:
     """Each its own: with one number for all, two that are mixed up would not be seen."""
-    names = [name for name in Settings.model_fields if name.endswith("_days") and name != "plan_days"]
+    names = [name for name in fields_of(Settings) if name.endswith("_days") and name != "plan_days"]
     days = {name: 11.0 + nth for nth, name in enumerate(names)} | {"plan_days": 0.5}
     kept = retention_of(Settings(**days))
     for name in ("history", "key", "attempt", "dead_letter", "cause", "noted_cause", "trend"):

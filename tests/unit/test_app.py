@@ -154,7 +154,7 @@ def test_ordinary_code(tmp_path: Any) -> None:
 )
 def test_unknown_store_urls(url: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as raised:
-        App(settings=load_settings(url="sqlite:///:memory:").model_copy(update={"url": url}))
+        App(settings=load_settings(url="sqlite:///:memory:").with_values(url=url))
     assert "tiger" not in str(raised.value)
 
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from redrive.errors import ConfigError
 from redrive.ops.audit_archive import archive_at
-from redrive.settings import MOST_MS, NOT_USED_YET, Settings, load_settings, misspelt, name_of
+from redrive.settings import (
+    MOST_MS,
+    NOT_USED_YET,
+    FeatureSettings,
+    Settings,
+    Unfit,
+    fields_of,
+    load_settings,
+    misspelt,
+    name_of,
+    setting,
+)
 
-MAPS = {name: one.examples[0] for name, one in Settings.model_fields.items() if one.examples}
+MAPS = {name: one.examples[0] for name, one in fields_of(Settings).items() if one.examples}
 SECRET = "AKIA:s3cr3t/key"
 
 
-@pytest.mark.parametrize(
-    "field", [name for name, one in Settings.model_fields.items() if "dict" in str(one.annotation)]
-)
+@pytest.mark.parametrize("field", [name for name, one in fields_of(Settings).items() if "dict" in str(one.kind)])
 def test_a_map_that_is_no_json_says_where(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
     name = name_of(Settings, field)
     monkeypatch.setenv(name, '{"reports": {"look" "x"}}')
@@ -41,7 +52,7 @@ def test_a_name_that_stands_twice_in_a_map(monkeypatch: pytest.MonkeyPatch, fiel
         load_settings()
 
 
-@pytest.mark.parametrize("field", [name for name in Settings.model_fields if name.endswith("_ms")])
+@pytest.mark.parametrize("field", [name for name in fields_of(Settings) if name.endswith("_ms")])
 def test_no_span_is_longer_than_a_store_can_keep(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
     is_map = field in MAPS
     for number, fits in ((MOST_MS, True), (MOST_MS + 1, False)):
@@ -55,7 +66,7 @@ def test_no_span_is_longer_than_a_store_can_keep(monkeypatch: pytest.MonkeyPatch
 
 def test_what_nothing_uses_yet_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"OUTBOX_LEASE_SECONDS", "BATCH_WORKER_MAX_CLAIM"} <= NOT_USED_YET
-    assert not NOT_USED_YET & {name_of(Settings, field) for field in Settings.model_fields}
+    assert not NOT_USED_YET & {name_of(Settings, field) for field in fields_of(Settings)}
     monkeypatch.setenv("OUTBOX_LEASE_SECONDS", "30")
     assert misspelt() == ["OUTBOX_LEASE_SECONDS is set, and nothing in this version of redrive uses it"]
     monkeypatch.delenv("OUTBOX_LEASE_SECONDS")
@@ -106,3 +117,98 @@ def test_the_place_of_an_archive_shows_no_login(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(ConfigError, match="TASK_AUDIT_ARCHIVE: a login does not belong there") as refused:
         load_settings()
     assert "s3cr3t" not in str(refused.value)
+
+
+class Kinds(FeatureSettings):
+    """A field of each type that settings have."""
+
+    text: str = setting("KINDS_TEXT", "", pattern="^[a-z]*$", max_length=4)
+    whole: int = setting("KINDS_WHOLE", 0, lt=100)
+    number: float | None = setting("KINDS_NUMBER", None)
+    switch: bool = setting("KINDS_SWITCH", False)
+    choice: Literal["a", "b", "c"] = setting("KINDS_CHOICE", "a")
+    names: list[str] = setting("KINDS_NAMES", [], min_length=1)
+    either: int | str = setting("KINDS_EITHER", 0)
+    ports: set[int] = setting("KINDS_PORTS", set())
+    span: timedelta = setting("KINDS_SPAN", timedelta())
+    folder: Path = setting("KINDS_FOLDER", Path())
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "found"),
+    [
+        ("whole", " 5 ", 5),
+        ("whole", "5.0", 5),
+        ("whole", 5.0, 5),
+        ("number", "1e3", 1000.0),
+        ("number", 7, 7.0),
+        ("number", None, None),
+        ("switch", "Yes", True),
+        ("switch", "off", False),
+        ("either", "x", "x"),
+        ("either", 5, 5),
+        ("ports", [1, "2"], {1, 2}),
+        ("span", "PT5M", timedelta(minutes=5)),
+        ("folder", "/tmp", Path("/tmp")),
+    ],
+)
+def test_values_are_read_by_their_types(field: str, given: Any, found: Any) -> None:
+    read = getattr(Kinds(**{field: given}), field)
+    assert (read, type(read)) == (found, type(found))
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "said"),
+    [
+        ("text", 5, "text: Input should be a valid string"),
+        ("text", "A", "text: String should match pattern"),
+        ("text", "abcde", "text: String should have at most 4 characters"),
+        ("whole", "5.5", "whole: Input should be a valid integer, unable to parse"),
+        ("whole", 5.5, "whole: Input should be a valid integer, got a number with a fractional part"),
+        ("whole", True, "whole: Input should be a valid integer"),
+        ("whole", 100, "whole: Input should be less than 100"),
+        ("number", "x", "number: Input should be a valid number, unable to parse"),
+        ("switch", "perhaps", "switch: Input should be a valid boolean"),
+        ("choice", "d", "choice: Input should be 'a', 'b' or 'c'"),
+        ("names", "x", "names: Input should be a valid list"),
+        ("names", [], "names: List should have at least 1 item"),
+        ("names", ["x", 5], "names.1: Input should be a valid string"),
+        ("span", "soon", "span: Input should be a valid timedelta"),
+        ("nmes", [], "nmes: there is no such field; did you mean names?"),
+    ],
+)
+def test_values_that_do_not_fit_say_why(field: str, given: Any, said: str) -> None:
+    with pytest.raises(Unfit) as refused:
+        Kinds(**{field: given})
+    assert str(refused.value).startswith(said)
+
+
+def test_all_that_is_wrong_is_said_at_once_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "redrive.toml"
+    file.write_text("# ports\nredrive_port = 70000\n\n[redrive_triage.reports]\nlook = 5\n")
+    monkeypatch.setenv("REDRIVE_CONFIG", str(file))
+    monkeypatch.setenv("TASK_WORKER_LEASE_MS", "soon")
+    with pytest.raises(ConfigError) as refused:
+        load_settings(concurrency=0)
+    assert refused.value.message == (
+        f"settings cannot be used: REDRIVE_PORT: Input should be less than or equal to 65535 ({file}, line 2); "
+        "TASK_WORKER_CONCURRENCY: Input should be greater than or equal to 1; "
+        "TASK_WORKER_LEASE_MS: Input should be a valid integer, unable to parse string as an integer; "
+        "REDRIVE_TRIAGE.reports.look: Input should be a valid string "
+        f"({file}, line 4, [redrive_triage.reports])"
+    )
+
+
+def test_a_setting_stands_once_in_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "redrive.toml").write_text("port = 1\nredrive_port = 2\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="has port of redrive twice"):
+        load_settings()
+
+
+def test_a_default_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = load_settings()
+    one.kind_concurrency["A"] = 1
+    assert load_settings().kind_concurrency == {}
+    changed = one.with_values(port=1)
+    assert (changed.port, one.port, changed.source_of("port"), changed == one) == (1, 8321, "given", False)

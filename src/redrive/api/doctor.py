@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -22,5 +23,5 @@ async def doctor(operator: TheOperator, queue: Annotated[str | None, Query(max_l
     return m.DoctorOut(
         worst=worst(found).value,
         findings=[serialize.finding(one, operator) for one in found],
-        triage={name: note.model_dump() for name, note in operator.health.triage(queue).items()},
+        triage={name: asdict(note) for name, note in operator.health.triage(queue).items()},
     )

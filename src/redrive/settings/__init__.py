@@ -1,10 +1,11 @@
 """Settings: environment first, then ``redrive.toml``, then defaults. Every name is listed in docs/settings.md."""
 
-from redrive.settings.declare import FeatureSettings, name_of, setting
+from redrive.settings.declare import FeatureSettings, fields_of, name_of, setting
 from redrive.settings.effective import Effective, effective
 from redrive.settings.load import configured_app, load_settings
 from redrive.settings.misspelt import NOT_USED_YET, OTHER_NAMES, misspelt
 from redrive.settings.own import DEFAULT_URL, MOST_MS, Options, Settings, Triage, parse_networks
+from redrive.settings.values import Unfit
 
 __all__ = [
     "DEFAULT_URL",
@@ -16,8 +17,10 @@ __all__ = [
     "Options",
     "Settings",
     "Triage",
+    "Unfit",
     "configured_app",
     "effective",
+    "fields_of",
     "load_settings",
     "misspelt",
     "name_of",

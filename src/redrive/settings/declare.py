@@ -2,66 +2,234 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import difflib
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Self
 
-from pydantic import AliasChoices, Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from redrive.errors import ConfigError
+from redrive.settings.values import Problem, Unfit, read, refused
 
-from redrive.settings.sources import Environment, FileValues
+_REQUIRED: Any = ...
 
 
-def setting(name: str, default: Any = ..., **limits: Any) -> Any:
+class Setting:
+    """One field: where it is read from, and what it may be."""
+
+    __slots__ = ("check", "default", "examples", "field", "kind", "limits", "name", "parse", "repr")
+
+    def __init__(self, name: str, default: Any) -> None:
+        self.name = name  # the environment variable; that of the field where it has none
+        self.default = default
+        self.repr = True
+        self.examples: list[str] = []
+        self.parse: Callable[[Any], Any] | None = None
+        self.check: Callable[[Any], Any] | None = None
+        self.limits: Mapping[str, Any] = {}
+        self.field = ""
+        self.kind: Any = Any
+
+    def read(self, value: Any) -> Any:
+        """Returns a value as it is used, or raises Unfit."""
+        try:
+            found = read(self.kind, value) if self.parse is None else self.parse(value)
+            if found is not None:
+                for limit, bound in self.limits.items():
+                    _LIMITS[limit](found, bound)
+            return found if self.check is None else self.check(found)
+        except Unfit as error:
+            raise Unfit(*(one.below(self.field) for one in error.problems)) from None
+        except ValueError as error:
+            raise Unfit(Problem((self.field,), str(error), value)) from None
+
+    def fresh(self) -> Any:
+        """Returns the default, for one who may change it."""
+        return copy.copy(self.default)
+
+
+def setting(
+    name: str,
+    default: Any = _REQUIRED,
+    *,
+    repr: bool = True,
+    examples: Iterable[str] = (),
+    parse: Callable[[Any], Any] | None = None,
+    check: Callable[[Any], Any] | None = None,
+    **limits: Any,
+) -> Any:
     """Returns a field that is read from this environment variable, or from its lower-case name in ``redrive.toml``.
-    ``repr=False``: it is a secret, and shown to nobody; ``examples``: how one that is a map is written."""
-    return Field(default, validation_alias=AliasChoices(name, name.lower()), **limits)
+
+    ``repr=False``: it is a secret, and shown to nobody; ``examples``: how one that is a map is written; ``limits`` are
+    ``gt``, ``ge``, ``lt``, ``le``, ``min_length``, ``max_length`` and ``pattern``. ``check`` gets the value and returns
+    what is used, ``parse`` gets it as it was written, in place of the type; both raise ValueError.
+    """
+    if unknown := [limit for limit in limits if limit not in _LIMITS]:
+        raise ConfigError(f"setting({name!r}) has no option {unknown[0]!r}", hint=f"limits are: {', '.join(_LIMITS)}")
+    made = Setting(name, default)
+    made.repr, made.examples, made.parse, made.check, made.limits = repr, list(examples), parse, check, limits
+    return made
 
 
-class Declared(BaseSettings):
-    """Settings by the environment, then by the file, then by their defaults."""
+def option(default: Any, **limits: Any) -> Any:
+    """Returns a field that is only given in code."""
+    return setting("", default, **limits)
 
-    model_config = SettingsConfigDict(case_sensitive=True, extra="ignore", env_ignore_empty=True, populate_by_name=True)
+
+class Values:
+    """Fields by their declared types. Made in code, it has what it is given, and defaults."""
+
+    _fields: ClassVar[dict[str, Setting]]
+
+    def __init__(self, **given: Any) -> None:
+        self._fill({name: (value, "given") for name, value in given.items()})
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, Environment(settings_cls), FileValues(settings_cls)
+    def configured(cls, *, environment: Mapping[str, Any], file: Mapping[str, Any]) -> Self:
+        """Returns the values of the environment, then of the file, then the defaults, by field."""
+        made = cls.__new__(cls)
+        made._fill(sourced(file=file, environment=environment))
+        return made
+
+    def _fill(self, given: Mapping[str, tuple[Any, str]]) -> None:
+        """Takes values, each with where it comes from; Unfit has all that do not fit."""
+        fields = fields_of(type(self))
+        problems = [Problem((name,), _no_field(name, fields), given[name][0]) for name in given if name not in fields]
+        for name, one in fields.items():
+            if name not in given and one.default is _REQUIRED:
+                problems.append(Problem((name,), "it is needed, and has no default"))
+                continue
+            try:
+                self.__dict__[name] = one.read(given[name][0]) if name in given else one.fresh()
+            except Unfit as error:
+                problems += [problem._replace(source=given[name][1]) for problem in error.problems]
+        if problems:
+            raise Unfit(*problems)
+        self.__dict__["_sources"] = {name: source for name, (_, source) in given.items()}
+
+    def source_of(self, field: str) -> str:
+        """Returns where a value comes from: environment, file, given or default."""
+        return str(self.__dict__["_sources"].get(field, "default"))
+
+    def with_values(self, **changed: Any) -> Self:
+        """Returns the same with other values, taken as they are."""
+        made = copy.copy(self)
+        made.__dict__.update(changed, _sources={**self.__dict__["_sources"], **dict.fromkeys(changed, "given")})
+        return made
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={getattr(self, name)!r}" for name, one in fields_of(type(self)).items() if one.repr]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in fields_of(type(self)))
 
 
-class FeatureSettings(BaseSettings):
+class FeatureSettings(Values):
     """The settings of a feature, which names its class as ``Feature(settings=…)``; read with those of redrive. Made in
     code, it has what it is given, and defaults."""
 
-    model_config = SettingsConfigDict(case_sensitive=True, extra="forbid", env_ignore_empty=True, populate_by_name=True)
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
+def sourced(**values: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Returns values by field, each with where it comes from; later sources win."""
+    return {field: (value, source) for source, found in values.items() for field, value in found.items()}
 
 
-def name_of(kind: type[BaseSettings], field: str) -> str:
+def fields_of(kind: type[Values]) -> dict[str, Setting]:
+    """Returns the fields of a class by name, with their types; they are looked for once."""
+    if "_fields" not in vars(kind):
+        kind._fields = _find_fields(kind)
+    return kind._fields
+
+
+def _find_fields(kind: type[Values]) -> dict[str, Setting]:
+    names = {name for base in reversed(kind.__mro__) for name in vars(base).get("__annotations__", {})}
+    try:
+        hints = typing.get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        raise ConfigError(
+            f"a type of {kind.__name__} cannot be resolved: {error}",
+            hint="import or define it at the top of its module",
+        ) from None
+    found = {}
+    for name, hint in hints.items():
+        if name in names and not name.startswith("_") and typing.get_origin(hint) is not ClassVar:
+            given = getattr(kind, name, _REQUIRED)
+            found[name] = one = copy.copy(given) if isinstance(given, Setting) else Setting(name, given)
+            one.field, one.kind = name, hint
+    return found
+
+
+def name_of(kind: type[Values], field: str) -> str:
     """Returns the environment variable of a field."""
-    alias = kind.model_fields[field].validation_alias
-    return str(alias.choices[0]) if isinstance(alias, AliasChoices) else field
+    return fields_of(kind)[field].name
 
 
-def names_of(kind: type[BaseSettings]) -> list[str]:
+def names_of(kind: type[Values]) -> list[str]:
     """Returns the environment variables of a class."""
-    return [name_of(kind, field) for field in kind.model_fields]
+    return [one.name for one in fields_of(kind).values()]
 
 
-def fields_by_name(kind: type[BaseSettings]) -> dict[str, str]:
+def fields_by_name(kind: type[Values]) -> dict[str, str]:
     """Returns the fields of a class by each name that the file may have for them."""
-    return {name: field for field in kind.model_fields for name in (field, name_of(kind, field).lower())}
+    return {name: one.field for one in fields_of(kind).values() for name in (one.field, one.name.lower())}
+
+
+def _no_field(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    guess = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return f"there is no such field; {guess}"
+
+
+def _above(value: Any, bound: Any) -> None:
+    if not value > bound:
+        raise refused(f"Input should be greater than {bound}", value)
+
+
+def _at_least(value: Any, bound: Any) -> None:
+    if not value >= bound:
+        raise refused(f"Input should be greater than or equal to {bound}", value)
+
+
+def _below(value: Any, bound: Any) -> None:
+    if not value < bound:
+        raise refused(f"Input should be less than {bound}", value)
+
+
+def _at_most(value: Any, bound: Any) -> None:
+    if not value <= bound:
+        raise refused(f"Input should be less than or equal to {bound}", value)
+
+
+def _long_enough(value: Any, bound: int) -> None:
+    if len(value) < bound:
+        raise refused(f"{_of(value, 'should have at least', bound)}", value)
+
+
+def _short_enough(value: Any, bound: int) -> None:
+    if len(value) > bound:
+        raise refused(f"{_of(value, 'should have at most', bound)}", value)
+
+
+def _matching(value: Any, pattern: str) -> None:
+    if not re.search(pattern, value):
+        raise refused(f"String should match pattern {pattern!r}", value)
+
+
+def _of(value: Any, what: str, bound: int) -> str:
+    who, one = ("String", "character") if isinstance(value, str) else (type(value).__name__.capitalize(), "item")
+    return f"{who} {what} {bound} {one}{'' if bound == 1 else 's'}"
+
+
+_LIMITS: dict[str, Callable[[Any, Any], None]] = {
+    "gt": _above,
+    "ge": _at_least,
+    "lt": _below,
+    "le": _at_most,
+    "min_length": _long_enough,
+    "max_length": _short_enough,
+    "pattern": _matching,
+}

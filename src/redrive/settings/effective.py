@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pydantic_settings import BaseSettings
-
 from redrive.kernel.feature import Feature
-from redrive.settings.declare import fields_by_name, name_of
-from redrive.settings.load_feature import file_part
+from redrive.settings.declare import Values, fields_of
 from redrive.settings.own import Settings
-from redrive.settings.sources import read_file
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,21 +24,16 @@ class Effective:
 
 def effective(settings: Settings, features: Iterable[Feature] = ()) -> list[Effective]:
     """Returns every setting by its name. What may hold a password or a secret is not shown."""
-    known = fields_by_name(Settings)
-    found = [*_listed(settings, {known[name] for name in read_file() if name in known})]
+    found = [*_listed(settings)]
     for feature in features:
         if feature.settings is not None:
-            found += _listed(settings.of(feature.settings), set(file_part(feature)), feature.name)
+            found += _listed(settings.of(feature.settings), feature.name)
     return found
 
 
-def _listed(settings: BaseSettings, in_file: Collection[str], feature: str | None = None) -> Iterator[Effective]:
-    kind = type(settings)
-    for field, info in kind.model_fields.items():
-        name, value = name_of(kind, field), getattr(settings, field)
-        source = "default"
-        if field in settings.model_fields_set:
-            source = "environment" if name in os.environ else "file" if field in in_file else "given"
-        secret = info.repr is False
-        default = "" if secret else str(info.get_default(call_default_factory=True))
-        yield Effective(name, None if secret and value is not None else str(value), source, default, feature)
+def _listed(settings: Values, feature: str | None = None) -> Iterator[Effective]:
+    for field, one in fields_of(type(settings)).items():
+        value = getattr(settings, field)
+        default = str(one.default) if one.repr else ""
+        shown = str(value) if one.repr or value is None else None
+        yield Effective(one.name, shown, settings.source_of(field), default, feature)

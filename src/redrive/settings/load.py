@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redrive.errors import WrongSetting
 from redrive.features import installed
 from redrive.kernel.feature import Feature
-from redrive.settings.declare import fields_by_name, names_of
+from redrive.settings.declare import fields_by_name, name_of, names_of
+from redrive.settings.file_lines import place_of
 from redrive.settings.own import Settings
 from redrive.settings.sources import file_path, read_file
 from redrive.settings.wording import SEE, guess, made
@@ -19,7 +20,7 @@ def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = Fal
     belong to it, all installed ones unless said otherwise. ``bare``: no application says which there are, so that the
     file may have tables of others."""
     brought = tuple(installed() if features is None else features)
-    found = made(Settings, lambda: Settings(**{name: value for name, value in given.items() if value is not None}))
+    found = _made({name: value for name, value in given.items() if value is not None})
     _check_file(brought, bare)
     return found.with_features(brought)
 
@@ -27,7 +28,11 @@ def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = Fal
 def configured_app() -> str | None:
     """Returns the application that the environment or the file names. Before it is loaded nobody can tell whose the
     other settings are."""
-    return made(Settings, Settings).app
+    return _made({}).app
+
+
+def _made(given: Mapping[str, Any]) -> Settings:
+    return made(Settings, lambda: Settings(**given), lambda field: place_of((field, name_of(Settings, field).lower())))
 
 
 def _check_file(features: Iterable[Feature], bare: bool) -> None:

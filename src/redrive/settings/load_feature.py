@@ -6,8 +6,9 @@ from typing import Any
 
 from redrive.errors import ConfigError, WrongSetting
 from redrive.kernel.feature import Feature
-from redrive.settings.declare import FeatureSettings, fields_by_name, names_of
-from redrive.settings.sources import Environment, file_path, read_file
+from redrive.settings.declare import FeatureSettings, fields_by_name, name_of, names_of
+from redrive.settings.file_lines import place_of
+from redrive.settings.sources import environment, file_path, file_values, read_file
 from redrive.settings.wording import SEE, guess, made
 
 # What begins like this is redrive's own: a process that does not know a feature warns of everything else there.
@@ -17,15 +18,12 @@ OURS = ("REDRIVE_", "TASK_WORKER_", "TASK_AUDIT_", "INTERNAL_WORKER_")
 def load_feature(feature: Feature) -> FeatureSettings:
     """Returns the settings of a feature that has some, as they are configured."""
     kind = check_kind(feature)
+    from_environment, from_file = environment(kind), file_part(feature)
 
     def make() -> FeatureSettings:
-        known = fields_by_name(kind) | {
-            name: field for field, name in zip(kind.model_fields, names_of(kind), strict=True)
-        }
-        given = {known[name]: value for name, value in Environment(kind)().items()}
-        return kind(**{**file_part(feature), **given})
+        return kind.configured(environment=from_environment, file=from_file)
 
-    return made(kind, make)
+    return made(kind, make, lambda field: place_of((field, name_of(kind, field).lower()), feature.name))
 
 
 def check_kind(feature: Feature) -> type[FeatureSettings]:
@@ -54,9 +52,5 @@ def file_part(feature: Feature) -> dict[str, Any]:
         told = ", ".join(f"{feature.name}.{name}{guess(name, known)}" for name in unknown)
         raise WrongSetting(f"{file_path()} has unknown settings: {told}", hint=SEE)
     tops = {name.lower() for name in names_of(kind)}
-    found: dict[str, Any] = {}
-    for name, value in (*((name, file[name]) for name in sorted(tops & set(file))), *table.items()):
-        if known[name] in found:
-            raise WrongSetting(f"{file_path()} has {known[name]} of {feature.name} twice", hint="remove one of them")
-        found[known[name]] = value
-    return found
+    written = [*((name, file[name]) for name in sorted(tops & set(file))), *table.items()]
+    return file_values(kind, written, feature.name)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterable
-from typing import Annotated, Literal, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
-from pydantic_settings import NoDecode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from redrive.errors import ConfigError
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.feature import Feature
 from redrive.kernel.task import MAX_ATTEMPTS, MAX_TIMEOUT_SECONDS
-from redrive.settings.declare import Declared, FeatureSettings, names_of, setting
+from redrive.settings.declare import FeatureSettings, Values, fields_by_name, names_of, option, setting, sourced
 from redrive.settings.load_feature import check_kind, load_feature
+from redrive.settings.sources import environment, file_values, read_file
 
 DEFAULT_URL = "sqlite:///redrive.db"
 MOST_MS = MAX_TIMEOUT_SECONDS * 1000  # as stores keep it, in an integer of four bytes
@@ -28,6 +26,8 @@ S = TypeVar("S", bound=FeatureSettings)
 
 def parse_networks(given: object) -> list[str]:
     """Addresses and networks, as a list or with commas between. No ``*``: then anybody could say who they are."""
+    import ipaddress  # rarely wanted
+
     parts = given.split(",") if isinstance(given, str) else given
     try:
         listed = [str(part).strip() for part in parts]  # type: ignore[attr-defined]
@@ -36,28 +36,42 @@ def parse_networks(given: object) -> list[str]:
         raise ValueError(f"{given!r} are no addresses or networks; for example 10.0.0.5,10.1.0.0/16") from None
 
 
-class Triage(BaseModel):
+def _without_login(place: str | None) -> str | None:
+    """It is shown in errors and written down with operations."""
+    if place is not None and "@" in place.partition("://")[2].partition("/")[0]:
+        raise ValueError("a login does not belong there; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are for that")
+    return place
+
+
+def _in_bounds(limits: KindMap) -> KindMap:
+    for kind, number in limits.items():
+        if not 0 <= number <= MOST_MS:
+            raise ValueError(f"{kind!r} must be from 0 to {MOST_MS:,}")
+    return limits
+
+
+@dataclass(slots=True, frozen=True)
+class Triage:
     """What to look at when a queue is in trouble, written by those who know it; shown by ``redrive doctor``."""
 
-    model_config = ConfigDict(extra="forbid")
-
     look: str | None = None
-    problems: list[str] = []
-    tables: list[str] = []
+    problems: list[str] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
 
 
-class Settings(Declared):
-    """What can be configured. Durations keep the unit of their name."""
+class Settings(Values):
+    """What can be configured: by the environment, then by the file, then by defaults. Durations keep the unit of their
+    name."""
 
     # Those of features, by their class.
-    _of_features: dict[type[FeatureSettings], FeatureSettings] = PrivateAttr(default_factory=dict)
+    _of_features: Mapping[type[FeatureSettings], FeatureSettings] = {}
 
     url: str = setting("REDRIVE_URL", DEFAULT_URL, repr=False)
     app: str | None = setting("REDRIVE_APP", None)
     host: str = setting("REDRIVE_HOST", "127.0.0.1")
     port: int = setting("REDRIVE_PORT", 8321, ge=0, le=65535)
     http_connections: int = setting("REDRIVE_HTTP_CONNECTIONS", 500, ge=1, le=100_000)
-    trusted_proxies: Annotated[list[str], NoDecode] = setting("REDRIVE_TRUSTED_PROXIES", [])
+    trusted_proxies: list[str] = setting("REDRIVE_TRUSTED_PROXIES", [], parse=parse_networks)
     console_idle_minutes: float = setting("REDRIVE_CONSOLE_IDLE_MINUTES", 120.0, gt=0, le=525_600)
     console_session_hours: float = setting("REDRIVE_CONSOLE_SESSION_HOURS", 24.0, gt=0, le=8_760)
     log_format: Literal["auto", "json", "text", "off"] = setting("REDRIVE_LOG", "auto")
@@ -92,14 +106,18 @@ class Settings(Declared):
     start_limit_ms: int = setting("TASK_WORKER_START_LIMIT_MS", 60_000, ge=100, le=MOST_MS)
     unknown_kind: Literal["fail", "leave"] = setting("TASK_WORKER_UNKNOWN_KIND", "fail")
     default_kind_concurrency: int | None = setting("TASK_WORKER_DEFAULT_KIND_CONCURRENCY", None, ge=0, le=MOST_IN_KIND)
-    kind_concurrency: KindMap = setting("TASK_WORKER_KIND_CONCURRENCY", {}, examples=['{"VIDEO_GEN": 1}'])
+    kind_concurrency: KindMap = setting(
+        "TASK_WORKER_KIND_CONCURRENCY", {}, check=_in_bounds, examples=['{"VIDEO_GEN": 1}']
+    )
     default_kind_rate_limit_ms: int | None = setting("TASK_WORKER_DEFAULT_KIND_RATE_LIMIT_MS", None, ge=0, le=MOST_MS)
-    kind_rate_limit_ms: KindMap = setting("TASK_WORKER_KIND_RATE_LIMIT_MS", {}, examples=['{"VIDEO_GEN": 500}'])
+    kind_rate_limit_ms: KindMap = setting(
+        "TASK_WORKER_KIND_RATE_LIMIT_MS", {}, check=_in_bounds, examples=['{"VIDEO_GEN": 500}']
+    )
 
     audit_ttl_days: float = setting("TASK_AUDIT_LOG_TTL_DAYS", 30.0, ge=0, le=36500)
     audit_prune_interval_ms: int = setting("TASK_AUDIT_PRUNE_INTERVAL_MS", 60_000, ge=1000, le=MOST_MS)
     audit_prune_batch_size: int = setting("TASK_AUDIT_PRUNE_BATCH_SIZE", 500, ge=1, le=10_000)
-    audit_archive: str | None = setting("TASK_AUDIT_ARCHIVE", None)
+    audit_archive: str | None = setting("TASK_AUDIT_ARCHIVE", None, check=_without_login)
     approvals: Literal["on", "off"] = setting("REDRIVE_APPROVALS", "on")
     approvals_above: int = setting("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
     approvals_window_minutes: float = setting("REDRIVE_APPROVALS_WINDOW_MINUTES", 60.0, ge=0, le=10_080)
@@ -107,26 +125,10 @@ class Settings(Declared):
     internal_worker_secret: str | None = setting("INTERNAL_WORKER_SECRET", None, min_length=16, repr=False)
     public_fields: dict[str, list[str]] = setting("REDRIVE_PUBLIC_FIELDS", {}, examples=['{"VIDEO_GEN": ["shot_id"]}'])
 
-    @field_validator("trusted_proxies", mode="before")
-    @classmethod
-    def _addresses(cls, value: object) -> list[str]:
-        return parse_networks(value)
-
-    @field_validator("audit_archive")
-    @classmethod
-    def _no_login(cls, value: str | None) -> str | None:
-        """It is shown in errors and written down with operations."""
-        if value is not None and "@" in value.partition("://")[2].partition("/")[0]:
-            raise ValueError("a login does not belong there; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are for that")
-        return value
-
-    @field_validator("kind_concurrency", "kind_rate_limit_ms")
-    @classmethod
-    def _in_bounds(cls, value: KindMap) -> KindMap:
-        for kind, number in value.items():
-            if not 0 <= number <= MOST_MS:
-                raise ValueError(f"{kind!r} must be from 0 to {MOST_MS:,}")
-        return value
+    def __init__(self, **given: Any) -> None:
+        known, file = fields_by_name(type(self)), read_file()
+        top = file_values(type(self), ((name, value) for name, value in file.items() if name in known), "redrive")
+        self._fill(sourced(file=top, environment=environment(type(self)), given=given))
 
     @property
     def approved_above(self) -> int | None:
@@ -173,8 +175,8 @@ class Settings(Declared):
         """Returns the same with these settings of features, given in code."""
         return self._holding({**self._of_features, **{type(one): one for one in own}})
 
-    def _holding(self, known: dict[type[FeatureSettings], FeatureSettings]) -> Settings:
-        copied = self.model_copy()
+    def _holding(self, known: Mapping[type[FeatureSettings], FeatureSettings]) -> Settings:
+        copied = self.with_values()
         copied._of_features = known
         return copied
 
@@ -189,17 +191,18 @@ def _check_names(features: Iterable[Feature]) -> None:
             owners[name] = f"feature {feature.name!r}"
 
 
-class Options(BaseModel):
-    """What one worker process was told on its command line; everything else comes from Settings."""
-
-    model_config = ConfigDict(frozen=True)
+class Options(Values):
+    """What one worker process was told on its command line; everything else comes from Settings. Raises Unfit."""
 
     queues: tuple[str, ...] = ("default",)
-    concurrency: int = Field(default=1, ge=1, le=10_000)
-    sleep: float = Field(default=1.5, gt=0)
-    tries: int | None = Field(default=None, ge=1, le=MAX_ATTEMPTS)
-    timeout: float | None = Field(default=None, ge=0, le=MAX_TIMEOUT_SECONDS)
-    max_time: float | None = Field(default=None, gt=0)
-    max_jobs: int | None = Field(default=None, ge=1)
+    concurrency: int = option(1, ge=1, le=10_000)
+    sleep: float = option(1.5, gt=0)
+    tries: int | None = option(None, ge=1, le=MAX_ATTEMPTS)
+    timeout: float | None = option(None, ge=0, le=MAX_TIMEOUT_SECONDS)
+    max_time: float | None = option(None, gt=0)
+    max_jobs: int | None = option(None, ge=1)
     once: bool = False
     stop_when_empty: bool = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"the options of a worker stay as they are; {name} cannot be set")

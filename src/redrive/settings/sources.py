@@ -5,33 +5,33 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic_settings import EnvSettingsSource, NoDecode, PydanticBaseSettingsSource
-
 from redrive.errors import WrongSetting
+from redrive.settings.declare import Setting, Values, fields_by_name, fields_of
+from redrive.settings.values import is_document, may_be_text
+from redrive.settings.wording import SEE
 
 CONFIG_FILE = "redrive.toml"
 AROUND = 20  # characters that are quoted before and after a mistake
 
 
-class Environment(EnvSettingsSource):
-    """The environment. A map in which a name stands twice is refused: one of the two would be lost."""
-
-    def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
-        plain = any(one is NoDecode or isinstance(one, NoDecode) for one in field.metadata)
-        return value if plain else _loads(value)
+def environment(kind: type[Values]) -> dict[str, Any]:
+    """Returns what the environment has of a class, by field; an empty variable is none."""
+    found = {field: (one, os.environ.get(one.name)) for field, one in fields_of(kind).items()}
+    return {field: _decoded(one, text) for field, (one, text) in found.items() if text}
 
 
-class FileValues(PydanticBaseSettingsSource):
-    """The top of ``redrive.toml``."""
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return read_file()
+def file_values(kind: type[Values], written: Iterable[tuple[str, Any]], whose: str) -> dict[str, Any]:
+    """Returns values of the file by field: they stand there by the field's name, or by the variable's."""
+    known, found = fields_by_name(kind), dict[str, Any]()
+    for name, value in written:
+        if known[name] in found:
+            raise WrongSetting(f"{file_path()} has {known[name]} of {whose} twice", hint="remove one of them")
+        found[known[name]] = value
+    return found
 
 
 def file_path() -> Path:
@@ -52,21 +52,28 @@ def read_file() -> dict[str, Any]:
         raise WrongSetting(f"{path} cannot be read: {error}") from None
 
 
-def json_mistake(text: str) -> str:
+def _decoded(one: Setting, text: str) -> Any:
+    """Returns a list or map from JSON. One in which a name stands twice is refused: one of the two would be lost."""
+    if one.parse is not None or not is_document(one.kind):
+        return text
+    try:
+        return json.loads(text, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as error:
+        if may_be_text(one.kind):
+            return text
+        example = f"for example {one.name}='{one.examples[0]}'; " if one.examples else ""
+        raise WrongSetting(
+            f"settings cannot be used: {one.name} {_mistake(text, error)}", hint=f"{example}{SEE}"
+        ) from None
+
+
+def _mistake(text: str, error: Exception) -> str:
     """Returns what is wrong with a map: where it stops being JSON, with what is written around it, or what stands there
     twice."""
-    try:
-        _loads(text)
-    except json.JSONDecodeError as error:
+    if isinstance(error, json.JSONDecodeError):
         around = text[max(error.pos - AROUND, 0) : error.pos + AROUND]
         return f"is not JSON: {error.msg.lower()} at character {error.pos + 1}, near {around!r}"
-    except _Twice as error:
-        return f"has {str(error)!r} twice"
-    return "is not JSON"
-
-
-def _loads(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_each_once)
+    return f"has {str(error)!r} twice" if isinstance(error, _Twice) else "is not JSON"
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def _rebound(app: App) -> Iterator[None]:
     kept = app.url, app.settings, app._shared
     # A kind that is declared for another application to handle stays queued, to be asserted on.
     # Workers come one after the other, and no time passes between: they are one worker.
-    settings = app.settings.model_copy(update={"url": MEMORY, "unknown_kind": "leave", "worker_id": "kit"})
+    settings = app.settings.with_values(url=MEMORY, unknown_kind="leave", worker_id="kit")
     app.url, app.settings, app._shared, app._recent = MEMORY, settings, None, None
     try:
         yield

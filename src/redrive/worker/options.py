@@ -6,11 +6,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
-from pydantic import ValidationError
-
 from redrive.errors import InvalidInput
 from redrive.kernel.task import check_name
-from redrive.settings import Options, Settings
+from redrive.settings import Options, Settings, Unfit
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -35,8 +33,8 @@ def make_options(given: WorkerOptions, queues: Sequence[str], settings: Settings
     defaults: dict[str, Any] = {"concurrency": settings.concurrency, "sleep": settings.interval}
     try:
         return Options(queues=chosen, **(defaults | values))
-    except ValidationError as error:
-        problems = "; ".join(f"{p['loc'][0]}={p['input']!r}: {p['msg']}" for p in error.errors())
+    except Unfit as error:
+        problems = "; ".join(f"{p.place[0]}={p.value!r}: {p.message}" for p in error.problems)
         raise InvalidInput(f"these worker options cannot be used: {problems}") from None
 
 

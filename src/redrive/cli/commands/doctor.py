@@ -35,7 +35,7 @@ def doctor(
     found, notes = operate(url, app, look)
     level = service.worst(found)
     if json:
-        told = {name: note.model_dump() for name, note in notes.items()}
+        told = {name: asdict(note) for name, note in notes.items()}
         output.emit({"worst": level.value, "findings": [_document(finding) for finding in found], "triage": told})
     else:
         for finding in found:

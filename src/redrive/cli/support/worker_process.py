@@ -6,14 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from redrive.app import App
 from redrive.cli.support.loading import Loaded
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.task import WAITING, check_name
 from redrive.ops.access import Caller, Role
-from redrive.settings import Options, misspelt
+from redrive.settings import Options, Unfit, misspelt
 from redrive.worker.memory import freeze_what_is_loaded
 from redrive.worker.worker import Worker
 
@@ -30,8 +28,8 @@ def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Opti
     values = {"concurrency": app.settings.concurrency, "sleep": app.settings.interval}
     try:
         return Options(queues=chosen, **(values | {name: value for name, value in given.items() if value is not None}))
-    except ValidationError as error:
-        problems = "; ".join(f"--{str(p['loc'][0]).replace('_', '-')} {p['input']}: {p['msg']}" for p in error.errors())
+    except Unfit as error:
+        problems = "; ".join(f"--{str(p.place[0]).replace('_', '-')} {p.value}: {p.message}" for p in error.problems)
         raise InvalidInput(f"these options cannot be used: {problems}", hint="see: redrive work --help") from None
 
 
@@ -58,7 +56,7 @@ async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
 
 
 def update_settings(app: App, **values: Any) -> None:
-    app.settings = app.settings.model_copy(update=values)
+    app.settings = app.settings.with_values(**values)
 
 
 async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
