@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError
-from redrive.kernel.feature import Feature
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
 
 # Packages name theirs under this in their metadata: NAME = "package.module:FEATURE".
 GROUP = "redrive.features"
@@ -62,6 +64,8 @@ def load(name: str) -> Any:
 
 
 def _load(name: str, value: str) -> Feature:
+    from redrive.kernel.feature import Feature
+
     found = load(value)
     if not isinstance(found, Feature):
         raise ConfigError(f"the entry point {name!r} of {GROUP} is {type(found).__name__}, not a Feature")

@@ -9,9 +9,10 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from redrive.cli.main import EXAMPLES, cli
+from redrive.cli.root import root
+from redrive.cli.support.help_page import first_sentence
+from redrive.cli.table import COMMANDS, EXAMPLES, HIDDEN
 
 APP = "redrive.examples.shots:app"
 
@@ -29,7 +30,7 @@ def test_help_is_complete_and_its_examples_are_right(redrive, command: str, monk
     monkeypatch.setenv("COLUMNS", "200")
     said = redrive(command, "--help")
     assert said.code == 0 and "Exit codes" in said.out
-    known = get_command(cli).commands[command]
+    known = root().commands[command]
     for parameter in known.params:
         assert parameter.help, f"{parameter.name} says what it is"
     for example in EXAMPLES[command]:
@@ -40,7 +41,26 @@ def test_help_is_complete_and_its_examples_are_right(redrive, command: str, monk
 
 
 def test_every_command_has_an_example() -> None:
-    assert set(EXAMPLES) == set(get_command(cli).commands)
+    assert set(EXAMPLES) == set(root().commands) - set(HIDDEN)
+
+
+def test_the_page_of_all_commands_says_what_they_say_themselves(redrive) -> None:
+    known = root().commands
+    told = {name: line for listed in COMMANDS.values() for name, (_, line) in listed.items()}
+    assert told == {name: first_sentence(known[name].help) for name in told}
+    assert all(len(line) < 200 for line in told.values())
+    shown = " ".join(redrive("--help").out.replace("│", " ").split())
+    assert [name for name, line in told.items() if f"{name} {line}" not in shown] == []
+
+
+def test_help_fits_the_terminal_and_can_be_copied(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in ("40", "72", "130"):
+        monkeypatch.setenv("COLUMNS", width)
+        for arguments in (["--help"], ["list", "--help"], ["causes", "--help"], ["causes", "mute", "--help"]):
+            lines = redrive(*arguments).out.splitlines()
+            boxes = {len(line) for line in lines if line.startswith(("╭", "│", "╰"))}
+            texts = [line for line in lines if not line.startswith(("╭", "│", "╰", "   "))]
+            assert boxes == {int(width)} and max(map(len, texts)) <= int(width), (width, arguments)
 
 
 def test_version(redrive) -> None:

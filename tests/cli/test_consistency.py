@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer
 
 from redrive.api.filters import FilterIn
-from redrive.cli.main import cli, run
+from redrive.cli.main import run
+from redrive.cli.root import root
 from redrive.cli.support import output
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Query
@@ -92,8 +92,7 @@ UNKNOWN = [
 
 def commands() -> Iterator[str]:
     """Every command, as it is typed; former names are left out."""
-    root: Any = typer.main.get_command(cli)
-    for name, command in root.commands.items():
+    for name, command in root().commands.items():
         if command.hidden:
             continue
         inner = getattr(command, "commands", None)
@@ -230,9 +229,9 @@ def test_a_suggestion_shows_no_password() -> None:
 
 def options() -> Iterator[tuple[str, Any]]:
     """Every option of every command, by how it is typed."""
-    root: Any = typer.main.get_command(cli)
+    whole = root()
     for name in ALL:
-        command = root
+        command = whole
         for part in name.split():
             command = command.commands[part]
         for parameter in command.params:

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 import redrive
 from redrive import App, features
 from redrive.api.app import make_api
-from redrive.cli.main import cli
+from redrive.cli.root import TARGETS
 from redrive.console.door import HOME
 from redrive.console.mount import ROUTERS
 from redrive.errors import ConfigError
@@ -30,7 +30,7 @@ def first(path: str, below: str) -> set[str]:
 
 
 def test_every_command_address_and_page_is_taken() -> None:
-    commands = {str(one.name) for one in (*cli.registered_commands, *cli.registered_groups)}
+    commands = set(TARGETS)
     pages = [route.path for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
     paths = [*make_api(App("sqlite:///:memory:")).openapi()["paths"], *pages]
     addresses = set().union(*(first(path, below) for path in paths for below in ("/api", HOME)))

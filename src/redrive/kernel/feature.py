@@ -12,15 +12,18 @@ Everything is found by this one value, so nothing outside the folder has to name
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError
-from redrive.kernel.diagnosis import Finding
-from redrive.kernel.duty import Duty
-from redrive.kernel.ports.store import Store
-from redrive.kernel.reactions import React
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from redrive.kernel.diagnosis import Finding
+    from redrive.kernel.duty import Duty
+    from redrive.kernel.ports.store import Store
+    from redrive.kernel.reactions import React
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # a part of names of tables, of addresses, and a command
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from redrive.kernel.feature import Feature
 from redrive.settings.declare import Values, fields_of
 from redrive.settings.own import Settings
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
 
 
 @dataclass(slots=True, frozen=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import WrongSetting
 from redrive.features import installed
-from redrive.kernel.feature import Feature
 from redrive.settings.declare import fields_by_name, name_of, names_of
 from redrive.settings.file_lines import place_of
 from redrive.settings.own import Settings
 from redrive.settings.sources import file_path, read_file
 from redrive.settings.wording import SEE, guess, made
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
 
 
 def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = False, **given: Any) -> Settings:

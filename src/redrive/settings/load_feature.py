@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError, WrongSetting
-from redrive.kernel.feature import Feature
 from redrive.settings.declare import FeatureSettings, fields_by_name, name_of, names_of
 from redrive.settings.file_lines import place_of
 from redrive.settings.sources import environment, file_path, file_values, read_file
 from redrive.settings.wording import SEE, guess, made
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
 
 # What begins like this is redrive's own: a process that does not know a feature warns of everything else there.
 OURS = ("REDRIVE_", "TASK_WORKER_", "TASK_AUDIT_", "INTERNAL_WORKER_")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from redrive.features import installed
-from redrive.kernel.feature import Feature
 from redrive.settings.declare import names_of
 from redrive.settings.load_feature import OURS
 from redrive.settings.own import Settings
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
 
 # Read elsewhere, or set by redrive itself for its own processes.
 OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED", "REDRIVE_TOKEN"}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from redrive.errors import ConfigError
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.feature import Feature
 from redrive.kernel.task import MAX_ATTEMPTS, MAX_TIMEOUT_SECONDS
 from redrive.settings.declare import FeatureSettings, Values, fields_by_name, names_of, option, setting, sourced
 from redrive.settings.load_feature import check_kind, load_feature
 from redrive.settings.sources import environment, file_values, read_file
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
 
 DEFAULT_URL = "sqlite:///redrive.db"
 MOST_MS = MAX_TIMEOUT_SECONDS * 1000  # as stores keep it, in an integer of four bytes

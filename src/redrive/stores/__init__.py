@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from redrive.errors import ConfigError, WrongSetting
-from redrive.kernel.feature import Feature
-from redrive.kernel.ports.store import Capabilities, Store
 from redrive.stores.postgres import url as postgres_url
 from redrive.stores.shown import scheme_of, shown_scheme
 from redrive.stores.sqlite import url as sqlite_url
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
+    from redrive.kernel.ports.store import Capabilities, Store
 
 _SCHEMES = "sqlite:///path/to/file.db, sqlite:///:memory:, postgresql://user@host/database"
 _POSTGRES = ("postgresql", "postgres")

@@ -7,9 +7,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -31,14 +29,6 @@ class Loaded:
     app: App
     spec: str | None = None
     module: ModuleType | None = None
-
-
-def app_named_in(arguments: Sequence[str]) -> str | None:
-    """Returns the application that ``--app`` names, else the settings, before anything is parsed."""
-    for one, following in pairwise([*arguments, ""]):
-        if one == "--app" or one.startswith("--app="):
-            return following if one == "--app" else one.removeprefix("--app=")
-    return configured_app()
 
 
 def load(url: str | None, spec: str | None) -> Loaded:

@@ -7,37 +7,17 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, JustifyMethod
-from rich.table import Table
-from rich.text import Text
-
+from redrive.cli.support.harmless import clean as clean
 from redrive.errors import RedriveError
-from redrive.ops.inspect import plain
-from redrive.stores import shown_url
-from redrive.stores.shown import shown_scheme
 
-# Sequences that a terminal obeys: CSI, OSC and other strings up to their end, two-byte escapes; 8-bit forms too.
-_SEQUENCE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-    r"|\x1b[ -/]*[0-~]?"
-)
+if TYPE_CHECKING:
+    from rich.text import Text
+
 # A URL with somebody's login that was given in place of something else, and is quoted as that.
 _LOGIN = re.compile(r"[\w+.:-]*//[^\s'\"]*@[^\s'\"]*|[\w+.:-]*//[^\s'\"]*pass[^\s'\"]*=[^\s'\"]*", re.IGNORECASE)
-STATE_STYLE = {"failed": "red", "running": "cyan", "completed": "green", "paused": "yellow", "cancelled": "dim"}
-WIDTH_WHEN_PIPED = 10_000
-LAST_COLUMN_WIDTH = 40
-
-
-def clean(value: object, *, lines: bool = False) -> str:
-    """Returns text for a terminal: one line unless ``lines``, without anything that is not a visible character."""
-    text = _SEQUENCE.sub("", str(value))
-    kept = "\n\t" if lines else ""
-    return "".join(c if c.isprintable() or c in kept else " " if c.isspace() else "\ufffd" for c in text)
 
 
 def shorten(value: object, most: int) -> str:
@@ -71,83 +51,39 @@ def emit_list(items: Sequence[Any], following: Any = None, **more: Any) -> None:
 
 
 def _jsonable(value: Any) -> Any:
+    from dataclasses import asdict, is_dataclass
+
+    from redrive.ops.inspect import plain
+
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     simple = plain(value)
     return simple if simple is not value else str(value)
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Does nothing: the reader has seen enough (``| head``), which is no failure of ours."""
-        raise BrokenPipeError
-
-
-def console(at_least: int = 0) -> Console:
-    """Returns a console: plain and as wide as needed when piped; colours and the terminal's width otherwise."""
-    out = _Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
-    out.width = max(out.width, at_least) if sys.stdout.isatty() else WIDTH_WHEN_PIPED
-    return out
-
-
 def say(*lines: str | Text) -> None:
-    out = console()
     for line in lines:
-        out.print(Text(clean(line, lines=True)) if isinstance(line, str) else line, soft_wrap=True)
+        if isinstance(line, str):
+            sys.stdout.write(clean(line, lines=True) + "\n")
+        else:
+            _drawing().say(line)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Prints columns without lines; ``#`` before a name means numbers. Only the last column is folded to fit. Where the
-    terminal is too narrow for that, it goes below its row; an id can still be copied in one piece."""
-    cells = [[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows]
-    if title:
-        say(Text(title, style="bold underline"))
-    if sys.stdout.isatty() and len(columns) > 2 and _least_width(columns, cells) > console().width:
-        _stacked(columns, cells)
-        return
-    sys.stdout.write("\n".join(_grid(columns, cells)) + "\n")
-
-
-def _grid(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> list[str]:
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index, name in enumerate(columns):
-        justify: JustifyMethod = "right" if name.startswith("#") else "left"
-        grid.add_column(name.lstrip("#"), justify=justify, no_wrap=index < len(columns) - 1, overflow="fold")
-    for row in cells:
-        grid.add_row(*row)
-    out = console(_least_width(columns, cells))
-    with out.capture() as captured:
-        out.print(grid)
-    # Padding behind the last column is only noise, in a pipe or in a terminal.
-    return [line.rstrip() for line in captured.get().splitlines()]
-
-
-def _stacked(columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
-    """Returns as many columns as fit, and the rest of each row below it."""
-    widths = _widths(columns, cells)
-    fit = max((n for n in range(1, len(columns)) if sum(widths[:n]) - 2 <= console().width), default=1)
-    head, *lines = _grid(columns[:fit], [row[:fit] for row in cells])
-    sys.stdout.write(head + "\n")
-    for line, row in zip(lines, cells, strict=True):
-        sys.stdout.write(line + "\n")
-        below = Text("  ").join([cell for cell in row[fit:] if cell.plain.strip()])
-        if below.plain:
-            say(Text.assemble("    ", below))
-
-
-def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[int]:
-    return [
-        max([len(name.lstrip("#")), *(row[index].cell_len for row in rows)]) + 2 for index, name in enumerate(columns)
-    ]
-
-
-def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
-    widths = _widths(columns, rows)
-    return sum(widths[:-1]) + min(widths[-1], LAST_COLUMN_WIDTH)
+    """Prints columns without lines; ``#`` before a name means numbers."""
+    _drawing().table(columns, rows, title=title)
 
 
 def state(name: str) -> Text:
-    return Text(name, style=STATE_STYLE.get(name, ""))
+    styled: Text = _drawing().state(name)
+    return styled
+
+
+def _drawing() -> Any:
+    """Returns what draws with Rich, which is imported when something is to be drawn: most commands print text."""
+    from redrive.cli.support import drawing
+
+    return drawing
 
 
 def when(moment: datetime | None) -> str:
@@ -209,7 +145,11 @@ def repeat(arguments: Sequence[str]) -> None:
     """Makes the commands that are suggested from now on be about the same store and application as this one."""
     global _repeated, _app_known
     given = {name: _given(arguments, name) for name in ("--url", "--app")}
-    shown = {"--url": shown_url(given["--url"] or ""), "--app": given["--app"]}
+    shown = dict(given)
+    if given["--url"]:
+        from redrive.stores import shown_url
+
+        shown["--url"] = shown_url(given["--url"])
     _repeated = "".join(f" {name} {shlex.quote(shown[name] or '')}" for name in given if given[name])
     _app_known = given["--app"] is not None
 
@@ -244,6 +184,8 @@ def suggest(text: str) -> str:
 
 def report(error: RedriveError, as_json: bool = False) -> None:
     """Prints an error on stderr."""
+    from redrive.stores.shown import shown_scheme
+
     message = _LOGIN.sub(lambda found: shown_scheme(found[0]), error.message)
     if as_json:
         body = {"code": error.code, "message": message, "hint": error.hint and suggest(error.hint)}

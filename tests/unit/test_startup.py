@@ -1,0 +1,63 @@
+"""What a process imports, by what it does: modules are counted here, since milliseconds are the machine's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Slow to import, and each is wanted by few processes.
+HEAVY = ["asyncpg", "fastapi", "jinja2", "multiprocessing", "pydantic", "pydantic_core", "pydantic_settings", "rich"]
+HEAVY += ["typer", "uvicorn"]
+SAY = "import json, sys; print(json.dumps(sorted(sys.modules)))"
+
+
+def modules(code: str, folder: Path) -> set[str]:
+    """Returns what a new process has imported after this code."""
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("REDRIVE_", "COVERAGE_"))}
+    command = [sys.executable, "-c", f"{code}\n{SAY}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=given, timeout=60, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def command(*arguments: str) -> str:
+    return f"from redrive.cli.main import run\nassert run({list(arguments)!r}) == 0"
+
+
+def heavy(found: set[str]) -> list[str]:
+    return [name for name in HEAVY if name in found]
+
+
+def test_import_redrive_loads_no_other_part(tmp_path: Path) -> None:
+    found = modules("import redrive", tmp_path)
+    assert heavy(found) == []
+    assert {name for name in found if name.startswith("redrive")} == {"redrive", "redrive.version"}
+
+
+def test_every_name_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
+    whole = "from redrive import *\nimport redrive\nassert App is redrive.App and redrive.errors.StoreUnavailable"
+    assert "redrive.app" in modules(f"{whole}\nassert set(redrive.__all__) <= set(dir(redrive))", tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["version", "--json"], ["--version"], ["--help"], ["-h"], []])
+def test_version_and_help_load_no_command(arguments: list[str], tmp_path: Path) -> None:
+    found = modules(command(*arguments), tmp_path)
+    assert heavy(found) == []
+    assert not {name for name in found if name.startswith(("redrive.cli.commands", "redrive.app", "redrive.ops"))}
+
+
+def test_a_command_loads_no_other(tmp_path: Path) -> None:
+    found = modules(command("limits", "--help"), tmp_path)
+    ours = {name for name in found if name.startswith("redrive.cli.commands.")}
+    assert ours == {"redrive.cli.commands.limits"}
+    assert [name for name in heavy(found) if name in ("fastapi", "uvicorn", "rich", "jinja2")] == []
+
+
+def test_settings_are_read_without_pydantic(tmp_path: Path) -> None:
+    (tmp_path / "redrive.toml").write_text("redrive_port = 80\ntask_worker_kind_concurrency = { A = 1 }\n")
+    found = modules("from redrive.settings import load_settings\nassert load_settings().port == 80", tmp_path)
+    assert heavy(found) == []
