@@ -14,7 +14,7 @@ from redrive.cli.root import root
 from redrive.cli.support import output
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Query
-from redrive.ops.filters import FILTERS
+from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES
 
 ID = "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -239,7 +239,8 @@ def options() -> Iterator[tuple[str, Any]]:
 
 
 SELECTING = ["list", "failed", "retry", "replay", "forget"]
-FIELDS = {one.option: one for one in FILTERS}
+FIELDS = {one.option: one for one in FAILURE_FILTERS}
+TIMED = {one.option for one in TIMES}
 # Options of the same name that choose no tasks: what a new one gets, what a worker serves, what is paused or looked at.
 GIVES = {"enqueue", "work", "up", "pause", "resume", "doctor"}
 
@@ -248,16 +249,17 @@ def test_every_filter_has_one_name() -> None:
     """Also over HTTP: what is error_code here is --error-code there, and errorCode."""
     found = dict(options())
     for command in SELECTING:
-        assert {typed for typed in FIELDS if f"{command} {typed}" in found} == set(FIELDS), command
+        wanted = set(FIELDS) - TIMED if command == "list" else set(FIELDS)
+        assert {typed for typed in FIELDS if f"{command} {typed}" in found} == wanted, command
     for name, option in found.items():
         command, _, typed = name.rpartition(" ")
         if typed in FIELDS and command not in GIVES and not command.startswith(("audit", "erase")):
             assert (option.metavar, option.help) == (FIELDS[typed].metavar, FIELDS[typed].help), name
         assert typed not in ("--trace", "--code", "--type", "--cause", "--episode", "--episode-id", "--job-kind"), name
-    assert {one.field for one in FILTERS} == set(FailureFilter.__dataclass_fields__) - {"ids", "bulk_id"}
+    assert {one.field for one in FAILURE_FILTERS} == set(FailureFilter.__dataclass_fields__) - {"ids", "bulk_id"}
     assert {one.field for one in FILTERS} <= set(Query.__dataclass_fields__)
     in_body = set(FilterIn.model_fields)
-    assert in_body == {one.field for one in FILTERS} | {"job_kind", "episode_id"}
+    assert in_body == {one.field for one in FAILURE_FILTERS} | {"job_kind", "episode_id"}
     assert {one.earlier for one in FILTERS} == {None, "jobKind", "episodeId"}
 
 
@@ -281,6 +283,8 @@ def test_what_is_listed_is_what_is_retried(redrive: Any) -> None:
     assert [task["id"] for task in redrive("list", *given, "--json").json["items"]] == [first["id"]]
     for command in ("retry", "replay", "forget"):
         assert redrive(command, *given, "--dry-run", "--json").json["matched"] == 1, command
+        assert redrive(command, "--since", "1h", "--dry-run", "--json").json["matched"] == 2, command
+        assert redrive(command, "--until", "1h", "--dry-run", "--json").json["matched"] == 0, command
     for one in FILTERS:
         if one.field not in ("kind", "queue", "fingerprint", "failure_type", "dead_reason"):
             assert redrive("list", one.option, "nothing-like-this", "--json").json["items"] == [], one.option

@@ -17,7 +17,7 @@ from redrive.kernel.task import check_text
 from redrive.ops import failed
 from redrive.ops.audit_rows import outside
 from redrive.ops.failed import parse_ids
-from redrive.ops.filters import FILTERS, Filter
+from redrive.ops.filters import FAILURE_FILTERS, FILTERS, TIMES, Filter
 
 Text = Annotated[str | None, Query(max_length=1000)]
 Limit = Annotated[int, Query(ge=1, le=500)]
@@ -59,9 +59,18 @@ filters.__signature__ = python.Signature(  # type: ignore[attr-defined]
 WhichTasks = Annotated[FailureFilter, Depends(filters)]
 
 
-def failures(which: WhichTasks, taskIds: Annotated[list[str] | None, Query(max_length=500)] = None) -> FailureFilter:
-    """Returns the filter of a query, with ids."""
-    return replace(which, ids=make_failures(taskIds).ids)
+SINCE, UNTIL = TIMES
+
+
+def failures(
+    which: WhichTasks,
+    taskIds: Annotated[list[str] | None, Query(max_length=500)] = None,
+    since: Annotated[str | None, Query(max_length=100, description=SINCE.help)] = None,
+    until: Annotated[str | None, Query(max_length=100, description=UNTIL.help)] = None,
+) -> FailureFilter:
+    """Returns the filter of a query, with ids and times."""
+    more = make_failures(taskIds, since=since or None, until=until or None)
+    return replace(which, ids=more.ids, since=more.since, until=more.until)
 
 
 class FilterIn(m.In):
@@ -79,9 +88,11 @@ class FilterIn(m.In):
     error_reason: str | None = None
     failure_type: str | None = None
     fingerprint: str | None = None
+    since: str | None = None
+    until: str | None = None
 
     def failures(self, ids: Sequence[str] | None = None) -> FailureFilter:
-        same = [one.field for one in FILTERS if one.earlier is None]
+        same = [one.field for one in FAILURE_FILTERS if one.earlier is None]
         return make_failures(
             ids,
             kind=one_of(self.job_kind, self.kind, "jobKind and kind"),

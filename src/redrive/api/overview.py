@@ -41,8 +41,9 @@ async def ops(
 ) -> Response:
     """Exact totals, what failed lately, what operators did. The filters narrow the lists, not the totals."""
     stats = await operator.health.stats()
-    # Dead letters are not known by type or id of their task: these filters narrow the list of failures alone.
-    letters = await operator.failures.dead_letters(replace(which, failure_type=None, ids=None), limit=RECENT_ROWS)
+    # Dead letters are not known by type, id or failing of their task: these filters narrow the list of failures alone.
+    known = replace(which, failure_type=None, ids=None, since=None, until=None)
+    letters = await operator.failures.dead_letters(known, limit=RECENT_ROWS)
     log = await operator.audit.query(rows, page=auditPage, page_size=auditPageSize)
     kinds, dead = stats.by("kind"), stats.dead_letters()
     return await json_answer(

@@ -11,7 +11,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts
 from redrive.ops import failed
-from redrive.ops.filters import FILTERS
+from redrive.ops.filters import FAILURE_FILTERS, Filter
 from redrive.ops.operator.control import Kind, Queue
 
 PAGE_SIZE = 50
@@ -22,16 +22,16 @@ Named = TypeVar("Named", Queue, Kind)
 def of_failures(given: Mapping[str, str]) -> FailureFilter:
     """Returns the filter that an address or a form asks for, checked."""
     texts = {}
-    for one in FILTERS:
+    for one in FAILURE_FILTERS:
         first, second = _text(given, one.earlier), _text(given, one.parameter)
         texts[one.field] = one_of(first, second, f"{one.earlier} and {one.parameter}")
     return failed.failures(**texts)
 
 
-def asked_of_failures(page: Page, *others: str) -> FailureFilter:
+def asked_of_failures(page: Page, *others: str, of: tuple[Filter, ...] = FAILURE_FILTERS) -> FailureFilter:
     """Returns the filter of a page's address, which may also have these other fields. A misspelt filter that is ignored
     would widen what is asked for."""
-    names = [name for one in FILTERS for name in (one.parameter, one.earlier) if name is not None]
+    names = [name for one in of for name in (one.parameter, one.earlier) if name is not None]
     refuse_unknown(page, *names, *others)
     return of_failures(page.query)
 
@@ -48,7 +48,7 @@ def _text(given: Mapping[str, str], name: str | None) -> str | None:
 
 def fields(which: FailureFilter) -> dict[str, str]:
     """Returns a filter as the fields of an address."""
-    names = {one.field: one.parameter for one in FILTERS}
+    names = {one.field: one.parameter for one in FAILURE_FILTERS}
     return {names[name]: str(value) for name, value in facts(which).items() if name in names}
 
 

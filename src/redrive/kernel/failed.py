@@ -9,6 +9,7 @@ from uuid import UUID
 from redrive.kernel.task import State, Task
 
 _COLUMNS = {"fingerprint": "error_fingerprint", "bulk_id": "last_replayed_bulk_id"}
+_NO_COLUMNS = ("ids", "since", "until")
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,14 +28,25 @@ class FailureFilter:
     fingerprint: str | None = None
     bulk_id: str | None = None  # the bulk action that retried them last
     ids: tuple[UUID, ...] | None = None
+    since: datetime | None = None  # failed then or later
+    until: datetime | None = None  # and before this
 
     def unlike(self, task: Task) -> str | None:
         """Returns why a task does not match, whatever its state; None when it matches."""
         for name, wanted in asdict(self).items():
             found = getattr(task, _COLUMNS.get(name, name), None)
-            if name != "ids" and wanted is not None and found != wanted:
+            if name not in _NO_COLUMNS and wanted is not None and found != wanted:
                 return f"its {name.replace('_', ' ')} is {found or 'none'}, not {wanted}"
-        return None
+        return self._outside(task.failed_at)
+
+    def _outside(self, failed_at: datetime | None) -> str | None:
+        if self.since is None and self.until is None:
+            return None
+        if failed_at is None:
+            return "it is not known when it failed"
+        if self.since is not None and failed_at < self.since:
+            return f"it failed before {self.since.isoformat()}"
+        return None if self.until is None or failed_at < self.until else f"it failed after {self.until.isoformat()}"
 
 
 @dataclass(slots=True, frozen=True)

@@ -295,9 +295,11 @@ def facts(which: FailureFilter) -> dict[str, Any]:
     given = {name: value for name, value in asdict(which).items() if value is not None}
     if which.ids is not None:
         given["ids"] = [str(task_id) for task_id in which.ids]
-    return given
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
 
 
 def failures(given: Mapping[str, Any]) -> FailureFilter:
     ids = given.get("ids")
-    return FailureFilter(**{**given, "ids": None if ids is None else tuple(UUID(task_id) for task_id in ids)})
+    times = {name: datetime.fromisoformat(given[name]) for name in ("since", "until") if name in given}
+    named = None if ids is None else tuple(UUID(task_id) for task_id in ids)
+    return FailureFilter(**{**given, **times, "ids": named})

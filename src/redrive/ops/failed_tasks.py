@@ -16,7 +16,8 @@ from redrive.ops.inspect import parse_id
 
 class FailedTasks:
     """Filters are the fields of a failed task: ``kind``, ``queue``, ``group``, ``scope``, ``trace_id``, ``error_code``,
-    ``error_reason``, ``failure_type``, ``dead_reason``, ``fingerprint``."""
+    ``error_reason``, ``failure_type``, ``dead_reason``, ``fingerprint``; ``since`` and ``until`` (``"1h"``, or a time
+    in ISO form) are about when they failed."""
 
     def __init__(self, store: Callable[[], Awaitable[Store]]) -> None:
         self._store = store

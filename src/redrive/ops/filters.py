@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
+from redrive.kernel.operation import facts
 from redrive.kernel.ports.store import Query
 
 
@@ -42,7 +45,24 @@ FILTERS = (
     Filter("fingerprint", "ID", "Failed by this cause, as redrive causes lists them; its beginning will do."),
 )
 
+# Only of what is failed now.
+TIMES = (
+    Filter("since", "TIME", "Failed then or later: 15m, 1h, 7d (ago), or 2026-03-01T08:30, of UTC without a zone."),
+    Filter("until", "TIME", "Failed before then."),
+)
+FAILURE_FILTERS = (*FILTERS, *TIMES)
+
+
+def command_options(which: FailureFilter) -> str:
+    """Returns a filter as options of a command, quoted for a shell."""
+    given = facts(which)
+    return " ".join(
+        f"{one.option} {shlex.quote(str(given[one.field]))}" for one in FAILURE_FILTERS if one.field in given
+    )
+
 
 def query(which: FailureFilter, **more: Any) -> Query:
     """Makes a Query of the same filters, over all tasks or over dead letters."""
+    if which.since is not None or which.until is not None:
+        raise InvalidInput("only tasks that are failed now are listed by when they failed", hint="see redrive failed")
     return Query(**{one.field: getattr(which, one.field) for one in FILTERS}, **more)

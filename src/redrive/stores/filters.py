@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from redrive.kernel.audit import AuditFilter
@@ -27,7 +28,11 @@ _COLUMNS = _COUNTED | {
     "trace_id": "trace_id",
     "bulk_id": "last_replayed_bulk_id",
 }
+_NOT_COUNTED = ("ids", "scope", "trace_id", "bulk_id", "since", "until")
 Condition = tuple[str, Any]
+# Failures get their places in the order in which they happen, but for those that happen at the same time. So the places
+# of a time are found by the index of times, and whatever else is asked for by its own index, between these places.
+SIDE_BY_SIDE = timedelta(minutes=10)
 
 
 def conditions(which: FailureFilter) -> list[Condition]:
@@ -37,7 +42,7 @@ def conditions(which: FailureFilter) -> list[Condition]:
 
 def by_totals(which: FailureFilter) -> list[Condition] | None:
     """Returns columns of the totals and their values; None when rows have to be looked at."""
-    if which.ids is not None or any(getattr(which, name) is not None for name in ("scope", "trace_id", "bulk_id")):
+    if any(getattr(which, name) is not None for name in _NOT_COUNTED):
         return None
     return [(column, value) for name, column in _COUNTED.items() if (value := getattr(which, name)) is not None]
 

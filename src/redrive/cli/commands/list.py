@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.filters import filtered
+from redrive.cli.support.filters import labelled
 from redrive.cli.support.held import holding, holds_text
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
@@ -31,7 +31,7 @@ Before = Annotated[
 ]
 
 
-@filtered
+@labelled
 def list_tasks(
     which: FailureFilter,
     state: States = None,

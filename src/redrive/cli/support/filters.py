@@ -10,19 +10,24 @@ import typer
 
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import failed
-from redrive.ops.filters import FILTERS, Filter
+from redrive.ops.filters import FAILURE_FILTERS, FILTERS, Filter
 
 Command = Callable[..., None]
 
 
 def filtered(command: Command) -> Command:
     """Gives a command all filters as options; it gets them as one ``which``."""
-    return _with(command, FILTERS)
+    return _with(command, FAILURE_FILTERS)
 
 
 def filtered_by(*fields: str) -> Callable[[Command], Command]:
     """Gives a command only these filters as options."""
     return lambda command: _with(command, [one for one in FILTERS if one.field in fields])
+
+
+def labelled(command: Command) -> Command:
+    """Gives a command the filters of all tasks as options, not only of failed ones."""
+    return _with(command, FILTERS)
 
 
 def _with(command: Command, filters: tuple[Filter, ...] | list[Filter]) -> Command:
@@ -54,7 +59,7 @@ def filter_text(which: FailureFilter) -> str:
     """Returns a filter in words."""
     given = [
         f"{one.field.replace('_', ' ')} {getattr(which, one.field)}"
-        for one in FILTERS
+        for one in FAILURE_FILTERS
         if getattr(which, one.field) is not None
     ]
     return ", ".join(given) or "all failures"

@@ -8,6 +8,7 @@ from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields
 from redrive.console.page import ThePage
 from redrive.console.routes import pages_router
 from redrive.ops import views
+from redrive.ops.filters import FILTERS
 from redrive.ops.inspect import parse_id
 
 router = pages_router()
@@ -15,7 +16,7 @@ router = pages_router()
 
 @router.get("/dead-letters")
 async def dead_letters(page: ThePage) -> Response:
-    which, before = asked_of_failures(page, "before"), page.query.get("before")
+    which, before = asked_of_failures(page, "before", of=FILTERS), page.query.get("before")
     known = await page.operator.failures.known(which)
     found = await page.operator.failures.dead_letters(
         known, limit=PAGE_SIZE, before=None if before is None else parse_id(before)

@@ -13,6 +13,7 @@ from redrive.kernel.operation import Action, Canary
 from redrive.ops import views
 from redrive.ops.causes import CAUSE_STATES
 from redrive.ops.failed import EVERY_FAILURE, parse_ids
+from redrive.ops.filters import command_options
 from redrive.ops.operator.operations import BegunOperation
 
 router = pages_router()
@@ -34,6 +35,7 @@ async def failures(page: ThePage) -> Response:
     return await page.render(
         "failures.html",
         which=fields(which),
+        times=page.query,
         status=status,
         statuses=CAUSE_STATES,
         words=None,
@@ -54,6 +56,7 @@ async def _search(page: Page, words: str) -> Response:
     return await page.render(
         "failures.html",
         which=fields(which),
+        times=page.query,
         status=None,
         statuses=CAUSE_STATES,
         words=words,
@@ -86,6 +89,7 @@ async def preview(page: ThePage) -> Response:
         tasks=[views.task(one, page.operator.sight) for one in found.tasks],
         foreseen=foreseen,
         everything=which == EVERY_FAILURE,
+        options=command_options(which) or "--all",
     )
 
 

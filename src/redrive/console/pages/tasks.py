@@ -14,6 +14,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, Task
 from redrive.ops import filters, views
+from redrive.ops.filters import FILTERS
 from redrive.ops.inspect import parse_id, parse_states
 
 router = pages_router()
@@ -22,7 +23,7 @@ RELATED = 10
 
 @router.get("/tasks")
 async def tasks(page: ThePage) -> Response:
-    which = asked_of_failures(page, "state", "before")
+    which = asked_of_failures(page, "state", "before", of=FILTERS)
     state = page.query.get("state")
     before = page.query.get("before")
     query = filters.query(

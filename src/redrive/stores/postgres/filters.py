@@ -8,7 +8,24 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import HISTORY, LIVE
-from redrive.stores.filters import Condition, by_one, by_totals, chosen, conditions, of_audit, of_cancelled, of_query
+from redrive.stores.filters import (
+    SIDE_BY_SIDE,
+    Condition,
+    by_one,
+    by_totals,
+    chosen,
+    conditions,
+    of_audit,
+    of_cancelled,
+    of_query,
+)
+
+_SINCE = """ and failed_at >= {} and failed_seq > coalesce((
+  select s.failed_seq from redrive.task s where s.state = 'failed' and s.failed_at < {}
+  order by s.failed_at desc limit 1), 0)"""
+_UNTIL = """ and failed_at < {} and failed_seq < coalesce((
+  select s.failed_seq from redrive.task s where s.state = 'failed' and s.failed_at >= {}
+  order by s.failed_at limit 1), 9223372036854775807)"""
 
 
 class Where:
@@ -29,7 +46,11 @@ class Where:
 
 def failed(which: FailureFilter, documents: int | None = None) -> Where:
     where = Where(conditions(which), documents)
-    return where if which.ids is None else where.add(" and id = any ({})", list(which.ids))
+    if which.ids is not None:
+        where.add(" and id = any ({})", list(which.ids))
+    if which.since is not None:
+        where.add(_SINCE, which.since, which.since - SIDE_BY_SIDE)
+    return where if which.until is None else where.add(_UNTIL, which.until, which.until + SIDE_BY_SIDE)
 
 
 def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None) -> Where | None:
@@ -40,6 +61,10 @@ def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None) -> 
     where = Where(wanted)
     if which.ids is not None:
         where.add(" and d.task_id = any ({})", list(which.ids))
+    if which.since is not None:
+        where.add(" and d.dead_at >= {}", which.since)
+    if which.until is not None:
+        where.add(" and d.dead_at < {}", which.until)
     if after:
         where.add(" and d.seq > {}", after)
     return where if upto is None else where.add(" and d.seq <= {}", upto)

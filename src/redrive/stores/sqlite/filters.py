@@ -11,7 +11,17 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.ports.store import Query
 from redrive.kernel.task import HISTORY, LIVE
-from redrive.stores.filters import by_one, by_totals, chosen, conditions, of_audit, of_cancelled, of_query, where
+from redrive.stores.filters import (
+    SIDE_BY_SIDE,
+    by_one,
+    by_totals,
+    chosen,
+    conditions,
+    of_audit,
+    of_cancelled,
+    of_query,
+    where,
+)
 from redrive.stores.sqlite.clock import to_micros
 
 Filter = tuple[str, list[Any]] | None
@@ -19,6 +29,13 @@ _CANCELLED_IDS = {
     True: " and h.id in (select value from json_each(?))",
     False: " and d.task_id in (select value from json_each(?))",
 }
+
+_SINCE = """ and failed_at >= ? and failed_seq > coalesce((
+  select s.failed_seq from redrive_task s where s.state = 'failed' and s.failed_at < ?
+  order by s.failed_at desc limit 1), 0)"""
+_UNTIL = """ and failed_at < ? and failed_seq < coalesce((
+  select s.failed_seq from redrive_task s where s.state = 'failed' and s.failed_at >= ?
+  order by s.failed_at limit 1), 9223372036854775807)"""
 
 
 def _mark(_nth: int) -> str:
@@ -39,6 +56,12 @@ def failed(which: FailureFilter) -> tuple[str, list[Any]]:
     if which.ids is not None:
         sql += " and id in (select value from json_each(?))"
         args.append(json.dumps([str(task_id) for task_id in which.ids]))
+    if which.since is not None:
+        sql += _SINCE
+        args += [to_micros(which.since), to_micros(which.since - SIDE_BY_SIDE)]
+    if which.until is not None:
+        sql += _UNTIL
+        args += [to_micros(which.until), to_micros(which.until + SIDE_BY_SIDE)]
     return sql, args
 
 
@@ -52,6 +75,10 @@ def cancelled(which: FailureFilter, after: int = 0, upto: int | None = None, *, 
     if which.ids is not None:
         sql += _CANCELLED_IDS[few]
         args.append(json.dumps([str(task_id) for task_id in which.ids]))
+    for time, sign in ((which.since, ">="), (which.until, "<")):
+        if time is not None:
+            sql += f" and d.dead_at {sign} ?"
+            args.append(to_micros(time))
     for bound, sign in ((after or None, ">"), (upto, "<=")):
         if bound is not None:
             sql += f" and d.seq {sign} ?"

@@ -13,6 +13,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import Event, Transition
 from redrive.kernel.outcome import Completed, Fail, Outcome
+from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 
@@ -76,7 +77,7 @@ class TestFailed:
             if all(
                 getattr(which, name) in (None, getattr(task, names.get(name, name)))
                 for name in FailureFilter.__dataclass_fields__
-                if name != "ids"
+                if name not in ("ids", "since", "until")
             )
         ]
         assert await found(harness, which) == wanted
@@ -93,6 +94,27 @@ class TestFailed:
         cause = FailureFilter(fingerprint=(await harness.task(ids[0])).error_fingerprint)
         assert await found(harness, cause) == ids[:2]
         assert await harness.store.count_failed(cause) == 2
+
+    async def test_by_when_they_failed(self, harness: Harness) -> None:
+        """Days apart, hours, and a moment; together with another filter, in pages, and in both directions."""
+        ids = [await fail(harness, kind="AB"[n % 2]) for n in range(2)]
+        for seconds in (3 * 86_400, 3_600, 1):
+            await harness.advance(seconds)
+            ids += [await fail(harness, kind="AB"[n % 2]) for n in range(2)]
+        tasks = [await harness.task(task_id) for task_id in ids]
+        times = [task.failed_at for task in tasks]
+        for first in (None, *times):
+            for last in (None, *times):
+                for kind in (None, "A"):
+                    which = FailureFilter(kind=kind, since=first, until=last)
+                    wanted = [task.id for task in tasks if which.unlike(task) is None]
+                    assert await found(harness, which) == wanted
+                    assert await harness.store.count_failed(which) == len(wanted)
+        late = FailureFilter(since=times[4])
+        assert (await harness.store.failed_end(late))[1] == 4
+        assert [one.id for one in await harness.store.failed_ids(late, limit=3)] == ids[4:7]
+        pages = [await harness.store.failed(late, limit=3, offset=at, newest=True, documents=100) for at in (0, 3)]
+        assert [task.id for page in pages for task in page] == ids[:3:-1]
 
     async def test_totals_follow_every_way_out_of_failed(self, harness: Harness) -> None:
         retried, cancelled, stays = [await fail(harness, group="g") for _ in range(3)]
@@ -241,6 +263,7 @@ class TestGivenUp:
         assert await ids(FailureFilter(), after=places[0]) == [second, third]
         assert await ids(FailureFilter(), upto=places[1]) == [first, second]
         assert [one.id for one in await search(FailureFilter(), limit=1, offset=1)] == [second]
+        letters = {one.task_id: one.dead_at for one in await harness.store.dead_letters(Query())}
         for which, wanted in {
             FailureFilter(kind="B"): [second],
             FailureFilter(error_code="TASK_PAYLOAD_INVALID"): [second, third],
@@ -249,6 +272,8 @@ class TestGivenUp:
             FailureFilter(dead_reason="non_retryable", kind="A", error_code="TASK_PAYLOAD_INVALID"): [third],
             FailureFilter(ids=(first, kept)): [first],
             FailureFilter(bulk_id="b1"): [],
+            FailureFilter(since=letters[second]): [second, third],
+            FailureFilter(until=letters[second], kind="A"): [first],
         }.items():
             assert await ids(which) == wanted, which
             assert (await harness.store.cancelled_end(which))[1] == len(wanted)

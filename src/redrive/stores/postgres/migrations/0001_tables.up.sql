@@ -131,6 +131,7 @@ create index task_due on redrive.task (queue, next_attempt_at) where state = 'de
 create index task_lease on redrive.task (lease_expires_at) where state = 'running';
 create index task_failed on redrive.task (id) where state = 'failed';
 create index task_failed_seq on redrive.task (failed_seq) where state = 'failed';
+create index task_failed_at on redrive.task (failed_at) where state = 'failed';
 create index task_failed_kind on redrive.task (kind, failed_seq) where state = 'failed';
 create index task_failed_code on redrive.task (error_code, failed_seq) where state = 'failed';
 create index task_failed_fingerprint on redrive.task (error_fingerprint, failed_seq) where state = 'failed';

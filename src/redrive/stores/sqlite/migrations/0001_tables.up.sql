@@ -85,6 +85,7 @@ create index redrive_task_due on redrive_task (next_attempt_at) where state = 'd
 create index redrive_task_lease on redrive_task (lease_expires_at) where state = 'running';
 create index redrive_task_failed on redrive_task (id) where state = 'failed';
 create index redrive_task_failed_seq on redrive_task (failed_seq) where state = 'failed';
+create index redrive_task_failed_at on redrive_task (failed_at) where state = 'failed';
 create index redrive_task_failed_kind on redrive_task (kind, failed_seq) where state = 'failed';
 create index redrive_task_failed_code on redrive_task (error_code, failed_seq) where state = 'failed';
 create index redrive_task_failed_fingerprint on redrive_task (error_fingerprint, failed_seq) where state = 'failed';

@@ -1,0 +1,36 @@
+"""Times as people write them: so long ago, or exactly."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from redrive.errors import InvalidInput
+
+_AGO = re.compile(r"(\d{1,6})\s*(s|m|min|h|d|w)")
+_UNITS = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_LONGEST = timedelta(days=36_500)
+
+
+def parse_moment(text: str, name: str, now: datetime) -> datetime:
+    """Returns the time that ``90s``, ``15m``, ``1h``, ``7d``, ``2w`` (ago) or an ISO time means; without a zone it is
+    one of UTC. Times ago are those of whole minutes: who asks again soon means the same."""
+    given = text.strip()
+    if ago := _AGO.fullmatch(given):
+        span = int(ago[1]) * _UNITS[ago[2]]
+        if span <= _LONGEST:
+            found = (now - span).replace(microsecond=0)
+            return found if ago[2] == "s" else found.replace(second=0)
+    try:
+        found = datetime.fromisoformat(given)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        hint = "15m, 1h, 7d (ago), or 2026-03-01T08:30 (UTC), 2026-03-01T08:30+01:00"
+        raise InvalidInput(f"{name} is no time: {given[:50]!r}", hint=hint) from None

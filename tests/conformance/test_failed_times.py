@@ -1,0 +1,58 @@
+"""By when they failed: what lies before and behind is not read, however much it is and whatever else is asked for."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from redrive.kernel.failed import FailureFilter
+from redrive.kernel.task import State
+from redrive.stores.postgres import filters as postgres
+from redrive.stores.sql import statements
+from redrive.stores.sqlite import filters as sqlite
+from redrive.testing.conformance.harness import Harness
+from tests.conformance.harness_sqlite import SqliteHarness
+from tests.ops.conftest import harness  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.anyio
+# One a minute, the last one now.
+SPREAD = {
+    "sqlite": "update redrive_task set failed_at = (unixepoch('now')"
+    " - (select max(s.failed_seq) from redrive_task s) * 60 + failed_seq * 60) * 1000000",
+    "postgres": "update redrive.task t set failed_at = now()"
+    " - (m.last - t.failed_seq) * interval '1 minute' from (select max(failed_seq) as last from redrive.task) m",
+}
+NUMBER = 20_000
+
+
+@pytest.mark.parametrize("more", [{}, {"kind": "A"}, {"error_code": "STOCKED"}])
+@pytest.mark.parametrize("first", ["an hour ago", "a week ago, for an hour"])
+async def test_only_that_time_is_read(harness: Harness, first: str, more: dict[str, str]) -> None:  # noqa: F811
+    name = "sqlite" if isinstance(harness, SqliteHarness) else "postgres"
+    await harness.stock(NUMBER, State.FAILED, kind="A")
+    await harness.sql(SPREAD[name])
+    await harness.sql("analyze")
+    now = datetime.now(UTC)
+    begin = now - timedelta(hours=1) if first == "an hour ago" else now - timedelta(days=7)
+    which = FailureFilter(since=begin, until=begin + timedelta(hours=1), **more)
+    assert 58 <= len(await harness.store.failed(which, limit=500)) <= 61
+    assert 58 <= await harness.store.count_failed(which) <= 61
+    order = " order by failed_seq desc limit 50"
+    if name == "sqlite":
+        text, args = sqlite.failed(which)
+        sql = statements("redrive.stores.sqlite", "reads.sql")["failed_places"] + text + order
+        for value in args:
+            sql = sql.replace("?", repr(value), 1)
+        plan = "\n".join(row[-1] for row in await harness.sql(f"explain query plan {sql}"))
+        assert "failed_seq>? AND failed_seq<?" in plan and "SCAN" not in plan and "B-TREE" not in plan, plan
+        return
+    where = postgres.failed(which)
+    sql = statements("redrive.stores.postgres", "statements.sql")["failed_places"] + where.sql + order
+    for number in range(len(where.args), 0, -1):
+        sql = sql.replace(f"${number}", f"'{where.args[number - 1]}'")
+    plan = "\n".join(row[-1] for row in await harness.sql(f"explain (analyze, costs off, timing off) {sql}"))
+    assert "Seq Scan" not in plan, plan
+    read = [float(one) for one in re.findall(r"(?:rows=|Removed by Filter: )([0-9.]+)", plan)]
+    assert max(read) <= 100, plan

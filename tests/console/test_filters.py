@@ -1,0 +1,137 @@
+"""Every filter of failures: it narrows the list, and stays with its pages, the preview, the retry and the command."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import httpx
+import pytest
+
+from redrive import App, Context, Fail
+from redrive.kernel.failed import FailureFilter
+from redrive.observe.logs import TaskLog
+from redrive.settings import Options
+from tests.console.conftest import HOME, console, page, send, text_of, work
+
+pytestmark = pytest.mark.anyio
+ONE = {"kind": "ODD", "queue": "aside", "group": "g", "scope": "s=1&2 <b>", "trace_id": "t/1?", "payload": {"n": 1}}
+
+
+@pytest.fixture
+async def served(any_app: App) -> App:
+    """60 failures of one kind, and one that is different in everything."""
+    app = any_app
+
+    @app.task("ODD", max_attempts=1)
+    async def odd(ctx: Context, n: int) -> None:
+        raise TimeoutError("no answer")
+
+    @app.task("MANY", max_attempts=1)
+    async def many(ctx: Context, n: int) -> None:
+        raise Fail("SHOT_LOCKED", "no")
+
+    await app.enqueue_many([{"kind": "MANY", "payload": {"n": n}} for n in range(60)])
+    await work(app)
+    await app.enqueue(**ONE)  # type: ignore[arg-type]
+    return app
+
+
+async def one_of(app: App) -> dict[str, str]:
+    """The filters that only the odd one matches."""
+    store = await app.store()
+    await app.worker(store, Options(queues=("aside",), stop_when_empty=True), log=TaskLog(style="off")).run()
+    [task] = await store.failed(FailureFilter(kind="ODD"), limit=1)
+    assert task.failed_at and task.error_code and task.error_reason and task.failure_type and task.error_fingerprint
+    last = max(one.failed_at for one in await store.failed(FailureFilter(kind="MANY"), limit=100) if one.failed_at)
+    return {
+        "scope": str(task.scope),
+        "episodeId": str(task.scope),
+        "kind": "ODD",
+        "jobKind": "ODD",
+        "queue": "aside",
+        "group": "g",
+        "traceId": str(task.trace_id),
+        "errorCode": task.error_code,
+        "errorReason": task.error_reason,
+        "failureType": str(task.failure_type),
+        "deadReason": str(task.dead_reason),
+        "fingerprint": task.error_fingerprint,
+        "since": (last + timedelta(microseconds=1)).isoformat(),
+    }
+
+
+def rows(text: str) -> int:
+    return len(set(re.findall(r"/ops/queue/tasks/([0-9a-f-]{36})", text)))
+
+
+async def test_each_narrows_and_is_kept_from_the_list_to_the_retry(served: App) -> None:
+    async with console(served) as client:
+        for name, value in (await one_of(served)).items():
+            query = str(httpx.QueryParams({name: value}))
+            listed = await page(client, f"/failures?{query}")
+            assert rows(listed) == 1, name
+            await _narrows_to_one(client, listed, name)
+
+
+async def _narrows_to_one(client: httpx.AsyncClient, listed: str, name: str) -> None:
+    link = re.search(r'href="/ops/queue(/failures/preview[^"]*)"', listed)
+    assert link, name
+    seen = await page(client, unescape(link[1]))
+    assert "Preview: 1 task matches" in text_of(seen), name
+    command = re.search(r"<code>redrive retry (--[^<]*?) --reason WHY</code>", seen)
+    assert command and command[1] not in ("--all", ""), name
+    live = re.search(r'data-live="([^"]*)"', listed)
+    assert live and "%253D" in live[1].replace("%3D", "%253D"), name  # what is counted as new is what is listed
+
+
+@pytest.mark.parametrize(
+    "query", ["kind=MANY", "queue=default", "errorCode=SHOT_LOCKED", "since=1h", "since=1h&until=2100-01-01T00:00"]
+)
+async def test_pages_keep_the_filter(served: App, query: str) -> None:
+    async with console(served) as client:
+        await one_of(served)
+        seen: list[str] = []
+        path = f"/failures?{query}"
+        while True:
+            listed = await page(client, path)
+            tasks = listed[listed.index("data-list") :]
+            seen += dict.fromkeys(re.findall(r"/ops/queue/tasks/([0-9a-f-]{36})", tasks))
+            following = re.search(r'rel="next" href="/ops/queue([^"]+)"', tasks)
+            if not following:
+                break
+            path = unescape(following[1])
+            assert all(part in path for part in query.replace(":", "%3A").split("&"))
+        wanted = 61 if "since" in query else 60
+        assert len(seen) == len(set(seen)) == wanted
+
+
+async def test_all_that_failed_in_a_time_are_retried_and_no_others(served: App) -> None:
+    async with console(served) as client:
+        since = (await one_of(served))["since"]
+        until = str(httpx.QueryParams({"until": since}))
+        begun = await send(
+            client,
+            "/failures/retry",
+            {"all": "1", "until": since, "reason": "again"},
+            f"/failures/preview?{until}",
+        )
+        assert begun.status_code == 303, begun.text[:500]
+        operation = await client.get(begun.headers["location"])
+        assert "Retry of 60 tasks" in text_of(operation.text)
+        assert "until:" in text_of(operation.text)
+        await work(served)
+        store = await served.store()
+        again = await store.failed(FailureFilter(), limit=100)
+        assert {task.kind: task.replay_count for task in again} == {"MANY": 1, "ODD": 0}
+
+
+async def test_what_is_no_time_is_refused_with_what_would_be(served: App) -> None:
+    async with console(served) as client:
+        for query in ("since=yesterday", "since=1h&until=2h", "until=2026-13-01", "since=999999w"):
+            answer = await client.get(f"{HOME}/failures?{query}")
+            assert answer.status_code == 422, query
+            assert "since" in answer.text or "until" in answer.text
+        assert 'value="1h"' in await page(client, "/failures?since=1h")  # as it was typed
+        assert (await client.get(f"{HOME}/dead-letters?since=1h")).status_code == 422
