@@ -26,7 +26,7 @@ from redrive.handlers.signature import Call
 from redrive.integrations import enqueue_on
 from redrive.kernel.applied import Applied
 from redrive.kernel.classify import Classification
-from redrive.kernel.commit import Commit, Schedule
+from redrive.kernel.commit import Commit, Declare, Schedule
 from redrive.kernel.duty import Duty
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Policy
@@ -55,6 +55,7 @@ from redrive.settings import Options, Settings, load_settings
 from redrive.stores import capabilities_of, make_store, shown_url
 from redrive.stores.loops import LoopStores
 from redrive.sync import Portal, SyncApp
+from redrive.worker.config import WorkerConfig, worker_id
 from redrive.worker.options import WorkerOptions, make_options
 from redrive.worker.worker import Worker
 
@@ -489,15 +490,11 @@ class App:
         chosen = options or make_options(given, self.queues(), self.settings)
         return Worker(
             self._own_store() if store is None else store,
-            self.registry,
-            self.settings,
-            chosen,
-            schedules=[self._planned(s) for s in self.schedules.values()],
-            owner=self.owner,
+            WorkerConfig(worker_id(self.settings), self.registry, self.settings, chosen, self.shown_url),
+            Declare(self.owner, tuple(self._planned(s) for s in self.schedules.values())),
             log=log or TaskLog(style=choose_style(self.settings.log_format)),
             duties=self._duties(),
             retention=retention_of(self.settings, self.features),
-            where=self.shown_url,
         )
 
     def _own_store(self) -> Store:

@@ -128,7 +128,7 @@ async def test_a_hint_that_arrives_during_a_call_is_not_forgotten(app: App) -> N
         answer = await original(commit, want, again=again)
         if want is not None and not answered.is_set():
             answered.set()
-            worker.look()  # what the hint is about was committed after this call had looked
+            worker.state.signal.look()  # what the hint is about was committed after this call had looked
             await asyncio.sleep(0.05)
         return answer
 
@@ -144,16 +144,16 @@ async def test_a_hint_that_arrives_during_a_call_is_not_forgotten(app: App) -> N
 
 async def test_hints_about_other_queues_are_not_for_this_worker(app: App) -> None:
     worker = app.worker(await app.store(), Options(queues=("mine",)))
-    worker._look = False
+    worker.state.signal.to_look = False
     for wake in (Wake(queue="other"), Wake(queue="other", due_in=0.0)):
         worker.on_wake(wake)
-    assert not worker._look and worker.ticker._expected == float("inf")
+    assert not worker.state.signal.to_look and worker.ticker._expected == float("inf")
     worker.on_wake(Wake(queue="mine", due_in=1.0))
     assert worker.ticker._expected < float("inf")
     for wake in (Wake(queue="mine"), Wake(queue="*"), Wake()):
-        worker._look = False
+        worker.state.signal.to_look = False
         worker.on_wake(wake)
-        assert worker._look
+        assert worker.state.signal.to_look
 
 
 # -- filling up a bulk call --------------------------------------------------------------------------------------------

@@ -478,8 +478,8 @@ async def test_the_patience_of_a_stop_begins_with_the_stop(make_app: MakeApp, mo
 
     originals = store.cycle, store.tick, store.renew
     store.cycle = store.tick = store.renew = down
-    worker.outage.begin(StoreUnavailable("down"))
-    worker.outage._since = time.monotonic() - 60
+    worker.state.outage.begin(StoreUnavailable("down"))
+    worker.state.outage._since = time.monotonic() - 60
     worker.stop()
     await until(lambda: _is(done))
     assert not running.done()

@@ -102,7 +102,7 @@ async def test_many_blocks_of_a_kind_are_one_small_document(quick: App) -> None:
     async with working(quick, concurrency=1) as worker:
         await quick.enqueue_many([{"kind": "HOLDS"}] * 3)
         await until(lambda: _at_least(worker.health.loop_blocked, 2))
-        await until(lambda: _is(worker.notes._blocks == type(worker.notes._blocks)()))
+        await until(lambda: _is(not worker.report._notes._blocks))
     [record] = await store.records(BLOCKED_COLLECTION, limit=10)
     assert record.id == "HOLDS" and len(record.body["blocks"]) >= 2
 

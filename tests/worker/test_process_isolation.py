@@ -144,7 +144,7 @@ async def test_what_a_finished_task_reports_is_nobody_elses_progress(app: App, t
     app.task("LATE", isolation="process")(process_handlers.speaks_late)
     seen: list[tuple[Any, str]] = []
     async with working(app, concurrency=1) as worker:
-        worker.attempts._processes._on_progress = lambda task, progress: seen.append((task.id, progress))
+        worker.attempts._runner._processes._on_progress = lambda task, progress: seen.append((task.id, progress))
         tasks = [await app.enqueue("LATE", {"who": who, "said": str(tmp_path / "said")}) for who in ("first", "second")]
         for task in tasks:
             assert (await ended(app, task.id)).state is State.COMPLETED

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
-from redrive.settings import Options
-from redrive.worker.runs import Runs
+from redrive.worker.config import WorkerConfig
+from redrive.worker.state import WorkerState
 
 logger = logging.getLogger("redrive.worker")
 MOST_KINDS_LISTED = 10
@@ -17,16 +16,14 @@ MOST_KINDS_LISTED = 10
 class Announcer:
     """Writes the worker's own log lines, so that a process that takes half a minute to end says why."""
 
-    def __init__(
-        self, worker_id: str, log: TaskLog, runs: Runs, health: Health, options: Options, *, grace_ms: int, where: str
-    ) -> None:
-        self._worker_id = worker_id
+    def __init__(self, config: WorkerConfig, state: WorkerState, log: TaskLog) -> None:
+        self._worker_id = config.id
         self._say = log.worker
-        self._runs = runs
-        self._health = health
-        self._options = options
-        self._grace_ms = grace_ms
-        self._where = where
+        self._runs = state.runs
+        self._health = state.health
+        self._options = config.options
+        self._grace_ms = config.settings.grace_ms
+        self._where = config.where
         self._started = False
 
     def started(self) -> None:

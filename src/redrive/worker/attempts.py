@@ -14,22 +14,18 @@ from uuid import UUID
 from redrive.errors import LeaseLost
 from redrive.handlers.context import Context
 from redrive.handlers.functions import insist_it_ran
-from redrive.handlers.registry import Isolation, Registry
+from redrive.handlers.registry import Isolation
 from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Completed, HandedBack, Outcome, StopReason
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Claimed
-from redrive.settings import Options, Settings
 from redrive.worker.bulk import BulkCalls
 from redrive.worker.carriers import Carriers
-from redrive.worker.handler_notes import HandlerNotes
-from redrive.worker.life import Life
-from redrive.worker.processes import ProcessPool
+from redrive.worker.config import WorkerConfig
 from redrive.worker.report import Report
 from redrive.worker.run import Run, Runner, RunState, failed_unexpectedly, outcome_of, stopped
-from redrive.worker.runs import Runs
 from redrive.worker.settling import Settling
-from redrive.worker.threads import ThreadPool
+from redrive.worker.state import WorkerState
 from redrive.worker.time_limits import TimeLimits
 
 # Looked at for every task: a global is found faster than a member of an enum, or a property.
@@ -42,68 +38,40 @@ FEWEST_STRAYS = 10
 
 
 class Attempts:
-    """Takes claimed tasks into the worker's hands and runs each in a coroutine. ``watch`` hears of new deadlines,
-    ``wake`` of everything that ended."""
+    """Makes runs of claimed tasks, and runs each in a coroutine."""
 
     def __init__(
         self,
-        worker_id: str,
+        config: WorkerConfig,
         store: Store,
-        registry: Registry,
-        settings: Settings,
-        options: Options,
-        *,
-        life: Life,
-        runs: Runs,
-        limits: TimeLimits,
+        state: WorkerState,
         settling: Settling,
         report: Report,
-        notes: HandlerNotes,
-        decide: Callable[[Run, Outcome], Transition],
-        watch: Callable[[Run], None],
-        wake: Callable[[], None],
-        no_room: Callable[[Run, str], None],
+        runner: Runner,
     ) -> None:
-        self._worker_id = worker_id
+        self._worker_id = config.id
+        self._handlers = config.registry.handlers
+        self._start_limit = config.settings.start_limit_ms / 1000
+        self._limits = TimeLimits(config)
         self._store = store
         self._reacting = frozenset(store.reacting)
-        self._handlers = registry.handlers
-        self._start_limit = settings.start_limit_ms / 1000
-        self._life = life
-        self._runs = runs
-        self._limits = limits
+        self._life = state.life
+        self._runs = state.runs
+        self._watch = state.next_look.watch
+        self._wake = state.signal.wake
+        self.note_progress = state.runs.note_progress
         self._settling = settling
         self._report = report
-        self._notes = notes
-        self._decide = decide
-        self._watch = watch
-        self._wake = wake
+        self._runner = runner
         # Handlers that did not stop and have not ended yet.
         self._strays: set[asyncio.Future[Any]] = set()
-        self._most_strays = max(options.concurrency, FEWEST_STRAYS)
-        self._threads = ThreadPool()
-        self._processes = ProcessPool(self.note_progress)
+        self._most_strays = max(config.options.concurrency, FEWEST_STRAYS)
         self._carriers = Carriers(self._attempt, self.broke)
-        self._bulk = BulkCalls(
-            worker_id,
-            options,
-            settings.lease,
-            life=life,
-            runs=runs,
-            settling=settling,
-            take=self.take,
-            launch=lambda runs: self._launch(self._attempt_bulk(runs), runs),
-            broke=self.broke,
-        )
-        self._runner = Runner(self._threads, self._processes, worker_id, self._process_began, life.is_cut_off, no_room)
+        self._bulk = BulkCalls(config, state, settling, take=self.take, launch=self._launch_bulk, broke=self.broke)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._life.loop
-
-    def started(self) -> int:
-        """Returns how many threads and processes were started for handlers."""
-        return self._threads.started + self._processes.started
 
     @property
     def crowded(self) -> bool:
@@ -156,6 +124,9 @@ class Attempts:
         task.add_done_callback(lambda done: self._ended(done, runs))
         return task
 
+    def _launch_bulk(self, runs: list[Run]) -> asyncio.Task[None]:
+        return self._launch(self._attempt_bulk(runs), runs)
+
     def _ended(self, attempt: asyncio.Task[None], runs: list[Run]) -> None:
         error = None if attempt.cancelled() else attempt.exception()
         for run in runs:
@@ -193,15 +164,6 @@ class Attempts:
         for run, outcome in zip(runs, outcomes, strict=True):
             self.finish(run, outcome)
 
-    def _process_began(self, run: Run) -> None:
-        run.begin()
-        self._watch(run)
-
-    def note_progress(self, task: Claimed, progress: str) -> None:
-        run = self._runs.of_attempt(task)
-        if run is not None:
-            run.progress = progress
-
     @asynccontextmanager
     async def transaction(self, task: Claimed, result: Callable[[], Any]) -> AsyncIterator[Any]:
         """Opens the handler's own transaction: its writes and the task's completion are one commit."""
@@ -212,7 +174,7 @@ class Attempts:
             handler, value = run.handler, result()
             insist_it_ran(value)
             outcome = outcome_of(value, handler, run.task) if handler is not None else Completed()
-            return self._decide(run, outcome if isinstance(outcome, Completed) else Completed())
+            return self._settling.decide(run, outcome if isinstance(outcome, Completed) else Completed())
 
         try:
             async with self._store.transaction(completion) as transaction:
@@ -248,8 +210,6 @@ class Attempts:
         self._runs.superseded.discard(run)
         if run.state >= _TRAILING:
             self._left(run)
-            if run.state is RunState.ABANDONED:
-                self._notes.ended(run)
             if run.state is RunState.ABANDONED or not isinstance(outcome, Completed):
                 self._report.late(run, outcome)
             return
@@ -258,7 +218,7 @@ class Attempts:
             self._runs.drop(run)
             self._wake()
             return
-        self._settling.add(run, self._decide(run, outcome))
+        self._settling.add(run, outcome)
         self._wake()
 
     def _supersede(self, task_id: UUID) -> None:
@@ -283,7 +243,6 @@ class Attempts:
             run.future.add_done_callback(self._strays.discard)  # it holds the payload
         run.break_transaction()
         self._report.abandoned(run)
-        self._notes.given_up(run)
         # Beyond a number of them, each keeps its slot until it ends: threads that run on are not to fill the machine.
         slot = run.slot and self.crowded
         run.slot = run.slot and not slot
@@ -324,8 +283,7 @@ class Attempts:
                 asyncio._unregister_task(stray)
                 stray._log_destroy_pending = False  # type: ignore[attr-defined]
         self._bulk.close()
-        self._threads.close()
-        self._processes.close()
+        self._runner.close()
 
     def _left(self, run: Run) -> None:
         """Frees the slot of a handler whose task was settled before it ended, and which has ended or was given up."""

@@ -9,11 +9,10 @@ from typing import Protocol
 from redrive.errors import RedriveError
 from redrive.kernel.ports.store import ClaimRequest
 from redrive.kernel.task import Claimed
-from redrive.settings import Options
-from redrive.worker.life import Life
+from redrive.worker.config import WorkerConfig
 from redrive.worker.run import Run
-from redrive.worker.runs import Runs
 from redrive.worker.settling import Settling
+from redrive.worker.state import WorkerState
 
 
 class Take(Protocol):
@@ -29,22 +28,19 @@ class BulkCalls:
 
     def __init__(
         self,
-        worker_id: str,
-        options: Options,
-        lease: float,
-        *,
-        life: Life,
-        runs: Runs,
+        config: WorkerConfig,
+        state: WorkerState,
         settling: Settling,
+        *,
         take: Take,
         launch: Callable[[list[Run]], asyncio.Task[None]],
         broke: Callable[[Run, BaseException | None], None],
     ) -> None:
-        self._worker_id = worker_id
-        self._options = options
-        self._lease = lease
-        self._life = life
-        self._runs = runs
+        self._worker_id = config.id
+        self._options = config.options
+        self._lease = config.settings.lease
+        self._life = state.life
+        self._runs = state.runs
         self._settling = settling
         self._take = take
         self._launch = launch

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
 
 from redrive.errors import RedriveError
-from redrive.kernel.backoff import Backoff
 from redrive.kernel.machine import Lease, Policy, Transition, complete, settle
 from redrive.kernel.outcome import Completed, Fail, Outcome
+from redrive.worker.config import WorkerConfig
 from redrive.worker.run import Run, failed_unexpectedly
 
 
 class Decisions:
     """Turns the outcome of an attempt into the transition of its task, under the terms of one worker."""
 
-    def __init__(self, worker_id: str, backoff: Backoff, tries: int | None, rng: Callable[[], float]) -> None:
-        self._worker_id = worker_id
-        self._backoff = backoff
-        self._tries = tries
-        self._rng = rng
+    def __init__(self, config: WorkerConfig) -> None:
+        self._worker_id = config.id
+        self._backoff = config.settings.backoff
+        self._tries = config.options.tries
 
     def decide(self, run: Run, outcome: Outcome) -> Transition:
         task, tries = run.task, self._tries
@@ -29,7 +28,7 @@ class Decisions:
         lease = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature)
         decided: Transition | None
         try:
-            decided = settle(lease, outcome, policy, self._rng())
+            decided = settle(lease, outcome, policy, random.random())  # noqa: S311 (jitter)
         except RedriveError as error:  # a snooze whose state cannot be stored
             return settle(lease, Fail(error.code, error.message), policy, 0.0)
         except Exception as error:  # and one whose state cannot even be read

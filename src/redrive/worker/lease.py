@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from uuid import UUID
@@ -12,40 +11,12 @@ from redrive.errors import RedriveError
 from redrive.kernel.outcome import StopReason
 from redrive.kernel.ports.store import Store
 from redrive.settings import Settings
-from redrive.worker.outage import Outage
 from redrive.worker.run import Run, RunState
-from redrive.worker.runs import Runs
+from redrive.worker.state import WorkerState
 
 PROGRESS_EVERY_S = 1.0
 STOP_GRACE_S = 5.0
 LONGEST_LOOK_INTERVAL_S = 1.0
-SHORTEST_LOOK_INTERVAL_S = 0.02
-
-
-class NextLook:
-    """Holds when the lease keeper looks at its runs again; an earlier deadline moves it forward."""
-
-    def __init__(self) -> None:
-        self._at = 0.0
-        self._changed = asyncio.Event()
-
-    def watch(self, run: Run) -> None:
-        """Makes sure that the next look is not after the deadline of a new run."""
-        if run.deadline is not None and run.deadline < self._at:
-            self._at = run.deadline
-            self._changed.set()
-
-    def now(self) -> None:
-        self._at = 0.0
-        self._changed.set()
-
-    async def wait(self, at: float) -> None:
-        """Waits until this moment, or an earlier one that becomes known meanwhile."""
-        self._at = at
-        self._changed.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(at - time.monotonic(), SHORTEST_LOOK_INTERVAL_S)):
-                await self._changed.wait()
 
 
 class LeaseKeeper:
@@ -56,9 +27,7 @@ class LeaseKeeper:
         self,
         store: Store,
         settings: Settings,
-        runs: Runs,
-        outage: Outage,
-        next_look: NextLook,
+        state: WorkerState,
         *,
         on_lost: Callable[[Run], None],
         on_stuck: Callable[[Run], None],
@@ -66,9 +35,9 @@ class LeaseKeeper:
     ) -> None:
         self._store = store
         self._settings = settings
-        self._runs = runs
-        self._outage = outage
-        self._next_look = next_look
+        self._runs = state.runs
+        self._outage = state.outage
+        self._next_look = state.next_look
         self._on_lost = on_lost
         self._on_stuck = on_stuck
         self._on_grace_over = on_grace_over

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from redrive.errors import StoreUnavailable
 from redrive.handlers.cron import next_after
 from redrive.handlers.registry import Registry
-from redrive.kernel.commit import Commit, Control, Declare, Limit, Schedule
+from redrive.kernel.commit import Commit, Control, Declare, Limit
 from redrive.kernel.ports.store import Store
 from redrive.settings import Settings
 from redrive.worker.life import Life
@@ -28,8 +27,7 @@ class Preparation:
     store: Store
     registry: Registry
     settings: Settings
-    schedules: Sequence[Schedule]
-    owner: str
+    declared: Declare
 
     async def run(self) -> None:
         """Opens the store, and declares everything at once."""
@@ -47,11 +45,12 @@ class Preparation:
         An application that has none any more takes back its last ones, but only under a name of its own: whatever
         else shares the name "default" (a worker without an application, a second script) has schedules to lose.
         """
-        if not self.schedules:
-            return [] if self.owner == UNNAMED_APP else [Declare(self.owner, ())]
+        owner, schedules = self.declared.owner, self.declared.schedules
+        if not schedules:
+            return [] if owner == UNNAMED_APP else [self.declared]
         now, _ = await self.store.due_schedules()
-        planned = tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in self.schedules)
-        return [Declare(self.owner, planned)]
+        planned = tuple(replace(s, next_at=next_after(s.cron, s.timezone, now)) for s in schedules)
+        return [Declare(owner, planned)]
 
     async def _limits(self) -> list[Limit]:
         """Returns what configuration limits now, and the end of what it limited before. An operator's limit stays."""

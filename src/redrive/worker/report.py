@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from redrive.kernel.handler_notes import LoopBlock
 from redrive.kernel.machine import Event, ExpiredLease, Transition
 from redrive.kernel.outcome import Failed, Outcome
 from redrive.kernel.series import count_end
 from redrive.kernel.task import State
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
+from redrive.worker.handler_notes import HandlerNotes
 from redrive.worker.run import Run, RunState
 from redrive.worker.tallies import Tallies
 
@@ -24,12 +26,13 @@ _COMPLETE = Event.COMPLETE  # looked at for every task
 
 
 class Report:
-    """Writes events of tasks to the log and to the counters. Lines gather until ``flush``, so that all of a cycle are
-    written at once."""
+    """Writes events of tasks to the log, to the counters and to the notes on handlers. Lines gather until ``flush``, so
+    that all of a cycle are written at once."""
 
-    def __init__(self, log: TaskLog, health: Health) -> None:
+    def __init__(self, log: TaskLog, health: Health, notes: HandlerNotes) -> None:
         self.log = log
         self.health = health
+        self._notes = notes
         self.tallies = Tallies()
         self.begin = log.begin
         self.flush = log.flush
@@ -163,7 +166,10 @@ class Report:
     def late(self, run: Run, outcome: Outcome) -> None:
         """Reports an outcome that no longer counts, and what the handler raised: the run was abandoned, or its own
         transaction completed it."""
-        when = "it was given up" if run.state is RunState.ABANDONED else "its transaction had completed the task"
+        when = "its transaction had completed the task"
+        if run.state is RunState.ABANDONED:
+            when = "it was given up"
+            self._notes.ended(run)
         self.health.late += 1
         raised: dict[str, object] = {}
         if isinstance(outcome, Failed):
@@ -176,10 +182,16 @@ class Report:
     def abandoned(self, run: Run) -> None:
         """Reports a handler that did not stop and was fenced off."""
         self.health.abandoned += 1
+        self._notes.given_up(run)
         note = "the handler ignores being stopped; it runs on, and its result will be refused"
         if not run.interruptible:
             note += ' → a thread cannot be stopped, a process can: isolation="process"'
         self._now("task.abandoned", run, "error", reason=run.stop, note=note)
+
+    def blocked(self, block: LoopBlock) -> None:
+        """Counts a time that a handler had the event loop for itself, and notes which."""
+        self.health.loop_blocked += 1
+        self._notes.blocked(block)
 
     def _now(self, event: str, run: Run, level: str, **extra: object) -> None:
         self.begin()

@@ -7,9 +7,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from redrive.observe.health import Health
 from redrive.worker.run import Run
-from redrive.worker.runs import Runs
+from redrive.worker.state import WorkerState
 
 logger = logging.getLogger("redrive.worker")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
@@ -23,13 +22,11 @@ class Room:
     little. What runs keeps its slot: so as many run as there is room for. Without it, the worker that can do nothing
     would be the quickest of the fleet to take the next tasks."""
 
-    def __init__(
-        self, worker_id: str, runs: Runs, health: Health, look: Callable[[], None], started: Callable[[], int]
-    ) -> None:
+    def __init__(self, worker_id: str, state: WorkerState, started: Callable[[], int]) -> None:
         self._worker_id = worker_id
-        self._runs = runs
-        self._health = health
-        self._look = look
+        self._runs = state.runs
+        self._health = state.health
+        self._signal = state.signal
         # How many threads and processes were started: one more than before is the proof that there is room.
         self._started = started
         self._started_before = 0
@@ -75,4 +72,4 @@ class Room:
             logger.info(
                 "handlers can be begun again", extra={"event": "worker.room_again", "worker_id": self._worker_id}
             )
-        self._look()
+        self._signal.look()

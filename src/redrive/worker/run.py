@@ -24,8 +24,9 @@ from redrive.kernel.task import Claimed
 from redrive.observe.current import CURRENT
 from redrive.worker.failures import decided, failed, handled_by
 from redrive.worker.forks import Home, confined
-from redrive.worker.processes import ProcessDied, ProcessPool
-from redrive.worker.threads import NoRoom, ThreadPool
+from redrive.worker.pools import HandlerPools
+from redrive.worker.processes import ProcessDied
+from redrive.worker.threads import NoRoom
 
 COMPLETED = Completed()
 # Results that are certainly not something to be awaited; all others are looked at.
@@ -181,8 +182,7 @@ class Runner:
 
     def __init__(
         self,
-        threads: ThreadPool,
-        processes: ProcessPool,
+        pools: HandlerPools,
         worker_id: str,
         on_start: Callable[[Run], None],
         cut_off: Callable[[], bool],
@@ -190,8 +190,9 @@ class Runner:
     ) -> None:
         self._cut_off = cut_off
         self._on_no_room = on_no_room
-        self._threads = threads
-        self._processes = processes
+        self._threads = pools.threads
+        self._processes = pools.processes
+        self.close = pools.close
         self._worker_id = worker_id
         self._on_start = on_start
         self._home = Home()

@@ -60,6 +60,12 @@ class Runs(dict[UUID, Run]):
         run = self.get(task.id)
         return run if run is not None and run.task.token == task.token else None
 
+    def note_progress(self, task: Claimed, progress: str) -> None:
+        """Keeps what an attempt says of its progress, for the next heartbeat."""
+        run = self.of_attempt(task)
+        if run is not None:
+            run.progress = progress
+
     def drop(self, run: Run) -> None:
         """Removes a run that was settled or lost. A later attempt of the same task stays."""
         found = self.pop(run.task.id, None)

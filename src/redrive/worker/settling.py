@@ -15,12 +15,11 @@ from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Fail, Outcome
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Store
 from redrive.kernel.task import Claimed
-from redrive.observe.health import Health
-from redrive.worker.life import Life
-from redrive.worker.outage import Outage
+from redrive.worker.config import WorkerConfig
+from redrive.worker.decisions import Decisions
 from redrive.worker.report import Report
 from redrive.worker.run import Run
-from redrive.worker.runs import Runs
+from redrive.worker.state import WorkerState
 
 MOST_SETTLED_PER_CALL = 2000
 LAST_SETTLE_PATIENCE_S = 15.0
@@ -43,33 +42,22 @@ class Call:
 class Settling:
     """The outcomes of a worker that are not settled yet. One leaves when the store has answered for it, not before.
 
-    ``decide`` makes a transition of an outcome, ``due_in`` hears of delays that were stored; ``grace`` is what handlers
-    have to end, in seconds; ``wait_when_idle``: also a worker with nothing in its hands waits for its store."""
+    ``due_in`` hears of delays that were stored."""
 
     def __init__(
-        self,
-        store: Store,
-        life: Life,
-        runs: Runs,
-        *,
-        outage: Outage,
-        health: Health,
-        report: Report,
-        decide: Callable[[Run, Outcome], Transition],
-        due_in: Callable[[float], None],
-        grace: float,
-        wait_when_idle: bool,
+        self, config: WorkerConfig, store: Store, state: WorkerState, report: Report, due_in: Callable[[float], None]
     ) -> None:
+        self.decide = Decisions(config).decide
+        self._grace = config.settings.grace_ms / 1000  # what handlers have to end, in seconds
+        # Also with nothing in its hands, a worker waits for its store.
+        self._wait_when_idle = not config.options.stop_when_empty
         self._store = store
-        self._life = life
-        self._runs = runs
-        self._outage = outage
-        self._health = health
+        self._life = state.life
+        self._runs = state.runs
+        self._outage = state.outage
+        self._health = state.health
         self._report = report
-        self._decide = decide
         self._due_in = due_in
-        self._grace = grace
-        self._wait_when_idle = wait_when_idle
         self.unsettled: Settlements = []
         self._under_way: list[Call] = []
 
@@ -77,8 +65,9 @@ class Settling:
     def unfinished(self) -> bool:
         return bool(self.unsettled or self._under_way or self._outage.seconds)
 
-    def add(self, run: Run, transition: Transition) -> None:
-        self.unsettled.append((run, transition))
+    def add(self, run: Run, outcome: Outcome) -> None:
+        """Decides what becomes of the task; that goes out with the next call."""
+        self.unsettled.append((run, self.decide(run, outcome)))
 
     def take(self) -> Settlements:
         settlements, self.unsettled = self.unsettled[:MOST_SETTLED_PER_CALL], self.unsettled[MOST_SETTLED_PER_CALL:]
@@ -172,7 +161,7 @@ class Settling:
                         self.keep([(run, transition), *reversed(left)])
                         return
                     continue
-                self.add(run, self._decide(run, verdict))
+                self.add(run, verdict)
             else:
                 self.landed([(run, transition)], cycle.lost)
 

@@ -1,73 +1,37 @@
-"""Sends heartbeats: tells the store that this worker lives, promotes what is due, takes duties, hears of
-cancellations."""
+"""Ticks: tells the store that this worker lives, promotes what is due, takes duties, hears of cancellations."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import time
-from collections.abc import Callable, Mapping
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
-from redrive.kernel.duty import Duty
 from redrive.kernel.outcome import StopReason
-from redrive.kernel.ports.store import Heartbeat, Store, TickResult
-from redrive.kernel.series import TallySheet
-from redrive.observe.health import Health
-from redrive.settings import Options
-from redrive.version import __version__
+from redrive.kernel.ports.store import TickResult
+from redrive.worker.duty_runner import DutyRunner
 from redrive.worker.handler_notes import HandlerNotes
-from redrive.worker.life import Life
-from redrive.worker.maintenance import perform
+from redrive.worker.heartbeats import Heartbeats
 from redrive.worker.memory import Memory
-from redrive.worker.outage import Outage
-from redrive.worker.runs import Runs
-from redrive.worker.tallies import Tallies
+from redrive.worker.state import WorkerState
 
 logger = logging.getLogger("redrive.worker")
 SHORTEST_TICK_INTERVAL_S = 0.005
 
 
 class Ticker:
-    """Ticks at the worker's interval, and earlier when something is known to be due. Calls ``look`` when there may be
-    something to claim."""
+    """Ticks at the worker's interval, and earlier when something is known to be due."""
 
-    def __init__(
-        self,
-        worker_id: str,
-        store: Store,
-        options: Options,
-        interval: float,
-        *,
-        life: Life,
-        runs: Runs,
-        health: Health,
-        outage: Outage,
-        duties: Mapping[str, Duty],
-        tallies: Tallies,
-        notes: HandlerNotes,
-        look: Callable[[], None],
-    ) -> None:
-        self._worker_id = worker_id
-        self._store = store
-        self._options = options
-        self._interval = interval
-        self._life = life
-        self._runs = runs
-        self._health = health
-        self._outage = outage
+    def __init__(self, state: WorkerState, heartbeats: Heartbeats, duties: DutyRunner, notes: HandlerNotes) -> None:
+        self._runs = state.runs
+        self._outage = state.outage
+        self._signal = state.signal
+        self._heartbeats = heartbeats
         self._duties = duties
-        self._tallies = tallies
         self._notes = notes
-        self._look = look
-        self._intervals = {duty.name: duty.every for duty in duties.values() if duty.every is not None}
-        self._while_records = {d.name: d.while_record for d in duties.values() if d.while_record is not None}
         self._due_at = 0.0
         self._expected = float("inf")
         self._earlier = asyncio.Event()
-        self._under_way: dict[str, asyncio.Task[None]] = {}
         self._memory = Memory()
 
     def due_in(self, seconds: float) -> None:
@@ -86,38 +50,15 @@ class Ticker:
 
     async def tick_now(self) -> bool:
         """Ticks, and begins what is due; returns whether something to claim may come of it."""
-        tick = await self._beat(self._intervals)
+        tick = await self._heartbeats.send()
         self._take(tick)
-        return tick.promoted > 0 or self.busy
-
-    @property
-    def busy(self) -> bool:
-        """True while duties are under way: recovery, schedules and bulk operations bring tasks."""
-        return any(not duty.done() for duty in self._under_way.values())
+        return tick.promoted > 0 or self._duties.busy
 
     async def leave(self) -> None:
         """Sends the last tick: others see that this worker stopped on purpose."""
-        for duty in self._under_way.values():
-            duty.cancel()
-        await asyncio.gather(*self._under_way.values(), return_exceptions=True)
-        self._health.running = len(self._runs)
+        await self._duties.cancel()
         await self._notes.leave()
-        while True:
-            await self._beat({}, last=True)
-            if self._tallies.sheet(now=True) is None:
-                return
-
-    async def _beat(self, duties: Mapping[str, float], *, last: bool = False) -> TickResult:
-        sheet = self._tallies.sheet(now=last)
-        try:
-            tick = await self._store.tick(self._message(duties, sheet))
-        except (StoreUnavailable, StoreUnusable):
-            raise
-        except RedriveError:
-            self._tallies.sent(sheet)  # being seen alive matters more, whatever it was that was refused
-            raise
-        self._tallies.sent(sheet)
-        return tick
+        await self._heartbeats.send_last()
 
     async def _rest(self) -> None:
         """Waits until the planned time, or an earlier one that becomes known meanwhile."""
@@ -132,10 +73,9 @@ class Ticker:
         await asyncio.sleep(SHORTEST_TICK_INTERVAL_S)
 
     async def _tick(self) -> None:
-        self._health.running = len(self._runs)
-        self._due_at = time.monotonic() + self._interval
+        self._due_at = time.monotonic() + self._heartbeats.interval
         try:
-            tick = await self._beat(self._intervals)
+            tick = await self._heartbeats.send()
         except (StoreUnavailable, StoreUnusable) as error:
             self._due_at = time.monotonic() + max(self._outage.begin(error, "beat"), 0.2)
             return
@@ -151,7 +91,7 @@ class Ticker:
         # What was expected by now may also be a rate that opened, which promotes nothing.
         if tick.promoted or time.monotonic() >= self._expected:
             self._expected = float("inf")
-            self._look()
+            self._signal.look()
         if tick.next_due is not None:
             self.due_in(max(tick.next_due, SHORTEST_TICK_INTERVAL_S))
         for task_id in tick.cancels:
@@ -159,29 +99,4 @@ class Ticker:
             if run is not None:
                 run.ask_to_stop(StopReason.CANCELLED)
         for name in tick.duties:
-            self.begin(name)
-
-    def begin(self, name: str) -> None:
-        """Begins a duty, unless it is under way."""
-        running = self._under_way.get(name)
-        if running is None or running.done():
-            work = perform(self._duties[name], self._store, self._worker_id, self._life.is_stopping)
-            self._under_way[name] = asyncio.create_task(work, name=f"redrive-{name}")
-            if self._options.stop_when_empty:
-                self._under_way[name].add_done_callback(lambda _: self._look())
-
-    def _message(self, duties: Mapping[str, float], sheet: TallySheet | None) -> Heartbeat:
-        return Heartbeat(
-            self._worker_id,
-            socket.gethostname(),
-            os.getpid(),
-            self._options.queues,
-            self._options.concurrency,
-            len(self._runs),
-            __version__,
-            duties,
-            self._life.stopping,
-            self._interval,
-            self._while_records,
-            sheet,
-        )
+            self._duties.begin(name)

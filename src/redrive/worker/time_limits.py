@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from redrive.handlers.registry import Handler, Registry
-from redrive.settings import Options, Settings
+from redrive.handlers.registry import Handler
+from redrive.worker.config import WorkerConfig
 
 
 class TimeLimits:
     """Finds the time limit of an attempt, in seconds: as the task says, else its kind, else the worker."""
 
-    def __init__(self, registry: Registry, settings: Settings, options: Options) -> None:
-        self._handlers = registry.handlers
-        self._default = (settings.timeout_ms / 1000 if options.timeout is None else options.timeout) or None
+    def __init__(self, config: WorkerConfig) -> None:
+        default, own = config.settings.timeout_ms / 1000, config.options.timeout
+        self._handlers = config.registry.handlers
+        self._default = (default if own is None else own) or None
 
     def of_kind(self, kind: str, own: float | None) -> float | None:
         """Returns the limit of a task of this kind; ``own`` is what the task says."""

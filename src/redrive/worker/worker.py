@@ -2,47 +2,41 @@
 
 ``Worker`` is the hot loop (settle and claim) and the life around it. Beside it run the lease keeper (heartbeats,
 deadlines), the ticker (liveness, promotion, duties) and one coroutine per attempt (``attempts``); what they decide
-goes out through ``settling`` and comes back from the store as landed or lost. They share ``runs`` (what is claimed) and
-``life`` (whether it ends); only the worker knows all of them.
+goes out through ``settling`` and comes back from the store as landed or lost. They share what the worker was told
+(``config``) and how it is (``state``); only the worker knows all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import random
-import secrets
-import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from redrive.errors import ConfigError, InvalidTransition, RedriveError, StoreUnavailable, StoreUnusable
-from redrive.handlers.registry import Registry
-from redrive.kernel.commit import Schedule
+from redrive.errors import InvalidTransition, RedriveError, StoreUnavailable, StoreUnusable
+from redrive.kernel.commit import Declare
 from redrive.kernel.duty import Duty
-from redrive.kernel.handler_notes import LoopBlock
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Store, Wake
 from redrive.kernel.retention import Retention
-from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
-from redrive.settings import Options, Settings
 from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
-from redrive.worker.decisions import Decisions
+from redrive.worker.config import WorkerConfig
+from redrive.worker.duty_runner import DutyRunner
 from redrive.worker.handler_notes import HandlerNotes
-from redrive.worker.lease import STOP_GRACE_S, LeaseKeeper, NextLook
-from redrive.worker.life import Background, Life
+from redrive.worker.heartbeats import Heartbeats
+from redrive.worker.lease import STOP_GRACE_S, LeaseKeeper
+from redrive.worker.life import Background
 from redrive.worker.loop_watch import LoopWatch
-from redrive.worker.maintenance.duties import standard_duties
-from redrive.worker.outage import Outage
+from redrive.worker.maintenance.duties import by_name, standard_duties
+from redrive.worker.pools import HandlerPools
 from redrive.worker.prepare import Preparation, prepare
 from redrive.worker.report import Report
 from redrive.worker.room import Room
-from redrive.worker.runs import Runs
+from redrive.worker.run import Runner
 from redrive.worker.settling import Call, Settling, end
+from redrive.worker.state import new_state
 from redrive.worker.ticker import Ticker
-from redrive.worker.time_limits import TimeLimits
 
 # From this many slots on, a claim fills half of them: the other half runs while the store is at work.
 CLAIM_BY_HALVES_FROM = 200
@@ -56,109 +50,57 @@ class Worker:
     def __init__(
         self,
         store: Store,
-        registry: Registry,
-        settings: Settings,
-        options: Options,
+        config: WorkerConfig,
+        declared: Declare,
         *,
         log: TaskLog | None = None,
-        schedules: Sequence[Schedule] = (),
-        owner: str = "default",
-        rng: Callable[[], float] = random.random,
         duties: Iterable[Duty] = (),
         retention: Retention | None = None,
-        where: str = "its store",
     ) -> None:
+        log = log or TaskLog(style="off")
+        log.name(config.id)
         self.store = store
-        self.registry = registry
-        self.settings = settings
-        self.options = options
-        self.id = settings.worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self.health = Health(worker_id=self.id)
-        self.life = Life()
-        self.runs = Runs(options.concurrency)
-        self._wake = asyncio.Event()
-        self.outage = Outage(self.id, self.health)
-        report = self.report = Report(log or TaskLog(style="off"), self.health)
-        report.log.name(self.id)
-        self.announce = Announcer(
-            self.id, report.log, self.runs, self.health, options, grace_ms=settings.grace_ms, where=where
-        )
-        self._preparation = Preparation(store, registry, settings, tuple(schedules), owner)
-        self.notes = HandlerNotes(store, self.id)
-        self._loop_watch = LoopWatch(self.id, self._loop_was_blocked)
-        limits = TimeLimits(registry, settings, options)
-        kept = retention or Retention(settings.history_days, settings.key_days)
-        standard = standard_duties(settings, kept, report, limits, store.reacting)
-        self.duties = {duty.name: duty for duty in standard}
-        for duty in duties:
-            if duty.name in self.duties:
-                raise ConfigError(f"two duties are named {duty.name!r}", hint="rename the feature's own")
-            self.duties[duty.name] = duty
-        self.ticker = Ticker(
-            self.id,
-            store,
-            options,
-            settings.interval,
-            life=self.life,
-            runs=self.runs,
-            health=self.health,
-            outage=self.outage,
-            duties=self.duties,
-            tallies=report.tallies,
-            notes=self.notes,
-            look=self.look,
-        )
-        decide = Decisions(self.id, settings.backoff, options.tries, rng).decide
-        self.settling = Settling(
-            store,
-            self.life,
-            self.runs,
-            outage=self.outage,
-            health=self.health,
-            report=report,
-            decide=decide,
-            due_in=self.ticker.due_in,
-            grace=settings.grace_ms / 1000,
-            wait_when_idle=not options.stop_when_empty,
-        )
-        next_look = NextLook()
-        self.attempts = Attempts(
-            self.id,
-            store,
-            registry,
-            settings,
-            options,
-            life=self.life,
-            runs=self.runs,
-            limits=limits,
-            settling=self.settling,
-            report=report,
-            notes=self.notes,
-            decide=decide,
-            watch=next_look.watch,
-            wake=self._wake.set,
-            no_room=Room(self.id, self.runs, self.health, self.look, lambda: self.attempts.started()).missing,
-        )
+        self.id = config.id
+        self.registry = config.registry
+        self.settings = config.settings
+        self.options = config.options
+        self.state = state = new_state(config)
+        self.life = state.life
+        self.runs = state.runs
+        self.health = state.health
+        notes = HandlerNotes(store, config.id)
+        self.report = Report(log, state.health, notes)
+        self.announce = Announcer(config, state, log)
+        self._preparation = Preparation(store, config.registry, config.settings, declared)
+        self.duties = by_name([*standard_duties(config, retention, self.report, store.reacting), *duties])
+        self._duty_runner = DutyRunner(config, store, state, self.duties)
+        heartbeats = Heartbeats(config, store, state, self.duties.values(), self.report.tallies)
+        self.ticker = Ticker(state, heartbeats, self._duty_runner, notes)
+        self.settling = Settling(config, store, state, self.report, self.ticker.due_in)
+        self.attempts = Attempts(config, store, state, self.settling, self.report, self._runner(config))
         self.leases = LeaseKeeper(
             store,
-            settings,
-            self.runs,
-            self.outage,
-            next_look,
+            config.settings,
+            state,
             on_lost=self.attempts.lose,
             on_stuck=self.attempts.abandon,
             on_grace_over=self.announce.grace_over,
         )
-        self._at_once = options.concurrency // (2 if options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
-        self._look = True
+        self._loop_watch = LoopWatch(config.id, self.report.blocked)
+        self._at_once = self.options.concurrency // (2 if self.options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
+        self._signal = state.signal
         self._empty = False
         self._gave_up = False
         self._broken: BaseException | None = None
         self._patience = LOOK_AGAIN_FIRST_S
-        self._tried: dict[str, object] = {}
         self._deafen: Callable[[], None] = lambda: None
         self._asked = False
         self._background: Background | None = None
+
+    def _runner(self, config: WorkerConfig) -> Runner:
+        pools = HandlerPools(self.runs.note_progress)
+        room = Room(config.id, self.state, pools.started)
+        return Runner(pools, config.id, self.state.next_look.began, self.life.is_cut_off, room.missing)
 
     @property
     def stopping(self) -> bool:
@@ -196,7 +138,7 @@ class Worker:
 
     async def prepare(self) -> None:
         """Opens the store and tells it what this application limits and schedules, as ``run`` does at its beginning."""
-        await prepare(self._preparation, self.life, self.outage, wait=not self.options.stop_when_empty)
+        await prepare(self._preparation, self.life, self.state.outage, wait=not self.options.stop_when_empty)
 
     async def _live(self) -> None:
         self.life.on_begun = self.announce.started
@@ -233,15 +175,11 @@ class Worker:
             self._asked = True  # whoever asks from now on has nothing to wait for
             self.announce.stopped()
 
-    def _loop_was_blocked(self, block: LoopBlock) -> None:
-        self.health.loop_blocked += 1
-        self.notes.blocked(block)
-
     def _helper_ended(self, helper: asyncio.Task[None]) -> None:
         """Ends a worker whose lease keeper or ticker has died: it would go on without heartbeats or deadlines."""
         if not helper.cancelled() and (error := helper.exception()) is not None:
             self._broken = error
-            self.wake()
+            self._signal.wake()
 
     def stop(self, why: str = "asked to stop", *, hint: str = "") -> None:
         """Claims no more; lets what runs finish within the grace period, then hands it back. ``why`` is for the log."""
@@ -250,7 +188,7 @@ class Worker:
             self.announce.stopping(why, hint)
         self.leases.begin_grace()
         self._retire()
-        self.wake()
+        self._signal.wake()
 
     def _retire(self) -> None:
         """Claims no more, and ends when everything that runs has ended by itself. Once: the hot loop asks for it again
@@ -259,16 +197,7 @@ class Worker:
             return
         self.life.retire()
         self.health.stopping = True
-        self.wake()
-
-    def wake(self) -> None:
-        """Wakes the hot loop: something changed that it waits for."""
-        self._wake.set()
-
-    def look(self) -> None:
-        """Makes the hot loop claim: there may be something."""
-        self._look = True
-        self._wake.set()
+        self._signal.wake()
 
     def on_wake(self, wake: Wake) -> None:
         """Takes a hint from the store. Wrong hints cost a look, missing ones a poll interval."""
@@ -279,7 +208,7 @@ class Worker:
         elif wake.due_in is not None:
             self.ticker.due_in(wake.due_in)
         else:
-            self.look()
+            self._signal.look()
 
     # -- the hot loop ----------------------------------------------------------------------------------------------
 
@@ -308,7 +237,7 @@ class Worker:
         if not settlements and want is None:
             return None
         if want is not None:
-            self._look = False  # a hint from now on may be about something that this call does not see
+            self._signal.to_look = False  # a hint from now on may be about something that this call does not see
         return self.settling.send(settlements, want)
 
     async def _answer(self, call: Call) -> tuple[Call, Cycle] | None:
@@ -317,19 +246,19 @@ class Worker:
         try:
             cycle = await self.settling.answer(call)
         except (StoreUnavailable, StoreUnusable) as error:
-            self._look = True
+            self._signal.to_look = True
             self.settling.keep(call.settlements)
             self._gave_up = not await self.settling.wait_out_outage(error)
             return None
         except RedriveError as error:
-            self._look = True
+            self._signal.to_look = True
             await self.settling.settle_one_by_one(call.settlements, error)
             return None
-        self.outage.over()
+        self.state.outage.over()
         if call.want is not None:
             self.runs.reserve(len(cycle.claimed))
             if len(cycle.claimed) >= call.want.count or (cycle.more and cycle.claimed):
-                self._look = True
+                self._signal.to_look = True
             elif cycle.more:
                 self._look_soon()
             if cycle.claimed:
@@ -348,7 +277,7 @@ class Worker:
 
     def _look_soon(self) -> None:
         """Plans another look when what is there is locked by others: soon, and then less soon."""
-        self.life.loop.call_later(self._patience, self.look)
+        self.life.loop.call_later(self._patience, self._signal.look)
         self._patience = min(self._patience * 2, LOOK_AGAIN_LAST_S)
 
     async def _finished(self) -> bool:
@@ -356,46 +285,35 @@ class Worker:
             return False
         if self.options.stop_when_empty and self._empty and not self.life.stopping:
             # Empty means: also nothing that is due but not yet promoted, recovered, fired or retried in bulk.
-            if self.ticker.busy:
+            if self._duty_runner.busy:
                 return False
             self._empty = False
             if await self.ticker.tick_now():
                 return False
             # A hint, or a duty, may have come while we asked.
-            return not await self._begin_duties_with_work() and not self._look and not self.ticker.busy
+            return not await self._begin_duties_with_work() and not self._signal.to_look and not self._duty_runner.busy
         return self.life.stopping
 
     async def _begin_duties_with_work(self) -> bool:
-        """Begins duties that can bring tasks now, whoever had them last; returns whether there were any. What moved
-        nothing the last time is left."""
-        asked = {name: duty.has_work for name, duty in self.duties.items() if duty.has_work is not None}
         try:
-            found = {name: await has_work(self.store, self.id) for name, has_work in asked.items()}
+            return await self._duty_runner.begin_those_with_work()
         except (StoreUnavailable, StoreUnusable):
-            self._look = True  # the next claim meets the same trouble, and rides it out
+            self._signal.to_look = True  # the next claim meets the same trouble, and rides it out
             return True
-        moving = [name for name, what in found.items() if what and what != self._tried.get(name)]
-        self._tried = found
-        for name in moving:
-            self.ticker.begin(name)
-        return bool(moving)
 
     async def _wait(self, ends: float) -> None:
         """Waits until there is something to settle, room and reason to look, or the poll interval has passed."""
         if self._busy():
-            self._wake.clear()
+            self._signal.heard()
             return
-        try:
-            left = ends - time.monotonic() if not self.life.stopping else self.options.sleep
-            async with asyncio.timeout(min(self.options.sleep, max(left, 0))):
-                await self._wake.wait()
-        except TimeoutError:
-            self._look = True
-        self._wake.clear()
+        left = ends - time.monotonic() if not self.life.stopping else self.options.sleep
+        await self._signal.wait(min(self.options.sleep, max(left, 0)))
 
     def _busy(self) -> bool:
         """Returns whether there is something to settle, or room and reason to look."""
-        return bool(self.settling.unsettled) or (self._look and self.runs.slots > 0 and not self.life.stopping)
+        return bool(self.settling.unsettled) or (
+            self._signal.to_look and self.runs.slots > 0 and not self.life.stopping
+        )
 
     def _want(self) -> ClaimRequest | None:
         if self.life.stopping or self.runs.slots <= 0:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from redrive.errors import ConfigError
 from redrive.kernel.duty import Duty
 from redrive.kernel.retention import Retention
-from redrive.settings import Settings
+from redrive.worker.config import WorkerConfig
 from redrive.worker.maintenance.cron import fire_schedules
 from redrive.worker.maintenance.recover import Recovery
 from redrive.worker.maintenance.upkeep import Upkeep
@@ -15,12 +16,23 @@ from redrive.worker.report import Report
 from redrive.worker.time_limits import TimeLimits
 
 
+def by_name(duties: Iterable[Duty]) -> dict[str, Duty]:
+    found: dict[str, Duty] = {}
+    for duty in duties:
+        if duty.name in found:
+            raise ConfigError(f"two duties are named {duty.name!r}", hint="rename the feature's own")
+        found[duty.name] = duty
+    return found
+
+
 def standard_duties(
-    settings: Settings, retention: Retention, report: Report, limits: TimeLimits, features: Iterable[str]
+    config: WorkerConfig, retention: Retention | None, report: Report, features: Iterable[str]
 ) -> list[Duty]:
     """Returns the duties for recovery, schedules and the store's housekeeping. ``features``: those whose tasks this
     worker can end."""
-    recover = Recovery(settings.recovery_batch_size, report, limits).run
+    settings = config.settings
+    retention = retention or Retention(settings.history_days, settings.key_days)
+    recover = Recovery(settings.recovery_batch_size, report, TimeLimits(config)).run
     every = settings.recovery_interval
     return [
         Duty("recover", every, recover),
