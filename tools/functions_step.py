@@ -33,6 +33,7 @@ SOURCES = (
     "holds",
     "schedules",
     "ledger",
+    "apply_own",
     "fold",
     "partitions",
     "prune",

@@ -23,7 +23,7 @@ from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_tas
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.handlers.signature import Call
-from redrive.integrations import enqueue_on
+from redrive.integrations import OwnCommit, apply_on
 from redrive.kernel.applied import Applied
 from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Declare, Schedule
@@ -386,8 +386,11 @@ class App:
             store = await self.store()
             keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
             return (await store.apply(Commit(enqueues=new, all_or_none=keyed), in_parts=in_parts)).enqueued
+        return await self._apply_on(connection, Commit(enqueues=new))
+
+    async def _apply_on(self, connection: Any, commit: Commit) -> list[Enqueued]:
         try:
-            answers = enqueue_on(connection, new)
+            answers = apply_on(connection, OwnCommit(commit, self.features))
             return await answers if isinstance(answers, Awaitable) else answers
         except SchemaError as error:  # tables there would be of no use to workers that look elsewhere
             error.hint = f"{error.hint} (this application's workers look in {self.shown_url})"
@@ -410,9 +413,15 @@ class App:
         except StoreError:
             return None
 
-    async def apply(self, commit: Commit) -> Applied:
-        """Applies a Commit, all of it or nothing: for features, whose services make them."""
-        return await (await self.store()).apply(commit)
+    async def apply(self, commit: Commit, *, connection: Any = None) -> Applied:
+        """Applies a Commit, all of it or nothing: for features, whose services make them.
+
+        With ``connection`` (as in ``enqueue``) it becomes part of that connection's transaction. Then it may add tasks,
+        joins, postings, rows and audit rows, and close joins.
+        """
+        if connection is None:
+            return await (await self.store()).apply(commit)
+        return Applied(enqueued=await self._apply_on(connection, commit))
 
     # -- looking and acting ----------------------------------------------------------------------------------------
 

@@ -7,43 +7,42 @@ connection is recognised by the names of its classes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from redrive.errors import InvalidInput
 from redrive.integrations import asyncpg, ctx_transaction, django, psycopg, psycopg2, sqlalchemy, sqlite
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.integrations.own_commit import OwnCommit
+from redrive.kernel.task import Enqueued
 
-__all__ = ["SUPPORTED", "enqueue_on"]
+__all__ = ["SUPPORTED", "OwnCommit", "apply_on"]
 
 Answers = list[Enqueued] | Awaitable[list[Enqueued]]
 
-# (top-level package, class) of a connection or of one of its bases → how to enqueue on it.
-FAMILIES: Mapping[tuple[str, str], Callable[[Any, Sequence[NewTask]], Answers]] = {
+# (top-level package, class) of a connection or of one of its bases → how to apply to it.
+FAMILIES: Mapping[tuple[str, str], Callable[[Any, OwnCommit], Answers]] = {
     ("psycopg", "Connection"): psycopg.on_connection,
-    ("psycopg", "Cursor"): lambda cursor, tasks: psycopg.on_connection(cursor.connection, tasks),
+    ("psycopg", "Cursor"): lambda cursor, own: psycopg.on_connection(cursor.connection, own),
     ("psycopg", "AsyncConnection"): psycopg.on_async_connection,
-    ("psycopg", "AsyncCursor"): lambda cursor, tasks: psycopg.on_async_connection(cursor.connection, tasks),
+    ("psycopg", "AsyncCursor"): lambda cursor, own: psycopg.on_async_connection(cursor.connection, own),
     ("psycopg2", "connection"): psycopg2.on_connection,
-    ("psycopg2", "cursor"): lambda cursor, tasks: psycopg2.on_connection(cursor.connection, tasks),
+    ("psycopg2", "cursor"): lambda cursor, own: psycopg2.on_connection(cursor.connection, own),
     ("asyncpg", "Connection"): asyncpg.on_connection,
     ("asyncpg", "PoolConnectionProxy"): asyncpg.on_connection,
     ("sqlite3", "Connection"): sqlite.on_connection,
-    ("sqlite3", "Cursor"): lambda cursor, tasks: sqlite.on_connection(cursor.connection, tasks),
+    ("sqlite3", "Cursor"): lambda cursor, own: sqlite.on_connection(cursor.connection, own),
     ("aiosqlite", "Connection"): sqlite.on_aiosqlite,
     ("sqlalchemy", "Connection"): sqlalchemy.on_connection,
     ("sqlalchemy", "Session"): sqlalchemy.on_session,
-    ("sqlalchemy", "scoped_session"): lambda scoped, tasks: sqlalchemy.on_session(scoped(), tasks),
+    ("sqlalchemy", "scoped_session"): lambda scoped, own: sqlalchemy.on_session(scoped(), own),
     ("sqlalchemy", "AsyncConnection"): sqlalchemy.on_async_connection,
     ("sqlalchemy", "AsyncSession"): sqlalchemy.on_async_session,
-    ("sqlalchemy", "async_scoped_session"): lambda scoped, tasks: sqlalchemy.on_async_session(scoped(), tasks),
+    ("sqlalchemy", "async_scoped_session"): lambda scoped, own: sqlalchemy.on_async_session(scoped(), own),
     ("django", "BaseDatabaseWrapper"): django.on_connection,
     ("django", "ConnectionProxy"): django.on_connection,
     ("redrive", "LentConnection"): asyncpg.on_connection,
     ("redrive", "SqliteTransaction"): ctx_transaction.on_transaction,
-    ("redrive", "BlockingTransaction"): lambda blocking, tasks: ctx_transaction.on_blocking(
-        blocking, tasks, enqueue_on
-    ),
+    ("redrive", "BlockingTransaction"): lambda blocking, own: ctx_transaction.on_blocking(blocking, own, apply_on),
 }
 
 SUPPORTED = (
@@ -53,15 +52,15 @@ SUPPORTED = (
 )
 
 
-def enqueue_on(connection: Any, tasks: Sequence[NewTask]) -> Answers:
-    """Enqueue inside the transaction of ``connection``.
+def apply_on(connection: Any, own: OwnCommit) -> Answers:
+    """Applies inside the transaction of ``connection``.
 
     A blocking connection is answered at once, in the calling thread; an asynchronous one with an awaitable, which has
     done nothing before it is awaited.
     """
     for name in _names(connection):
         if name in FAMILIES:
-            return FAMILIES[name](connection, tasks)
+            return FAMILIES[name](connection, own)
     kind = type(connection)
     raise InvalidInput(
         f"connection={kind.__module__}.{kind.__qualname__} is not a connection that redrive can enqueue on",

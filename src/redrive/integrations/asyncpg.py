@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from redrive.integrations import postgres
+from redrive.integrations.own_commit import OwnCommit
 from redrive.integrations.waiting import before_the_first_statement
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.kernel.task import Enqueued
 
 
-async def on_connection(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+async def on_connection(connection: Any, own: OwnCommit) -> list[Enqueued]:
     await before_the_first_statement()
     with postgres.explained(connection):
-        return postgres.answers(tasks, await connection.fetch(postgres.NUMBERED, *postgres.params(tasks)))
+        sql, params = postgres.call(own, numbered=True)
+        return postgres.answers(own, await connection.fetch(sql, *params))

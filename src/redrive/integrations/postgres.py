@@ -1,7 +1,8 @@
-"""Enqueueing on PostgreSQL through anybody's driver: one call of ``redrive.enqueue``."""
+"""Applies to PostgreSQL through anybody's driver: one call of ``redrive.enqueue``, or of ``redrive.apply_own``."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,24 +11,67 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from redrive.errors import SchemaError, StoreError
+from redrive.errors import RedriveError, SchemaError, StoreError
 from redrive.integrations.causes import causes
 from redrive.integrations.missing_tables import Remedy, migrate
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.integrations.own_commit import OwnCommit
+from redrive.kernel.ledger import Posting
+from redrive.kernel.task import Enqueued
 from redrive.stores.postgres import codec
+from redrive.stores.refusals import below_zero
 from redrive.stores.sql import statements
 
-NUMBERED = statements("redrive.integrations", "postgres.sql")["enqueue"]
-FORMAT = re.sub(r"\$\d+", "%s", NUMBERED)
+NUMBERED = statements("redrive.integrations", "postgres.sql")
+FORMAT = {name: re.sub(r"\$\d+", "%s", text) for name, text in NUMBERED.items()}
+AUDIT = statements("redrive.stores.postgres", "statements.sql")["audit"].rstrip(";")
 
 # invalid_schema_name, undefined_function, undefined_table, undefined_column
 _SCHEMA = ("3F000", "42883", "42P01", "42703")
 _PRIVILEGE = "42501"
 
 
-def params(tasks: Sequence[NewTask]) -> tuple[Any, ...]:
-    """Arrays of text and numbers only: callers teach their connections other ways to send UUIDs, JSON and times."""
-    return tuple(column and [_plain(value) for value in column] for column in codec.columns(tasks))
+def call(own: OwnCommit, *, numbered: bool = False) -> tuple[str, tuple[Any, ...]]:
+    """Returns the one statement that applies it, and its arguments: text, numbers and arrays of them, since callers
+    teach their connections other ways to send UUIDs, JSON and times."""
+    texts = NUMBERED if numbered else FORMAT
+    columns = [_column(column) for column in codec.columns(own.tasks)] if own.tasks else [[], *[None] * 12]
+    if own.plain:
+        return texts["enqueue"], tuple(columns)
+    members = [_column(column) for column in codec.memberships(own.tasks)]
+    joins = codec.joins(own.commit.joins) if own.commit.joins else None
+    closed = [str(join_id) for join_id in own.closed]
+    return texts["apply"], (joins, *columns, *members, closed, _postings(own.commit.postings), _rows(own))
+
+
+def _column(values: list[Any] | None) -> list[Any] | None:
+    return values and [_plain(value) for value in values]
+
+
+def _postings(postings: Sequence[Posting]) -> str:
+    """Returns movements of money in the order in which everybody locks accounts."""
+    return json.dumps(
+        [
+            {
+                "key": posting.key,
+                "accounts": [account for account, _ in posting.entries],
+                "amounts": [amount for _, amount in posting.entries],
+                "note": posting.note,
+            }
+            for posting in postings
+        ]
+    )
+
+
+def _rows(own: OwnCommit) -> str:
+    """Returns statements with their argument: those of features, and the one that adds audit rows."""
+    features = own.known("postgres")
+    found: list[dict[str, Any]] = [
+        {"statement": features.statement(rows.feature, rows.statement), "argument": rows.values}
+        for rows in own.commit.rows
+    ]
+    if own.commit.audits:
+        found.append({"statement": AUDIT, "argument": json.loads(codec.audits(own.commit.audits))})
+    return json.dumps(found)
 
 
 def _plain(value: Any) -> Any:
@@ -39,10 +83,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def answers(tasks: Sequence[NewTask], known: Iterable[Sequence[Any]]) -> list[Enqueued]:
+def answers(own: OwnCommit, known: Iterable[Sequence[Any]]) -> list[Enqueued]:
     """``known`` are the rows of ``redrive.enqueue``: only tasks whose key already named another one."""
     existing = {id: Enqueued(UUID(other), created=False, conflict=conflict) for id, other, conflict in known}
-    return [existing.get(str(task.id)) or Enqueued(task.id) for task in tasks]
+    return [existing.get(str(task.id)) or Enqueued(task.id) for task in own.tasks]
 
 
 @contextmanager
@@ -57,7 +101,7 @@ def explained(driver_connection: Any, remedy: Remedy = migrate) -> Iterator[None
         raise refusal from error
 
 
-def _refusal(error: Exception, remedy: Callable[[], str]) -> StoreError | None:
+def _refusal(error: Exception, remedy: Callable[[], str]) -> RedriveError | None:
     for cause in causes(error):
         # psycopg2 has another name for it.
         state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
@@ -68,8 +112,11 @@ def _refusal(error: Exception, remedy: Callable[[], str]) -> StoreError | None:
             )
         if state == _PRIVILEGE:
             return StoreError(
-                f"this connection's role may not enqueue: {cause}", hint="run: redrive migrate --grant-producer ROLE"
+                f"this connection's role may not enqueue: {cause}",
+                hint="run: redrive migrate --grant-producer ROLE; for joins and features --grant-worker",
             )
+        if "account_never_negative" in str(cause):
+            return below_zero()
     return None
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from redrive.integrations import postgres
+from redrive.integrations.own_commit import OwnCommit
 from redrive.integrations.waiting import before_the_first_statement
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.kernel.task import Enqueued
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 # rows in another shape.
 
 
-def on_connection(connection: Connection[Any], tasks: Sequence[NewTask]) -> list[Enqueued]:
+def on_connection(connection: Connection[Any], own: OwnCommit) -> list[Enqueued]:
     from psycopg import Cursor
     from psycopg.rows import tuple_row
 
     with postgres.explained(connection), Cursor(connection, row_factory=tuple_row) as cursor:
-        cursor.execute(postgres.FORMAT, postgres.params(tasks))
-        return postgres.answers(tasks, cursor.fetchall())
+        cursor.execute(*postgres.call(own))
+        return postgres.answers(own, cursor.fetchall())
 
 
-async def on_async_connection(connection: AsyncConnection[Any], tasks: Sequence[NewTask]) -> list[Enqueued]:
+async def on_async_connection(connection: AsyncConnection[Any], own: OwnCommit) -> list[Enqueued]:
     from psycopg import AsyncCursor
     from psycopg.rows import tuple_row
 
     await before_the_first_statement()
     with postgres.explained(connection):
         async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(postgres.FORMAT, postgres.params(tasks))
-            return postgres.answers(tasks, await cursor.fetchall())
+            await cursor.execute(*postgres.call(own))
+            return postgres.answers(own, await cursor.fetchall())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from redrive.errors import InvalidInput
 from redrive.integrations import postgres
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.integrations.own_commit import OwnCommit
+from redrive.kernel.task import Enqueued
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
 
-def on_connection(connection: Connection, tasks: Sequence[NewTask]) -> list[Enqueued]:
+def on_connection(connection: Connection, own: OwnCommit) -> list[Enqueued]:
     from psycopg2.extensions import cursor as plain_cursor
 
     if connection.async_:
@@ -23,5 +23,5 @@ def on_connection(connection: Connection, tasks: Sequence[NewTask]) -> list[Enqu
         )
     # Not of the connection's own kind, which may give rows in another shape.
     with postgres.explained(connection), connection.cursor(cursor_factory=plain_cursor) as cursor:
-        cursor.execute(postgres.FORMAT, postgres.params(tasks))
-        return postgres.answers(tasks, cursor.fetchall())
+        cursor.execute(*postgres.call(own))
+        return postgres.answers(own, cursor.fetchall())

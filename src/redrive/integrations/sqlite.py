@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -12,10 +12,12 @@ from urllib.parse import quote
 from redrive.errors import SchemaError
 from redrive.integrations.causes import causes
 from redrive.integrations.missing_tables import MEMORY, Remedy, migrate
+from redrive.integrations.own_commit import OwnCommit
 from redrive.integrations.waiting import before_the_first_statement
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.kernel.task import Enqueued
+from redrive.stores.refusals import below_zero
+from redrive.stores.sqlite.borrowed import apply_with
 from redrive.stores.sqlite.clock import micros
-from redrive.stores.sqlite.enqueue import enqueue_with
 from redrive.stores.sqlite.session import take_positions
 
 Execute = Callable[[str, tuple[Any, ...]], list[Any]]
@@ -23,34 +25,32 @@ Execute = Callable[[str, tuple[Any, ...]], list[Any]]
 _SAVEPOINT = "redrive_enqueue"
 
 
-def on_connection(
-    connection: sqlite3.Connection, tasks: Sequence[NewTask], now_us: int | None = None
-) -> list[Enqueued]:
+def on_connection(connection: sqlite3.Connection, own: OwnCommit, now_us: int | None = None) -> list[Enqueued]:
     cursor = connection.cursor()
     # Rows and text as they come, whatever the owner of the connection prefers.
     cursor.row_factory = None
     text_factory, connection.text_factory = connection.text_factory, str
     try:
-        return enqueue(connection, lambda sql, args: cursor.execute(sql, args).fetchall(), tasks, now_us)
+        return apply(connection, lambda sql, args: cursor.execute(sql, args).fetchall(), own, now_us)
     finally:
         connection.text_factory = text_factory
 
 
-async def on_aiosqlite(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+async def on_aiosqlite(connection: Any, own: OwnCommit) -> list[Enqueued]:
     await before_the_first_statement()
     # Private, but the only way to keep other users of the connection from coming between our statements.
-    answers: list[Enqueued] = await connection._execute(lambda: on_connection(connection._conn, tasks))
+    answers: list[Enqueued] = await connection._execute(lambda: on_connection(connection._conn, own))
     return answers
 
 
-def enqueue(
-    raw: Any, execute: Execute, tasks: Sequence[NewTask], now_us: int | None = None, remedy: Remedy = migrate
+def apply(
+    raw: Any, execute: Execute, own: OwnCommit, now_us: int | None = None, remedy: Remedy = migrate
 ) -> list[Enqueued]:
     """``raw`` is the driver's connection and only asked for its state; ``execute`` runs a statement on it."""
     with _explained(execute, remedy), _atomically(raw, execute):
         # Write before reading: a transaction that reads first cannot wait for a writer that comes in between.
         take_positions(execute, 0)
-        return enqueue_with(execute, tasks, micros(time.time()) if now_us is None else now_us)
+        return apply_with(execute, own.commit, own.known("sqlite"), micros(time.time()) if now_us is None else now_us)
 
 
 @contextmanager
@@ -92,6 +92,8 @@ def _explained(execute: Execute, remedy: Remedy) -> Iterator[None]:
                     f"this connection's database ({file or 'in memory'}) has no redrive tables: {cause}",
                     hint=remedy(f"sqlite:///{quote(file)}" if file else MEMORY),
                 ) from error
+            if isinstance(cause, sqlite3.IntegrityError) and "account_never_negative" in str(cause):
+                raise below_zero() from error
         raise
 
 

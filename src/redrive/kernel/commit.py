@@ -143,6 +143,13 @@ class Commit:
         return not self.enqueues and not self._others
 
     @property
+    def only_adds(self) -> bool:
+        """True if it changes nothing that is there, but for joins that it closes: then it may be part of a transaction
+        of somebody's own."""
+        changes = (self.transitions, self.fires, self.bulk, self.puts, self.pruned, self.erase, self.conclusion)
+        return not any(changes) and all(isinstance(control, CloseJoin) for control in self.controls)
+
+    @property
     def _others(self) -> bool:
         others = (
             self.joins,

@@ -85,6 +85,8 @@ class Shop:
     def __init__(self, app: App) -> None:
         self._app = app
 
-    async def place(self, order: str, customer: str, addresses: Sequence[str], price: int) -> None:
-        """Place an order."""
-        await self._app.apply(placing("app", order, customer, addresses, price))
+    async def place(
+        self, order: str, customer: str, addresses: Sequence[str], price: int, *, connection: Any = None
+    ) -> None:
+        """Place an order; with ``connection``, in the caller's own transaction."""
+        await self._app.apply(placing("app", order, customer, addresses, price), connection=connection)

@@ -6,7 +6,8 @@ So what Django promises about its connections holds here too: a broken ``atomic`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,10 +15,12 @@ from redrive.errors import ConfigError, InvalidInput
 from redrive.handlers.functions import name_of, runs_on_the_loop
 from redrive.integrations import postgres, sqlite
 from redrive.integrations.missing_tables import MEMORY, migrate_command
-from redrive.kernel.task import Enqueued, NewTask
+from redrive.integrations.own_commit import OwnCommit
+from redrive.kernel.task import Enqueued
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_PLACE = re.compile(r"\?(\d*)")
 
 
 def own_connections(function: Callable[P, R]) -> Callable[P, R]:
@@ -42,12 +45,12 @@ def own_connections(function: Callable[P, R]) -> Callable[P, R]:
     return handler
 
 
-def on_connection(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+def on_connection(connection: Any, own: OwnCommit) -> list[Enqueued]:
     match connection.vendor:
         case "postgresql":
-            return _on_postgres(connection, tasks)
+            return _on_postgres(connection, own)
         case "sqlite":
-            return _on_sqlite(connection, tasks)
+            return _on_sqlite(connection, own)
     raise wrong_database(connection)
 
 
@@ -59,21 +62,27 @@ def wrong_database(connection: Any) -> InvalidInput:
     )
 
 
-def _on_postgres(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+def _on_postgres(connection: Any, own: OwnCommit) -> list[Enqueued]:
     with connection.cursor() as cursor, postgres.explained(connection.connection, _remedy):
-        cursor.execute(postgres.FORMAT, postgres.params(tasks))
-        return postgres.answers(tasks, cursor.fetchall())
+        cursor.execute(*postgres.call(own))
+        return postgres.answers(own, cursor.fetchall())
 
 
-def _on_sqlite(connection: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+def _on_sqlite(connection: Any, own: OwnCommit) -> list[Enqueued]:
     with connection.cursor() as cursor:
 
         def execute(sql: str, args: tuple[Any, ...]) -> list[Any]:
-            cursor.execute(sql.replace("?", "%s"), args)
+            cursor.execute(*_with_format(sql, args))
             found: list[Any] = cursor.fetchall()
             return found
 
-        return sqlite.enqueue(connection.connection, execute, tasks, remedy=_remedy)
+        return sqlite.apply(connection.connection, execute, own, remedy=_remedy)
+
+
+def _with_format(sql: str, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Returns a statement of SQLite as Django wants it: placeholders are %s, each with an argument of its own."""
+    places = [int(number) - 1 if number else nth for nth, number in enumerate(_PLACE.findall(sql))]
+    return _PLACE.sub("%s", sql.replace("%", "%%")), tuple(args[place] for place in places)
 
 
 def _remedy(url: str) -> str:

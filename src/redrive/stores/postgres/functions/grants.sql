@@ -33,10 +33,10 @@ begin
   loop
     execute format('grant insert, update, delete on %s to %I', v_table, p_role);
   end loop;
-  -- The others are inner parts of these, and would run with the caller's rights.
+  -- The others are inner parts of these, and would run with the caller's rights, as "apply_own" is meant to.
   for v_function in
     select p.oid from pg_proc p
-    where p.pronamespace = 'redrive'::regnamespace and (p.prosecdef or p.provolatile <> 'v')
+    where p.pronamespace = 'redrive'::regnamespace and (p.prosecdef or p.provolatile <> 'v' or p.proname = 'apply_own')
   loop
     execute format('grant execute on function %s to %I', v_function, p_role);
   end loop;

@@ -56,6 +56,7 @@ begin
       'declare_schedules',
       'fire',
       'post',
+      'apply_own',
       'letters_gone',
       'fold',
       'partitions',
