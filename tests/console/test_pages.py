@@ -233,3 +233,26 @@ async def test_many_queues_and_kinds_are_shown_in_pieces(any_app: App) -> None:
 
 
 async def _nothing(ctx: Context) -> None: ...
+
+
+async def test_a_task_leads_to_its_relatives(any_app: App) -> None:
+    async with console(any_app) as client:
+        [one, same_scope] = await fail_some(any_app, 2)
+        [same_trace] = await fail_some(any_app, 1, scope=None, trace_id="t1")
+        [seen] = await fail_some(any_app, 1, scope="e2", trace_id="t1")
+        found = await page(client, f"/tasks/{seen}")
+        by = dict(re.findall(r"<h2>Others of the same (\w+)</h2>(.*?)</section>", found, re.DOTALL))
+        ids = {name: set(re.findall(r"/tasks/([0-9a-f-]{36})", part)) for name, part in by.items()}
+        assert ids == {"trace": {same_trace}, "cause": {one, same_scope, same_trace}}
+        assert f"{HOME}/tasks?traceId=t1" in by["trace"]
+        assert f"{HOME}/causes/" in by["cause"]
+        assert "of the same scope</h2>" in await page(client, f"/tasks/{one}")
+
+
+async def test_the_overview_says_how_long_each_kind_waits(any_app: App) -> None:
+    async with console(any_app) as client:
+        await fail_some(any_app, 1)
+        await any_app.enqueue("SEND", {"to": "x"})
+        found = await page(client)
+        row = found[found.index('data-key="SEND"') :]
+        assert "data-age" in row[: row.index("</tr>")]

@@ -84,6 +84,11 @@ def relative(moment: datetime, now: datetime) -> str:
     return "now"
 
 
+def age(seconds: float) -> str:
+    """Returns how long something has waited, in one unit."""
+    return relative(datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(max(seconds, 0), UTC)).removesuffix(" ago")
+
+
 def exact(moment: datetime) -> str:
     """Returns a time of UTC to the second, for hovering; the browser adds the local one."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -131,5 +136,6 @@ FILTERS = {
     "milliseconds": milliseconds,
     "cut": cut,
     "exact": exact,
+    "age": age,
     "document": document,
 }

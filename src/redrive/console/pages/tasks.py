@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from uuid import UUID
 
 from fastapi import Response
 
 from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields
-from redrive.console.page import TheForm, ThePage
+from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.console.story import tell
 from redrive.errors import InvalidInput
+from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, Task
 from redrive.ops import filters, views
@@ -48,22 +50,38 @@ async def task(page: ThePage, task_id: str) -> Response:
     operator = page.operator
     story = await operator.tasks.show(parse_id(task_id))
     found = story.timeline.task
-    related = {}
-    for name, query in _relatives(found).items():
-        others = await operator.tasks.list(query)
-        related[name] = [views.task(one, operator.sight) for one in others.tasks if one.id != found.id][:RELATED]
+    related = [one for one in await _related(page, found) if one.tasks]
     panel = await page.extensions.panel(operator, found, page=page, now=page.now)
     return await page.render("task.html", story=tell(story, operator.sight, page.now), related=related, panel=panel)
 
 
-def _relatives(found: Task) -> dict[str, Query]:
-    """Returns how tasks of the same scope and of the same trace are found; nothing where it has none."""
-    queries = {}
-    if found.scope is not None:
-        queries["scope"] = Query(scope=found.scope, limit=RELATED + 1)
+@dataclass(slots=True, frozen=True)
+class Related:
+    """Other tasks that have something in common with one: the latest of them, and where all are."""
+
+    name: str
+    tasks: list[views.View]
+    all: str
+
+
+async def _related(page: Page, found: Task) -> list[Related]:
+    """Returns tasks of the same trace, of the same scope, and those that are failed now by the same cause. What else
+    tasks have in common is known to the feature that they belong to, and stands in its panel."""
+    operator, limit = page.operator, RELATED + 1
+    others = list[tuple[str, list[Task], str]]()
     if found.trace_id is not None:
-        queries["trace"] = Query(trace_id=found.trace_id, limit=RELATED + 1)
-    return queries
+        same = await operator.tasks.list(Query(trace_id=found.trace_id, limit=limit))
+        others.append(("trace", same.tasks, page.link("/tasks", traceId=found.trace_id)))
+    if found.scope is not None:
+        same = await operator.tasks.list(Query(scope=found.scope, limit=limit))
+        others.append(("scope", same.tasks, page.link("/tasks", scope=found.scope)))
+    if found.error_fingerprint is not None:
+        failed = await operator.failures.list(FailureFilter(fingerprint=found.error_fingerprint), limit=limit)
+        others.append(("cause", failed.tasks, page.link(f"/causes/{found.error_fingerprint}")))
+    return [
+        Related(name, [views.task(one, operator.sight) for one in tasks if one.id != found.id][:RELATED], link)
+        for name, tasks, link in others
+    ]
 
 
 @router.get("/tasks/{task_id}/{name}")

@@ -23,6 +23,7 @@ class Row:
     totals: Mapping[str, int]
     dead_letters: int
     rate: Rate
+    oldest: datetime | None  # since when its first task waits; None where none does, or others stand before it
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,8 +48,9 @@ async def look(operator: Operator) -> Shown:
     stats = await operator.health.stats()
     findings = await operator.health.examine()
     letters, rates = stats.dead_letters(), await operator.health.rates()
+    oldest = await operator.health.oldest_kinds()
     kinds = [
-        Row(name, totals, letters.get(name, 0), rates.kinds.get(name, Rate()))
+        Row(name, totals, letters.get(name, 0), rates.kinds.get(name, Rate()), oldest.get(name))
         for name, totals in stats.by("kind").items()
     ]
     kinds.sort(key=lambda row: (-row.totals[State.FAILED.value], -sum(row.totals.values()), row.name))

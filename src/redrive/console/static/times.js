@@ -17,7 +17,8 @@ export function refreshTimes() {
   for (const time of document.querySelectorAll("time[datetime]")) {
     if (!(time instanceof HTMLTimeElement)) continue;
     const moment = Date.parse(time.dateTime);
-    const text = relative((Date.now() + ahead - moment) / 1000);
+    const told = relative((Date.now() + ahead - moment) / 1000);
+    const text = time.dataset.age === undefined ? told : told.replace(" ago", "");
     if (time.textContent !== text) time.textContent = text;
     if (!time.dataset.local) {
       time.dataset.local = "yes";

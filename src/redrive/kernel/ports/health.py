@@ -18,6 +18,10 @@ class HealthReads(Protocol):
         """Returns the store's figures about itself, by a handful of statements that read no more rows than they have
         to."""
 
+    async def oldest_kinds(self) -> dict[str, datetime]:
+        """Returns since when the first runnable task of each kind waits, as far as it is among the first 100 of its
+        queue: kinds behind these are left out."""
+
     async def vitals(self) -> dict[str, int]:
         """Returns figures whose trend matters: ``size`` in bytes, ``dead:table`` for rows that await removal."""
 

@@ -45,6 +45,12 @@ class HealthService(Service):
         self._session.may(Role.VIEWER)
         return await history.rates(self._store)
 
+    async def oldest_kinds(self) -> dict[str, datetime]:
+        """Returns since when the first task of each kind waits that could run; of kinds that are at the front of a
+        queue."""
+        self._session.may(Role.VIEWER)
+        return await self._store.oldest_kinds()
+
     async def examine(self, queue: str | None = None) -> list[Finding]:
         """Returns what is wrong, the worst first, and what to do about it."""
         self._session.may(Role.VIEWER)

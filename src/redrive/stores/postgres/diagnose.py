@@ -44,6 +44,11 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
     return answer
 
 
+async def oldest_kinds(pool: Pool) -> dict[str, datetime]:
+    found = await pool.read(lambda connection: connection.fetch(SQL["oldest_kinds"]))
+    return {row["kind"]: row["since"] for row in found}
+
+
 async def vitals(pool: Pool) -> dict[str, int]:
     async def look(connection: Any) -> dict[str, int]:
         found = {"size": int(await connection.fetchval(SQL["size"]))}

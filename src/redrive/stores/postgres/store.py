@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from uuid import UUID
 
 from redrive.kernel.applied import Applied
@@ -18,7 +19,7 @@ from redrive.stores.postgres.apply import commit_patiently
 from redrive.stores.postgres.calls import value
 from redrive.stores.postgres.claim import Claims, UnansweredClaims
 from redrive.stores.postgres.cycle import Cycles
-from redrive.stores.postgres.diagnose import diagnose, vitals
+from redrive.stores.postgres.diagnose import diagnose, oldest_kinds, vitals
 from redrive.stores.postgres.enqueue import Enqueues
 from redrive.stores.postgres.listen import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
@@ -82,6 +83,9 @@ class PostgresStore(Reads, Series):
 
     async def diagnose(self) -> Diagnosis:
         return await diagnose(self.pool, index_names("redrive.stores.postgres"))
+
+    async def oldest_kinds(self) -> dict[str, datetime]:
+        return await oldest_kinds(self.pool)
 
     async def vitals(self) -> dict[str, int]:
         return await vitals(self.pool)

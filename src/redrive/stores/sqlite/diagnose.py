@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
@@ -29,6 +30,10 @@ def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
         *_space(path),
     ]
     return found
+
+
+def oldest_kinds(session: Session) -> dict[str, datetime]:
+    return {kind: to_datetime(since) for kind, since in session.rows(SQL["oldest_kinds"])}
 
 
 def vitals(session: Session) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -24,7 +25,7 @@ from redrive.stores.sqlite import apply, tick
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
 from redrive.stores.sqlite.connection_thread import ConnectionThread
 from redrive.stores.sqlite.cycle import cycle
-from redrive.stores.sqlite.diagnose import diagnose, vitals
+from redrive.stores.sqlite.diagnose import diagnose, oldest_kinds, vitals
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.migrate import SqliteMigrations
@@ -94,6 +95,9 @@ class SqliteStore(Reads, Series):
     async def diagnose(self) -> Diagnosis:
         path, indexes = self.location.path, index_names("redrive.stores.sqlite")
         return await self.read(lambda session: diagnose(session, path, indexes))
+
+    async def oldest_kinds(self) -> dict[str, datetime]:
+        return await self.read(oldest_kinds)
 
     async def vitals(self) -> dict[str, int]:
         return await self.read(vitals)

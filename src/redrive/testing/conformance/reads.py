@@ -33,6 +33,20 @@ class TestReads:
         assert await harness.store.get(new_id()) is None
         assert await harness.store.timeline(new_id()) is None
 
+    async def test_since_when_each_kind_waits(self, harness: Harness) -> None:
+        """Of what could run; kinds behind the first 100 of their queue are not looked for."""
+        first = await harness.enqueue("A")
+        await harness.advance(3600)
+        await harness.enqueue_many(99, "A")
+        behind = await harness.enqueue("B")
+        alone = await harness.enqueue("B", queue="elsewhere")
+        await harness.enqueue("C", delay=60.0)
+        await harness.failed("D", queue="third")
+        times = {"A": (await harness.task(first)).created_at, "B": (await harness.task(alone)).created_at}
+        assert await harness.store.oldest_kinds() == times
+        await harness.operate(Event.CANCEL, first)
+        assert (await harness.store.oldest_kinds())["B"] == (await harness.task(behind)).created_at
+
     async def test_every_state_is_found(self, harness: Harness) -> None:
         made = await one_of_each(harness)
         assert {state: await harness.state(task_id) for state, task_id in made.items()} == {s: s for s in State}
