@@ -50,7 +50,19 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 # Parts that can be named without importing them: ``except redrive.errors.StoreUnavailable``.
-_PARTS = {"app", "errors", "features", "handlers", "ids", "integrations", "kernel", "observe", "ops", "settings"}
+_PARTS = {
+    "app",
+    "errors",
+    "feature",
+    "features",
+    "handlers",
+    "ids",
+    "integrations",
+    "kernel",
+    "observe",
+    "ops",
+    "settings",
+}
 _PARTS |= {"stores", "sync", "worker"}
 
 

@@ -42,7 +42,7 @@ class Feature:
     )
     declare: Callable[[Any], None] | None = None  # gets the App, for schedules and what depends on the application
     # What it puts on the App: a name → "package.service:Class", made of the App when it is first asked for.
-    services: Mapping[str, str] = field(default_factory=dict)
+    services: Mapping[str, str] = field(default_factory=dict, hash=False)
     routes: str | None = None  # "package.routes:router", a FastAPI router or several, below /api/NAME
     commands: str | None = None  # "package.commands:cli", a Typer application, called ``redrive NAME …``
     pages: str | None = None  # "package.pages:pages", FeaturePages of the console, below /ops/queue/NAME

@@ -8,7 +8,7 @@ from redrive.examples.orders.handlers import kinds
 from redrive.examples.orders.late import duties, examine
 from redrive.examples.orders.reaction import react
 from redrive.examples.orders.settings import OrderSettings, retention
-from redrive.kernel.feature import Feature
+from redrive.feature import Feature
 
 ORDERS = Feature(
     "orders",

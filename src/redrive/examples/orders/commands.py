@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.support import output
-from redrive.cli.support.options import AppName, By, Json, Url
-from redrive.cli.support.session import operate
 from redrive.examples.orders.service import Orders
+from redrive.feature.cli import AppName, By, Json, Url, operate, output
 
 cli = typer.Typer(help="Orders of several parcels: pay in, place, list, show.")
 Order = Annotated[str, typer.Argument(metavar="ORDER")]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.handlers.context import Context
-from redrive.handlers.kinds import Kinds
-from redrive.kernel.outcome import Fail
+from redrive.feature import Context, Fail, Kinds
 
 kinds = Kinds()
 

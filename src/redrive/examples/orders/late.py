@@ -6,10 +6,7 @@ import logging
 from collections.abc import Callable
 
 from redrive.examples.orders.settings import OrderSettings
-from redrive.kernel.diagnosis import Finding, Level
-from redrive.kernel.duty import Duty
-from redrive.kernel.ports.store import Store
-from redrive.settings import Settings
+from redrive.feature import Duty, Finding, Level, Settings, Store
 
 logger = logging.getLogger("redrive.orders")
 

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 
 from fastapi import Response
 
-from redrive.console.feature_pages import FeaturePages, Panel
-from redrive.console.navigation import Item, Section
-from redrive.console.page import TheForm, ThePage
-from redrive.console.routes import pages_router
-from redrive.console.templates_env import fragment
 from redrive.examples.orders.service import Orders
-from redrive.kernel.task import Task
-from redrive.ops.access import Role
-from redrive.ops.operator import Operator
+from redrive.feature import Operator, Role, Task
+from redrive.feature.console import FeaturePages, Item, Panel, Section, TheForm, ThePage, fragment, pages_router
 
 router = pages_router("orders")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.kernel.ledger import Posting
-from redrive.kernel.machine import Transition
-from redrive.kernel.reactions import Effects, Landed, Rows
-from redrive.kernel.task import State
+from redrive.feature import Effects, Landed, Posting, Rows, State, Transition
 
 SHOP = "shop"
 # Where the price of a parcel lies while its task is in a state; one that is failed may be retried, so it waits.

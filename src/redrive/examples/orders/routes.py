@@ -6,22 +6,20 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from redrive.api import models as m
-from redrive.api.access import TheOperator
-from redrive.api.problems import PROBLEMS
 from redrive.examples.orders.service import Orders
+from redrive.feature.api import PROBLEMS, In, Out, TheOperator
 
 router = APIRouter(prefix="/api/orders", tags=["orders"], responses=PROBLEMS)
 
 
-class OrderIn(m.In):
+class OrderIn(In):
     order: str
     customer: str
     addresses: list[str]
     price: int
 
 
-class OrderOut(m.Out):
+class OrderOut(Out):
     order: str
     parcels: dict[str, int]
     held: int

@@ -6,19 +6,22 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
-from redrive.app import App
-from redrive.errors import InvalidInput, NotFound
 from redrive.examples.orders.handlers import deliver, done
 from redrive.examples.orders.reaction import held
-from redrive.ids import new_id
-from redrive.kernel.audit import Audit
-from redrive.kernel.commit import Commit
-from redrive.kernel.joins import NewJoin
-from redrive.kernel.ledger import Posting
-from redrive.kernel.reactions import Rows
-from redrive.kernel.task import check_name
-from redrive.ops.access import Role
-from redrive.ops.operator.session import Service
+from redrive.feature import (
+    App,
+    Audit,
+    Commit,
+    InvalidInput,
+    NewJoin,
+    NotFound,
+    Posting,
+    Role,
+    Rows,
+    Service,
+    check_name,
+    new_id,
+)
 
 
 class OrderUnknown(NotFound):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.settings import FeatureSettings, Settings, setting
+from redrive.feature import FeatureSettings, Settings, setting
 
 
 class OrderSettings(FeatureSettings):

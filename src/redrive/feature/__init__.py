@@ -1,0 +1,88 @@
+"""What the author of a feature imports: ``from redrive.feature import Feature, Effects, …``.
+
+What its routes need is in ``redrive.feature.api``, its commands in ``redrive.feature.cli``, its pages in
+``redrive.feature.console``: only the process that serves them imports those.
+"""
+
+from redrive.app import App
+from redrive.errors import (
+    ConfigError,
+    Conflict,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    RedriveError,
+    Unavailable,
+)
+from redrive.handlers.context import Context
+from redrive.handlers.kinds import Kind, Kinds
+from redrive.ids import new_id
+from redrive.kernel.applied import Applied
+from redrive.kernel.audit import Audit
+from redrive.kernel.commit import CloseJoin, Commit
+from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.duty import Duty
+from redrive.kernel.feature import Feature
+from redrive.kernel.joins import Join, NewJoin, as_document, from_document
+from redrive.kernel.ledger import Posting
+from redrive.kernel.machine import Event, Transition
+from redrive.kernel.outcome import Cancel, Fail, Retry, Snooze
+from redrive.kernel.payload import encode
+from redrive.kernel.ports.store import Store
+from redrive.kernel.reactions import Effects, Landed, React, Rows
+from redrive.kernel.task import NewTask, State, Task, check_name
+from redrive.ops.access import Caller, Role
+from redrive.ops.operator import Operator
+from redrive.ops.operator.session import Service
+from redrive.settings import FeatureSettings, Settings, setting
+
+__all__ = [
+    "App",
+    "Applied",
+    "Audit",
+    "Caller",
+    "Cancel",
+    "CloseJoin",
+    "Commit",
+    "ConfigError",
+    "Conflict",
+    "Context",
+    "Duty",
+    "Effects",
+    "Event",
+    "Fail",
+    "Feature",
+    "FeatureSettings",
+    "Finding",
+    "InvalidInput",
+    "Join",
+    "Kind",
+    "Kinds",
+    "Landed",
+    "Level",
+    "NewJoin",
+    "NewTask",
+    "NotAllowed",
+    "NotFound",
+    "Operator",
+    "Posting",
+    "React",
+    "RedriveError",
+    "Retry",
+    "Role",
+    "Rows",
+    "Service",
+    "Settings",
+    "Snooze",
+    "State",
+    "Store",
+    "Task",
+    "Transition",
+    "Unavailable",
+    "as_document",
+    "check_name",
+    "encode",
+    "from_document",
+    "new_id",
+    "setting",
+]
