@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -302,3 +303,58 @@ def test_the_types_are_really_tried() -> None:
     """A guard for the properties above: what they compare with must notice a difference."""
     assert not same({"x": date(2026, 1, 1)}, {"x": "2026-01-01"})
     assert not same([1], (1,)) and not same(Point(1, date.today()), (1, date.today()))
+
+
+PLAIN = [Any, str, int, float, bool, dict, list, None, str | None, int | str, float | int, dict[str, Any] | list[Any]]
+TEXTS = [
+    "5",
+    "5.0",
+    '"5"',
+    '"x"',
+    "true",
+    "null",
+    "[1,[2]]",
+    '{"a":{"b":1}}',
+    "1e400",
+    "NaN",
+    '"\\ud800"',
+    "[1,]",
+    " 5",
+    "5 5",
+]
+TEXTS += ['"\\u0041"', "-0", "1" * 400, "[" * 150 + "]" * 150, "[" * 300 + "]" * 300, '"\n"', ""]
+
+
+@pytest.mark.parametrize("type_", PLAIN, ids=str)
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:20])
+def test_what_is_read_without_pydantic_is_what_pydantic_reads(type_: Any, text: str) -> None:
+    def result(read: Callable[[], Any]) -> tuple[str, str]:
+        try:
+            found = read()
+        except PayloadInvalid as error:
+            return "refused", f"{error.message} {error.what}"
+        return type(found).__name__, repr(found)
+
+    whole = PayloadSpec("K", handler({"payload": type_}))
+    assert result(lambda: whole._validated(text)) == result(lambda: whole._typed.read(text))
+    for parts in ({"x": text}, {"x": text, "y": text}, {"y": text}, {}):
+        fields = PayloadSpec("K", handler({"x": type_}))
+        document = "{" + ",".join(f'"{name}":{part}' for name, part in parts.items()) + "}"
+        assert result(lambda: fields._validated(document)) == result(lambda: fields._typed.read(document))  # noqa: B023
+
+
+@pytest.mark.parametrize("type_", PLAIN, ids=str)
+@pytest.mark.parametrize(
+    "sent", [5, 5.0, "x", True, None, [1, (2,)], (1,), {"a": {1: 2}}, {"a": [{}]}, math.nan, {1}, Size.S], ids=str
+)
+def test_what_is_written_without_pydantic_is_what_pydantic_writes(type_: Any, sent: Any) -> None:
+    def result(write: Callable[[], str]) -> str:
+        try:
+            return write()
+        except PayloadInvalid as error:
+            return f"refused: {error.message}"
+
+    spec = PayloadSpec("K", handler({"x": type_}))
+    call = Call((), {"x": sent})
+    typed = result(lambda: spec._typed.write({"x": sent}, None, lambda value: value))
+    assert result(lambda: spec.encode_call(call)) == typed

@@ -61,3 +61,57 @@ def test_settings_are_read_without_pydantic(tmp_path: Path) -> None:
     (tmp_path / "redrive.toml").write_text("redrive_port = 80\ntask_worker_kind_concurrency = { A = 1 }\n")
     found = modules("from redrive.settings import load_settings\nassert load_settings().port == 80", tmp_path)
     assert heavy(found) == []
+
+
+APP = """
+import asyncio, sys
+from typing import Any, Literal
+from redrive import App, Context
+app = App("sqlite:///tasks.db")
+
+@app.task("LOOSE")
+async def loose(ctx, payload): ...
+
+@app.task("PLAIN")
+async def plain(ctx: Context, to: str, copies: int = 1, extra: dict[str, Any] | None = None) -> None: ...
+
+@app.task("LATER")
+async def later(ctx: Context, names: list[str], how: Literal["a", "b"] = "a") -> None: ...
+
+@app.task("OPEN")
+def many(ctx: Context, **given): ...
+"""
+ENQUEUE = """
+from appmod import app, plain
+async def main():
+    await app.enqueue("LOOSE", {"any": ["thing", 1.5, None]})
+    await app.enqueue("PLAIN", {"to": "a@b.c", "copies": 2})
+    await app.enqueue("OPEN", {"x": 1})
+    await plain.enqueue("a@b.c", extra={"a": [1]})
+    await app.enqueue_many([("PLAIN", {"to": "x"})] * 3)
+    await app.close()
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "appmod.py").write_text(APP)
+    return tmp_path
+
+
+def test_plain_signatures_are_declared_and_enqueued_without_pydantic(folder: Path) -> None:
+    assert heavy(modules(f"import asyncio{ENQUEUE}", folder)) == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "needed"),
+    [("str | None", False), ("list[list[int]]", False), ("Thing", True), ("Annotated[int, 'x']", True)],
+)
+def test_pydantic_is_imported_by_the_signature_that_needs_it(folder: Path, annotation: str, needed: bool) -> None:
+    code = (
+        "from dataclasses import dataclass\nfrom typing import Annotated\nfrom appmod import app\n"
+        "@dataclass\nclass Thing:\n    a: int\n"
+        f"@app.task('TYPED')\nasync def typed(ctx, x: {annotation}): ..."
+    )
+    assert ("pydantic" in modules(code, folder)) is needed

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
-
-from pydantic.fields import FieldInfo
 
 from redrive.errors import ConfigError
 from redrive.handlers.bulk import Bulk
 from redrive.handlers.context import Context
 
+_ABSTRACT = (Sequence, Collection)
 _NO_NAME = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
@@ -66,6 +66,26 @@ def type_of(parameter: inspect.Parameter) -> Any:
     return Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
 
 
+def takes_any_sequence(annotations: Iterable[Any]) -> bool:
+    """Returns whether some parameter is declared as an abstract collection, which a list satisfies as well as a
+    tuple."""
+    return any(
+        typing.get_origin(one) in _ABSTRACT or one in _ABSTRACT or takes_any_sequence(typing.get_args(one))
+        for one in annotations
+        if one is not None and not isinstance(one, str | int | bytes)
+    )
+
+
+def is_model(annotation: Any) -> bool:
+    """Returns whether an annotation is a class of Pydantic's."""
+    return isinstance(annotation, type) and issubclass(annotation, _pydantic("main", "BaseModel"))
+
+
+def _pydantic(module: str, name: str) -> Any:
+    """Returns a class of Pydantic's, to compare with. Where nobody has imported it, nothing is of it."""
+    return getattr(sys.modules.get(f"pydantic.{module}"), name, ())
+
+
 def _check_context(kind: str, function: Callable[..., Any], first: inspect.Parameter) -> None:
     if _may_be(first.annotation, Context):
         return
@@ -86,7 +106,7 @@ def _check_field(kind: str, parameter: inspect.Parameter) -> None:
             f"the handler of {kind} has the parameter {parameter.name!r}, which cannot be given by name",
             hint="a payload is fields with names: use ordinary or keyword-only parameters; a list is one field",
         )
-    if isinstance(parameter.default, FieldInfo):
+    if isinstance(parameter.default, _pydantic("fields", "FieldInfo")):
         raise ConfigError(
             f"the parameter {parameter.name!r} of the handler of {kind} has Pydantic's Field(...) as its default, "
             "which the function would be called with",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import typing
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, time
 from decimal import Decimal
 from typing import Any
@@ -15,7 +14,6 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-_ABSTRACT = (Sequence, Collection)
 _PLAIN = frozenset({str, int, bool, bytes, type(None), UUID, Decimal})
 # What an instance of a subclass may come back as (a StrEnum as text, a pendulum time as a datetime).
 _STANDARD = {"builtins", "datetime", "decimal", "uuid", "pathlib", "ipaddress"}
@@ -44,16 +42,6 @@ def difference(sent: Any, received: Any, place: str = "", *, loose: bool = False
         case _ if dataclasses.is_dataclass(received):
             return _entries(_init_fields(sent), _init_fields(received), place, loose)
     return None if _equal(sent, received) else _said(sent, received, place)
-
-
-def takes_any_sequence(annotations: Iterable[Any]) -> bool:
-    """Returns whether some parameter is declared as an abstract collection, which a list satisfies as well as a
-    tuple."""
-    return any(
-        typing.get_origin(one) in _ABSTRACT or one in _ABSTRACT or takes_any_sequence(typing.get_args(one))
-        for one in annotations
-        if one is not None and not isinstance(one, str | int | bytes)
-    )
 
 
 def sort_sets(meant: Any, plain: Any) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
-
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redrive.errors import ConfigError, PayloadInvalid, PayloadMissing
-from redrive.handlers.fields import Fields, adapter_for, schema_types
-from redrive.handlers.parameters import check_bulk, read_parameters, type_of
-from redrive.handlers.roundtrip import difference, sort_sets, takes_any_sequence
-from redrive.kernel.model_names import declared_names, place
-from redrive.kernel.payload import encode
+from redrive.handlers.fields import Fields
+from redrive.handlers.parameters import check_bulk, is_model, read_parameters, takes_any_sequence, type_of
+from redrive.handlers.plain import Taken, is_certain, is_json
+from redrive.kernel.payload import decode, encode
+
+if TYPE_CHECKING:
+    from redrive.handlers.typed import TypedPayload
 
 _EMPTY = inspect.Parameter.empty
 
@@ -47,13 +48,22 @@ class PayloadSpec:
     ) -> None:
         self.kind = kind
         self._bulk = bulk
-        self._adapter, self.required = self._read(function, whole, names or {})
-        self._has_sets = not {"set", "frozenset"}.isdisjoint(schema_types(self._adapter))
+        self._what, self.required = self._read(function, whole, names or {})
+        taken = Taken(self._what)
+        self._taken = taken if taken.some else None
+        self._open = self._fields is not None and self._fields.open
+        if not is_certain(self._what):
+            _ = self._typed  # what cannot be used is refused here, where it is declared
 
-    def _read(
-        self, function: Callable[..., Any], whole: Any, names: Mapping[str, Any]
-    ) -> tuple[TypeAdapter[Any], bool]:
-        """Returns how its payload is read and written, and whether it needs one."""
+    @cached_property
+    def _typed(self) -> TypedPayload:
+        """What reads and writes payloads by their types; made when one needs it."""
+        from redrive.handlers.typed import TypedPayload
+
+        return TypedPayload(self.kind, self._what, loose=self._loose, expects=self._expects)
+
+    def _read(self, function: Callable[..., Any], whole: Any, names: Mapping[str, Any]) -> tuple[Any, bool]:
+        """Returns what its payload is, fields or a type, and whether it needs one."""
         kind = self.kind
         self._fields: Fields | None = None
         self._whole_name = ""
@@ -61,16 +71,16 @@ class PayloadSpec:
         if self._bulk:
             check_bulk(kind, function, names)
             self._loose = takes_any_sequence([whole])
-            return adapter_for(kind, Any if whole is None else whole), whole is not None
+            return Any if whole is None else whole, whole is not None
         context, parameters = read_parameters(kind, function, names)
         self._positional = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
         self._loose = takes_any_sequence([whole, *map(type_of, parameters)])
         single = _taking_all(kind, parameters, whole)
         if single is not None:
             self._whole_name = single.name
-            return adapter_for(kind, type_of(single) if whole is None else whole), single.default is _EMPTY
+            return type_of(single) if whole is None else whole, single.default is _EMPTY
         self._fields = Fields(context, parameters)
-        return adapter_for(kind, self._fields), bool(self._fields.required)
+        return self._fields, bool(self._fields.required)
 
     # -- on the way in ---------------------------------------------------------------------------------------------
 
@@ -97,36 +107,10 @@ class PayloadSpec:
         return self._encode_typed(given)
 
     def _encode_typed(self, given: Any, refusal: PayloadInvalid | None = None) -> str:
-        plain = self._plain(given, refusal)
-        text = encode(plain)
-        received = self._validated(text)
-        try:
-            meant = self._adapter.validator.validate_python(given, by_name=True, by_alias=True)
-        except ValidationError as error:
-            raise self._refused(error) from None
-        if self._has_sets:
-            sort_sets(meant, plain)
-            text = encode(plain)
-        lost = difference(meant, received, loose=self._loose)
-        if lost is not None:
-            raise PayloadInvalid(
-                f"the payload of {self.kind} would not come out as it went in: {lost}",
-                hint="declare its type in the handler's signature, or send what JSON has: text, numbers, lists, dicts",
-            )
-        return text
-
-    def _plain(self, given: Any, refusal: PayloadInvalid | None) -> Any:
-        try:
-            return self._adapter.serializer.to_python(given, mode="json", warnings=False)
-        except Exception as error:  # serializers may be the application's own
-            if refusal is not None:
-                raise refusal from None
-            hint = "use types that Pydantic can write as JSON"
-            if isinstance(error, UnicodeDecodeError):
-                hint = 'set model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64") on the model'
-            raise PayloadInvalid(
-                f"the payload of {self.kind} cannot be written as JSON: {type(error).__name__}: {error}", hint=hint
-            ) from None
+        if refusal is None and self._taken is not None and self._taken.takes(given) and is_json(given):
+            self._check_context(given)
+            return encode(given)
+        return self._typed.write(given, refusal, self._check_context)
 
     def _named(self, call: Call) -> dict[str, Any]:
         if not call.args:
@@ -199,30 +183,22 @@ class PayloadSpec:
         return {}
 
     def _validated(self, payload: str) -> Any:
-        try:
-            # By names, which are what is written (aliases for reading and for writing may differ), and by aliases,
-            # which others may send.
-            value = self._adapter.validator.validate_json(payload, by_name=True, by_alias=True)
-        except ValidationError as error:
-            raise self._refused(error) from None
-        if self._fields is not None and self._fields.open and self._fields.context in value:
+        if self._taken is not None:
+            try:
+                value = decode(payload)
+            except ValueError:
+                value = _EMPTY  # it is read again, by who says what is wrong with it
+            if self._taken.takes(value):
+                return self._check_context(value) if self._open else value
+        return self._check_context(self._typed.read(payload))
+
+    def _check_context(self, value: Any) -> Any:
+        if self._open and self._fields is not None and self._fields.context in value:
             raise PayloadInvalid(
                 f"the payload of {self.kind} has a field {self._fields.context!r}, which is the handler's context",
                 hint="name the field otherwise",
             )
         return value
-
-    def _refused(self, error: ValidationError) -> PayloadInvalid:
-        """Returns the error about what does not fit; ``what`` has the first of it without the keys and numbers of this
-        payload."""
-        found = error.errors(include_url=False, include_input=False)
-        problems = [f"{'.'.join(map(str, one['loc'])) or 'payload'}: {one['msg']}" for one in found[:5]]
-        more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
-        return PayloadInvalid(
-            f"the payload does not fit {self.kind}: {'; '.join(problems)}{more}",
-            hint=self._expects(),
-            what=f"{self.kind} {place(found[0]['loc'], declared_names(self._adapter.core_schema))} {found[0]['type']}",
-        )
 
     def _expects(self) -> str | None:
         if self._fields is not None:
@@ -239,9 +215,5 @@ def _taking_all(kind: str, parameters: Sequence[inspect.Parameter], whole: Any) 
             f"payload= of {kind} says what one parameter takes, and its handler has {len(parameters)}",
             hint="annotate the parameters instead",
         )
-    takes_all = single is not None and (whole is not None or single.name == "payload" or _is_model(type_of(single)))
+    takes_all = single is not None and (whole is not None or single.name == "payload" or is_model(type_of(single)))
     return single if takes_all else None
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

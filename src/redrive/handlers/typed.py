@@ -1,0 +1,153 @@
+"""Reads and writes payloads with Pydantic, by the types that a signature declares.
+
+Imported when a payload needs it: see ``plain.py`` for those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, core_schema
+
+from redrive.errors import ConfigError, PayloadInvalid
+from redrive.handlers.fields import Fields
+from redrive.handlers.roundtrip import difference, sort_sets
+from redrive.kernel.model_names import declared_names, place
+from redrive.kernel.payload import encode
+
+# Bytes are base64, whatever is in them. NaN stays what it is, to be refused, instead of becoming null. The settings of
+# a model or dataclass inside are its own.
+_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants")
+_CORE = core_schema.CoreConfig(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants")
+_CLASSES = ("model", "dataclass")
+# Parts of a schema that are the application's own values.
+_VALUES = ("default", "metadata", "expected", "serialization")
+# Read as something that cannot be sent, or can be used only once.
+_REFUSED = {
+    "callable": "a callable, which JSON has not; send a name and look it up",
+    "is-subclass": "a class, which JSON has not; send a name and look it up",
+    "generator": "an iterable or iterator, which could be gone through only once; declare a list or a Sequence",
+}
+
+
+class TypedPayload:
+    """Payloads that are these fields, or a value of this type. ``loose``: a tuple may become a list; ``expects`` says
+    what the kind takes."""
+
+    def __init__(self, kind: str, what: Any, *, loose: bool, expects: Callable[[], str | None]) -> None:
+        self.kind = kind
+        self._loose = loose
+        self._expects = expects
+        self._adapter = adapter_for(kind, what)
+        self._has_sets = not {"set", "frozenset"}.isdisjoint(schema_types(self._adapter))
+
+    def read(self, text: str) -> Any:
+        """Returns the value of JSON text. Raises PayloadInvalid."""
+        try:
+            # By names, which are what is written (aliases for reading and for writing may differ), and by aliases,
+            # which others may send.
+            return self._adapter.validator.validate_json(text, by_name=True, by_alias=True)
+        except ValidationError as error:
+            raise self._refused(error) from None
+
+    def write(self, given: Any, refusal: PayloadInvalid | None, check: Callable[[Any], Any]) -> str:
+        """Returns a value as JSON text that reads as the same value; what would not is refused. ``check`` gets what
+        will be read."""
+        plain = self._plain(given, refusal)
+        text = encode(plain)
+        received = check(self.read(text))
+        try:
+            meant = self._adapter.validator.validate_python(given, by_name=True, by_alias=True)
+        except ValidationError as error:
+            raise self._refused(error) from None
+        if self._has_sets:
+            sort_sets(meant, plain)
+            text = encode(plain)
+        lost = difference(meant, received, loose=self._loose)
+        if lost is not None:
+            raise PayloadInvalid(
+                f"the payload of {self.kind} would not come out as it went in: {lost}",
+                hint="declare its type in the handler's signature, or send what JSON has: text, numbers, lists, dicts",
+            )
+        return text
+
+    def _plain(self, given: Any, refusal: PayloadInvalid | None) -> Any:
+        try:
+            return self._adapter.serializer.to_python(given, mode="json", warnings=False)
+        except Exception as error:  # serializers may be the application's own
+            if refusal is not None:
+                raise refusal from None
+            hint = "use types that Pydantic can write as JSON"
+            if isinstance(error, UnicodeDecodeError):
+                hint = 'set model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64") on the model'
+            raise PayloadInvalid(
+                f"the payload of {self.kind} cannot be written as JSON: {type(error).__name__}: {error}", hint=hint
+            ) from None
+
+    def _refused(self, error: ValidationError) -> PayloadInvalid:
+        """Returns the error about what does not fit; ``what`` has the first of it without the keys and numbers of this
+        payload."""
+        found = error.errors(include_url=False, include_input=False)
+        problems = [f"{'.'.join(map(str, one['loc'])) or 'payload'}: {one['msg']}" for one in found[:5]]
+        more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
+        return PayloadInvalid(
+            f"the payload does not fit {self.kind}: {'; '.join(problems)}{more}",
+            hint=self._expects(),
+            what=f"{self.kind} {place(found[0]['loc'], declared_names(self._adapter.core_schema))} {found[0]['type']}",
+        )
+
+
+def _schema(fields: Fields, handler: GetCoreSchemaHandler) -> CoreSchema:
+    listed = {
+        name: core_schema.typed_dict_field(handler.generate_schema(type_), required=name in fields.required)
+        for name, type_ in fields.types.items()
+    }
+    return core_schema.typed_dict_schema(
+        listed,
+        extra_behavior="allow" if fields.open else "forbid",
+        extras_schema=handler.generate_schema(fields.rest) if fields.open else None,
+        config=_CORE,
+    )
+
+
+def adapter_for(kind: str, what: Any) -> TypeAdapter[Any]:
+    """Returns what reads and writes a payload that is these fields, or a value of this type; refuses what Pydantic
+    cannot."""
+
+    class Payload:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+            if isinstance(what, Fields):
+                return _schema(what, handler)
+            return handler.generate_schema(what)
+
+    try:
+        adapter = TypeAdapter[Any](Payload, config=_CONFIG)
+        adapter.rebuild(raise_errors=True)  # else a name that cannot be resolved is found out by the first task
+    except Exception as error:
+        said = str(error).partition("\n")[0]
+        raise ConfigError(f"the signature of the handler of {kind} cannot be used for payloads: {said}") from None
+    own = schema_types(adapter, into=())
+    for schema, why in _REFUSED.items():
+        if schema in own:
+            raise ConfigError(f"the signature of the handler of {kind} cannot be used for payloads: it has {why}")
+    return adapter
+
+
+def schema_types(adapter: TypeAdapter[Any], into: Collection[str] = _CLASSES) -> set[str]:
+    """Returns Pydantic's names of all types that occur in what an adapter reads, of classes' fields only ``into``
+    these."""
+    found: set[str] = set()
+    ahead: list[Any] = [adapter.core_schema]
+    while ahead:
+        match ahead.pop():
+            case dict() as part:
+                kind = part.get("type")
+                if isinstance(kind, str):
+                    found.add(kind)
+                if kind not in _CLASSES or kind in into:
+                    ahead.extend(value for name, value in part.items() if name not in _VALUES)
+            case list() | tuple() as parts:
+                ahead.extend(parts)
+    return found
