@@ -15,7 +15,6 @@ from redrive.errors import ConfigError, IdempotencyConflict, InvalidInput, Schem
 from redrive.features import features_of, load
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
-from redrive.handlers.cron import check_cron, next_after
 from redrive.handlers.functions import name_of
 from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.kinds import DEFAULTS
@@ -23,14 +22,10 @@ from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_tas
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.handlers.signature import Call
-from redrive.integrations import OwnCommit, apply_on
 from redrive.kernel.applied import Applied
 from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Declare, Schedule
-from redrive.kernel.duty import Duty
-from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Policy
-from redrive.kernel.ports.store import Store
 from redrive.kernel.task import (
     Enqueued,
     NewTask,
@@ -39,25 +34,24 @@ from redrive.kernel.task import (
     check_name,
     check_priority,
 )
-from redrive.observe.logs import TaskLog, choose_style
-from redrive.ops import access, actions
-from redrive.ops import sign_in as sessions
-from redrive.ops.access import Caller
-from redrive.ops.duties import duties_of
-from redrive.ops.failed_tasks import FailedTasks
-from redrive.ops.inspect import parse_id
-from redrive.ops.operator import Operator
-from redrive.ops.policy import Policy as OperatingPolicy
-from redrive.ops.retention import retention_of
-from redrive.ops.why import Reason
-from redrive.ops.why import why as explain
 from redrive.settings import Options, Settings, load_settings
 from redrive.stores import capabilities_of, make_store, shown_url
 from redrive.stores.loops import LoopStores
 from redrive.sync import Portal, SyncApp
-from redrive.worker.config import WorkerConfig, worker_id
-from redrive.worker.options import WorkerOptions, make_options
-from redrive.worker.worker import Worker
+
+# Workers and operators are imported by whoever asks for one: most processes of an application only enqueue.
+if TYPE_CHECKING:
+    from redrive.kernel.duty import Duty
+    from redrive.kernel.feature import Feature
+    from redrive.kernel.ports.store import Store
+    from redrive.observe.logs import TaskLog
+    from redrive.ops.access import Caller
+    from redrive.ops.failed_tasks import FailedTasks
+    from redrive.ops.operator import Operator
+    from redrive.ops.sign_in import Limits
+    from redrive.ops.why import Reason
+    from redrive.worker.options import WorkerOptions
+    from redrive.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -266,6 +260,8 @@ class App:
         """
         if missed not in MISSED:
             raise InvalidInput(f"missed must be one of {', '.join(MISSED)}, not {missed!r}")
+        from redrive.handlers.cron import check_cron
+
         check_cron(cron, timezone)
         task = make_task(self.registry, kind, payload, queue=queue, priority=priority, max_attempts=max_attempts)
         label = check_name(name or kind, "schedule name")
@@ -389,6 +385,8 @@ class App:
         return await self._apply_on(connection, Commit(enqueues=new))
 
     async def _apply_on(self, connection: Any, commit: Commit) -> list[Enqueued]:
+        from redrive.integrations import OwnCommit, apply_on
+
         try:
             answers = apply_on(connection, OwnCommit(commit, self.features))
             return await answers if isinstance(answers, Awaitable) else answers
@@ -427,17 +425,25 @@ class App:
 
     async def get(self, task_id: UUID | str) -> Task | None:
         """Returns a task by its id, live or finished."""
+        from redrive.ops.inspect import parse_id
+
         wanted = parse_id(str(task_id))
         return await (await self.store()).get(wanted)
 
     async def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Cancel a waiting task now, or ask a running one to stop."""
+        from redrive.ops import actions
+        from redrive.ops.inspect import parse_id
+
         wanted = parse_id(str(task_id))
         result = await actions.cancel(await self.store(), [wanted], actor=actor, reason=reason)
         actions.insist(result, "cancelled")
 
     async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Run a failed or cancelled task again."""
+        from redrive.ops import actions
+        from redrive.ops.inspect import parse_id
+
         wanted = parse_id(str(task_id))
         result = await actions.retry(await self.store(), [wanted], actor=actor, reason=reason)
         actions.insist(result, "retried")
@@ -445,40 +451,61 @@ class App:
     @property
     def failed(self) -> FailedTasks:
         """Tasks that are failed now: ``await app.failed.list(kind="SEND")``, ``retry_many``, ``statistics``."""
+        from redrive.ops.failed_tasks import FailedTasks
+
         return FailedTasks(self.store)
 
     async def operator(self, caller: Caller) -> Operator:
         """Returns the service through which a caller looks at this application's tasks and acts on them, by role."""
+        from redrive.ops.operator import Operator
+        from redrive.ops.policy import Policy as OperatingPolicy
+
         policy = OperatingPolicy.of(self.settings)
         return Operator(await self.store(), self.registry, policy, caller, features=self.features)
 
     async def caller(self, secret: str) -> Caller | None:
         """Returns whose token this is; None when nobody's."""
+        from redrive.ops import access
+
         return await access.check(await self.store(), secret)
 
     async def has_tokens(self) -> bool:
         """Returns whether there ever was a token: revoking the last one must not let everybody in."""
+        from redrive.ops import access
+
         return await access.any_token(await self.store())
 
     async def sign_in(self, token: str) -> str | None:
         """Returns the secret of a new console session for whoever has this token; None when the token is nobody's."""
+        from redrive.ops import sign_in as sessions
+
         return await sessions.sign_in(await self.store(), token, self._session_limits)
 
     async def signed_in(self, secret: str, *, seen: bool = True) -> Caller | None:
         """Returns who is signed in by this secret; None when nobody is, any more. ``seen``: this keeps it from ending
         as idle."""
+        from redrive.ops import sign_in as sessions
+
         return await sessions.check(await self.store(), secret, self._session_limits, seen=seen)
 
     async def sign_out(self, secret: str) -> None:
+        from redrive.ops import sign_in as sessions
+
         await sessions.sign_out(await self.store(), secret)
 
     @property
-    def _session_limits(self) -> sessions.Limits:
+    def _session_limits(self) -> Limits:
+        from redrive.ops.sign_in import Limits
+
         idle, longest = self.settings.console_idle_minutes, self.settings.console_session_hours
-        return sessions.Limits(timedelta(minutes=idle), timedelta(hours=longest))
+        return Limits(timedelta(minutes=idle), timedelta(hours=longest))
 
     async def why(self, task_id: UUID | str) -> list[Reason]:
         """Returns why a task does not run; nothing when it does, or is done."""
+        from redrive.ops import actions
+        from redrive.ops.inspect import parse_id
+        from redrive.ops.why import why as explain
+
         store = await self.store()
         return await explain(store, await actions.require(store, parse_id(str(task_id))))
 
@@ -494,6 +521,12 @@ class App:
     ) -> Worker:
         """A worker of this application for your own process, with the options of ``redrive work`` by name:
         ``async with app.worker(queues="mail", concurrency=10): …`` or ``await app.worker(concurrency=10).run()``."""
+        from redrive.observe.logs import TaskLog, choose_style
+        from redrive.ops.retention import retention_of
+        from redrive.worker.config import WorkerConfig, worker_id
+        from redrive.worker.options import make_options
+        from redrive.worker.worker import Worker
+
         if options is not None and given:
             raise InvalidInput("give the worker's options by name, or as one Options, not both")
         chosen = options or make_options(given, self.queues(), self.settings)
@@ -517,6 +550,8 @@ class App:
 
     def _duties(self) -> list[Duty]:
         """Returns the duties that ops and features bring to a worker."""
+        from redrive.ops.duties import duties_of
+
         own = [feature.duties(self.settings) for feature in self.features if feature.duties is not None]
         return [*duties_of(self.settings), *(duty for duties in own for duty in duties)]
 
@@ -530,6 +565,8 @@ class App:
 
     def _planned(self, schedule: Schedule) -> Schedule:
         """With its first run from now on; a schedule the store already knows keeps the run planned there."""
+        from redrive.handlers.cron import next_after
+
         values = {name: getattr(schedule, name) for name in Schedule.__dataclass_fields__}
         return Schedule(**{**values, "next_at": next_after(schedule.cron, schedule.timezone, datetime.now(UTC))})
 

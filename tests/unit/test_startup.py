@@ -104,6 +104,12 @@ def test_plain_signatures_are_declared_and_enqueued_without_pydantic(folder: Pat
     assert heavy(modules(f"import asyncio{ENQUEUE}", folder)) == []
 
 
+def test_enqueueing_loads_no_worker_and_no_operator(folder: Path) -> None:
+    found = modules(f"import asyncio{ENQUEUE}", folder)
+    others = ("redrive.worker", "redrive.ops", "redrive.observe", "redrive.integrations", "redrive.api", "redrive.cli")
+    assert sorted(name for name in found if name.startswith((*others, "redrive.stores.postgres.store"))) == []
+
+
 @pytest.mark.parametrize(
     ("annotation", "needed"),
     [("str | None", False), ("list[list[int]]", False), ("Thing", True), ("Annotated[int, 'x']", True)],
