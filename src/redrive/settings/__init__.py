@@ -1,6 +1,6 @@
 """Settings: environment first, then ``redrive.toml``, then defaults. Every name is listed in docs/settings.md."""
 
-from redrive.settings.declare import FeatureSettings, fields_of, name_of, setting
+from redrive.settings.declare import FeatureSettings, Setting, fields_of, name_of, setting
 from redrive.settings.effective import Effective, effective
 from redrive.settings.load import configured_app, load_settings
 from redrive.settings.misspelt import NOT_USED_YET, OTHER_NAMES, misspelt
@@ -15,6 +15,7 @@ __all__ = [
     "Effective",
     "FeatureSettings",
     "Options",
+    "Setting",
     "Settings",
     "Triage",
     "Unfit",

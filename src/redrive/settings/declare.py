@@ -18,7 +18,7 @@ _REQUIRED: Any = ...
 class Setting:
     """One field: where it is read from, and what it may be."""
 
-    __slots__ = ("check", "default", "examples", "field", "kind", "limits", "name", "parse", "repr")
+    __slots__ = ("check", "default", "examples", "field", "help", "kind", "limits", "metavar", "name", "parse", "repr")
 
     def __init__(self, name: str, default: Any) -> None:
         self.name = name  # the environment variable; that of the field where it has none
@@ -28,6 +28,7 @@ class Setting:
         self.parse: Callable[[Any], Any] | None = None
         self.check: Callable[[Any], Any] | None = None
         self.limits: Mapping[str, Any] = {}
+        self.metavar = self.help = ""  # of one that is given on a command line
         self.field = ""
         self.kind: Any = Any
 
@@ -72,9 +73,11 @@ def setting(
     return made
 
 
-def option(default: Any, **limits: Any) -> Any:
-    """Returns a field that is only given in code."""
-    return setting("", default, **limits)
+def option(default: Any, metavar: str = "", *, help: str, **limits: Any) -> Any:
+    """Returns a field that is given on a command line or in code. ``metavar`` and ``help`` are for ``--help``."""
+    made = setting("", default, **limits)
+    made.metavar, made.help = metavar, help
+    return made
 
 
 class Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from redrive.errors import InvalidInput
@@ -28,14 +28,18 @@ class WorkerOptions(TypedDict, total=False):
 def make_options(given: WorkerOptions, queues: Sequence[str], settings: Settings) -> Options:
     """Returns the options as given, else as in the settings; without queues, all of ``queues``."""
     _refuse_unknown(given)
-    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None and name != "queues"}
-    chosen = _names(given.get("queues")) or tuple(queues)
-    defaults: dict[str, Any] = {"concurrency": settings.concurrency, "sleep": settings.interval}
     try:
-        return Options(queues=chosen, **(defaults | values))
+        return checked_options({**given, "queues": _names(given.get("queues"))}, queues, settings)
     except Unfit as error:
         problems = "; ".join(f"{p.place[0]}={p.value!r}: {p.message}" for p in error.problems)
         raise InvalidInput(f"these worker options cannot be used: {problems}") from None
+
+
+def checked_options(given: Mapping[str, Any], queues: Sequence[str], settings: Settings) -> Options:
+    """Returns the same, or raises Unfit: whoever asked says it in the words that were used."""
+    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(given.get("queues") or queues))
+    values = {name: value for name, value in given.items() if value is not None}
+    return Options(**{"concurrency": settings.concurrency, "sleep": settings.interval, **values, "queues": chosen})
 
 
 def _names(queues: Iterable[str] | str | None) -> tuple[str, ...]:
@@ -43,7 +47,7 @@ def _names(queues: Iterable[str] | str | None) -> tuple[str, ...]:
     if queues is None:
         return ()
     names = [part.strip() for part in queues.split(",")] if isinstance(queues, str) else queues
-    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(names))
+    chosen = tuple(names)
     if not chosen:
         raise InvalidInput("queues= names no queue", hint="leave it out to take all queues of the application")
     return chosen

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from redrive.cli.commands.work import Queues
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.worker_process import make_options, update_settings, warn_of_unknown_settings
+from redrive.cli.support.worker_options import make_options, with_worker_options
+from redrive.cli.support.worker_process import update_settings, warn_of_unknown_settings
 from redrive.errors import InvalidInput
 from redrive.observe.logs import choose_style, configure
 from redrive.settings import parse_networks
@@ -31,24 +31,14 @@ Proxy = Annotated[
         "--proxy", metavar="ADDRESS", help="A reverse proxy that is believed about who calls (REDRIVE_TRUSTED_PROXIES)."
     ),
 ]
-Concurrency = Annotated[
-    int | None,
-    typer.Option(
-        "--concurrency",
-        metavar="N",
-        min=1,
-        max=10_000,
-        help="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10).",
-    ),
-]
 Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's module: a few tasks, once.")]
 
 
+@with_worker_options("queues", "concurrency", concurrency="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10).")
 def up(
-    queue: Queues = None,
+    given: dict[str, Any],
     port: Port = None,
     host: Host = None,
-    concurrency: Concurrency = None,
     demo: Demo = False,
     proxy: Proxy = None,
     url: Url = None,
@@ -61,8 +51,7 @@ def up(
     settings = loaded.app.settings
     configure(choose_style(settings.log_format))
     warn_of_unknown_settings(loaded.app)
-    given = {"concurrency": concurrency or max(settings.concurrency, DEFAULT_CONCURRENCY)}
-    options = make_options(loaded.app, queue or [], given)
+    options = make_options(loaded.app, {"concurrency": max(settings.concurrency, DEFAULT_CONCURRENCY), **given})
     if proxy:
         update_settings(loaded.app, trusted_proxies=_networks(proxy))
     # Only here: importing the web framework takes longer than most commands take to run.

@@ -17,10 +17,10 @@ from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import refuse_memory
 from redrive.cli.support.signals import stopping
+from redrive.cli.support.worker_options import as_arguments, make_options, with_worker_options
 from redrive.cli.support.worker_process import (
     ending,
     leave_unknown_kinds,
-    make_options,
     run_worker,
     update_settings,
     warn_of_unknown_queues,
@@ -35,52 +35,19 @@ from redrive.worker.supervisor import SUPERVISED_VARIABLE, Supervisor
 logger = logging.getLogger("redrive.cli")
 
 
-Queues = Annotated[
-    list[str] | None,
-    typer.Option("--queue", metavar="A,B", help="Queues, the first drained first; else all of the app's."),
-]
-Concurrency = Annotated[
-    int | None,
-    typer.Option(
-        "--concurrency", metavar="N", min=1, max=10_000, help="Tasks at once (else TASK_WORKER_CONCURRENCY, else 1)."
-    ),
-]
 Processes = Annotated[
     int, typer.Option("--processes", metavar="N", min=1, max=512, help="Worker processes, restarted when they crash.")
 ]
-Sleep = Annotated[
-    float | None,
-    typer.Option("--sleep", metavar="SECONDS", help="Look again after so long (else TASK_WORKER_INTERVAL_MS)."),
-]
-Tries = Annotated[
-    int | None,
-    typer.Option("--tries", metavar="N", min=1, help="Fail tasks after so many attempts, if they allow more."),
-]
-Timeout = Annotated[
-    float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="For kinds without a timeout of their own; 0 is none."),
-]
-MaxTime = Annotated[float | None, typer.Option("--max-time", metavar="SECONDS", help="Stop after so long.")]
-MaxJobs = Annotated[int | None, typer.Option("--max-jobs", metavar="N", min=1, help="Stop after so many tasks.")]
-Once = Annotated[bool, typer.Option("--once", help="Run at most one task.")]
-WhenEmpty = Annotated[bool, typer.Option("--stop-when-empty", help="Stop when nothing can run now.")]
 WorkerId = Annotated[
     str | None,
     typer.Option("--id", metavar="NAME", help="The worker's name (else TASK_WORKER_ID, else generated)."),
 ]
 
 
+@with_worker_options()
 def work(
-    queue: Queues = None,
-    concurrency: Concurrency = None,
+    given: dict[str, Any],
     processes: Processes = 1,
-    sleep: Sleep = None,
-    tries: Tries = None,
-    timeout: Timeout = None,
-    max_time: MaxTime = None,
-    max_jobs: MaxJobs = None,
-    once: Once = False,
-    stop_when_empty: WhenEmpty = False,
     worker_id: WorkerId = None,
     url: Url = None,
     app: AppName = None,
@@ -89,17 +56,7 @@ def work(
     """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
     loaded = load(url, app)
     refuse_memory(loaded)
-    given = {
-        "concurrency": concurrency,
-        "sleep": sleep,
-        "tries": tries,
-        "timeout": timeout,
-        "max_time": max_time,
-        "max_jobs": max_jobs,
-        "once": once,
-        "stop_when_empty": stop_when_empty,
-    }
-    options = make_options(loaded.app, queue or [], given)
+    options = make_options(loaded.app, given)
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
     configure(choose_style(loaded.app.settings.log_format))
@@ -157,13 +114,7 @@ async def _supervise(loaded: Loaded, options: Options, processes: int, url: str 
 def _command(loaded: Loaded, options: Options, number: int) -> list[str]:
     """The command line of one child: this one's options, spelled out. Its URL is in the environment, since every user
     of the machine can read a command line and the URL may have a password."""
-    command = [sys.executable, "-m", "redrive.cli", "work", "--queue", ",".join(options.queues)]
-    for name in ("concurrency", "sleep", "tries", "timeout", "max_time", "max_jobs"):
-        value = getattr(options, name)
-        if value is not None:
-            command += [f"--{name.replace('_', '-')}", str(value)]
-    command += ["--once"] if options.once else []
-    command += ["--stop-when-empty"] if options.stop_when_empty else []
+    command = [sys.executable, "-m", "redrive.cli", "work", *as_arguments(options)]
     named = loaded.app.settings.worker_id
     command += ["--id", f"{named}-{number}"] if named else []
     return command + (["--app", loaded.spec] if loaded.spec else [])

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect as python
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
+from redrive.cli.support.added_options import Command, with_options
 from redrive.kernel.failed import FailureFilter
 from redrive.ops import failed
 from redrive.ops.filters import FAILURE_FILTERS, FILTERS, Filter
-
-Command = Callable[..., None]
 
 
 def filtered(command: Command) -> Command:
@@ -31,23 +29,8 @@ def labelled(command: Command) -> Command:
 
 
 def _with(command: Command, filters: tuple[Filter, ...] | list[Filter]) -> Command:
-    signature = python.signature(command, eval_str=True)
-    own = [p for name, p in signature.parameters.items() if name != "which"]
-    added = [
-        python.Parameter(one.field, python.Parameter.KEYWORD_ONLY, default=None, annotation=_option(one))
-        for one in filters
-    ]
-
-    def wrapped(**given: Any) -> None:
-        which = failed.failures(**{one.field: given.pop(one.field) for one in filters})
-        command(**given, which=which)
-
-    wrapped.__doc__ = command.__doc__
-    wrapped.__name__ = command.__name__
-    plain = [p.replace(kind=python.Parameter.KEYWORD_ONLY) for p in own]
-    wrapped.__signature__ = signature.replace(parameters=[*plain, *added])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in [*plain, *added]}
-    return wrapped
+    added = {one.field: _option(one) for one in filters}
+    return with_options(command, "which", added, lambda given: failed.failures(**given))
 
 
 def _option(one: Filter) -> Any:

@@ -1,4 +1,4 @@
-"""Does what ``redrive work`` and ``redrive up`` share: the options of a worker, its start and its end."""
+"""Does what ``redrive work`` and ``redrive up`` share: what a worker warns of, its start and its end."""
 
 from __future__ import annotations
 
@@ -8,29 +8,15 @@ from typing import Any
 
 from redrive.app import App
 from redrive.cli.support.loading import Loaded
-from redrive.errors import ConfigError, InvalidInput
-from redrive.kernel.task import WAITING, check_name
+from redrive.errors import ConfigError
+from redrive.kernel.task import WAITING
 from redrive.ops.access import Caller, Role
-from redrive.settings import Options, Unfit, misspelt
+from redrive.settings import misspelt
 from redrive.worker.memory import freeze_what_is_loaded
 from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.cli")
 LOOKING_CALLER = Caller("redrive work", Role.VIEWER)
-
-
-def make_options(app: App, queues: Sequence[str], given: dict[str, Any]) -> Options:
-    """Returns the worker's options: what was given, else the settings; without queues, all that the app handles."""
-    names = [name.strip() for listed in queues for name in listed.split(",") if name.strip()]
-    if queues and not names:
-        raise InvalidInput("--queue names no queue", hint="for example --queue high,default")
-    chosen = tuple(check_name(name, "queue") for name in dict.fromkeys(names)) or app.queues()
-    values = {"concurrency": app.settings.concurrency, "sleep": app.settings.interval}
-    try:
-        return Options(queues=chosen, **(values | {name: value for name, value in given.items() if value is not None}))
-    except Unfit as error:
-        problems = "; ".join(f"--{str(p.place[0]).replace('_', '-')} {p.value}: {p.message}" for p in error.problems)
-        raise InvalidInput(f"these options cannot be used: {problems}", hint="see: redrive work --help") from None
 
 
 def warn_of_unknown_settings(app: App) -> None:

@@ -1,0 +1,70 @@
+"""The options of a worker on a command line, as ``Options`` declares them: there they are added, here not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, get_args
+
+import typer
+
+from redrive.app import App
+from redrive.cli.support.added_options import Command, with_options
+from redrive.errors import InvalidInput
+from redrive.settings import Options, Setting, Unfit, fields_of
+from redrive.worker.options import checked_options
+
+
+def with_worker_options(*only: str, **help_instead: str) -> Callable[[Command], Command]:
+    """Gives a command the options of a worker, or only some; it gets those that were given as one ``given``.
+    ``help_instead``: what one means where it differs."""
+    fields = {name: one for name, one in fields_of(Options).items() if not only or name in only}
+    added = {name: _option(one, help_instead.get(name, one.help)) for name, one in fields.items()}
+    return lambda command: with_options(command, "given", added, _given)
+
+
+def make_options(app: App, given: dict[str, Any]) -> Options:
+    """Returns the worker's options: what was given, else the settings; without queues, all that the app handles."""
+    listed: Sequence[str] | None = given.get("queues")
+    names = [name.strip() for text in listed or () for name in text.split(",") if name.strip()]
+    if listed and not names:
+        raise InvalidInput("--queue names no queue", hint="for example --queue high,default")
+    try:
+        return checked_options({**given, "queues": names}, app.queues(), app.settings)
+    except Unfit as error:
+        problems = "; ".join(f"{flag_of(str(p.place[0]))} {p.value}: {p.message}" for p in error.problems)
+        raise InvalidInput(f"these options cannot be used: {problems}", hint="see: redrive work --help") from None
+
+
+def as_arguments(options: Options) -> list[str]:
+    """Returns the options as they are typed: a command with these arguments has the same ones."""
+    found: list[str] = []
+    for name in fields_of(Options):
+        match getattr(options, name):
+            case None | False:
+                pass
+            case True:
+                found.append(flag_of(name))
+            case tuple() as several:
+                found += [flag_of(name), ",".join(several)]
+            case value:
+                found += [flag_of(name), str(value)]
+    return found
+
+
+def flag_of(name: str) -> str:
+    """Returns how an option is typed; each of several queues is one."""
+    return "--queue" if name == "queues" else f"--{name.replace('_', '-')}"
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values that say something, as a 0 does."""
+    return {name: value for name, value in values.items() if value is not None and value is not False}
+
+
+def _option(one: Setting, text: str) -> Any:
+    [kind] = [kind for kind in get_args(one.kind) or (one.kind,) if kind not in (type(None), ...)]
+    if kind is bool:
+        return Annotated[bool, typer.Option(flag_of(one.field), help=text)]
+    bounds: dict[str, Any] = {"min": one.limits.get("ge"), "max": one.limits.get("le")} if kind is int else {}
+    typed = list[str] | None if one.field == "queues" else kind | None
+    return Annotated[typed, typer.Option(flag_of(one.field), metavar=one.metavar, help=text, **bounds)]
