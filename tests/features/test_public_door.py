@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import redrive
-from redrive.feature import Audit, Duty, Effects, Feature, Finding, Landed, NewJoin, NewTask, Posting, Rows
+from redrive.feature import Audit, Dependency, Duty, Effects, Feature, Finding, Landed, NewJoin, NewTask, Posting, Rows
 
 ORDERS = Path(redrive.__file__).parent / "examples/orders"
 DOORS = ("redrive.feature", "redrive.feature.api", "redrive.feature.cli", "redrive.feature.console")
@@ -40,7 +40,9 @@ def test_what_a_door_offers_is_there(door: str) -> None:
     assert all(hasattr(module, name) for name in module.__all__)
 
 
-@pytest.mark.parametrize("kind", [Feature, Effects, Landed, Rows, NewJoin, Posting, Duty, Finding, Audit, NewTask])
+@pytest.mark.parametrize(
+    "kind", [Feature, Effects, Landed, Rows, NewJoin, Posting, Duty, Finding, Audit, NewTask, Dependency]
+)
 def test_the_page_lists_every_field(kind: type) -> None:
     """So that a feature can be written from the page."""
     text = PAGE.read_text(encoding="utf-8")

@@ -131,6 +131,6 @@ def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
 
     @api.get("/readyz", tags=["health"], responses={503: {"description": "Not ready, with reasons"}})
     async def readyz() -> JSONResponse:
-        """The store can be reached, and the worker is at work."""
-        reasons = await health.unready(app, worker)
-        return JSONResponse({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+        """The store and what features depend on can be reached, and the worker is at work."""
+        answer = await health.readiness(app, worker)
+        return JSONResponse(answer, 200 if answer["ready"] else 503)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from redrive.app import App
 from redrive.errors import RedriveError
+from redrive.kernel.diagnosis import Dependency
+from redrive.kernel.feature import Feature
 from redrive.version import __version__
 from redrive.worker.worker import Worker
 
@@ -36,12 +40,27 @@ def alive(worker: Worker | None) -> dict[str, Any]:
     }
 
 
-async def unready(app: App, worker: Worker | None) -> list[str]:
-    """Returns why this process should get no work right now; empty when it is ready."""
+async def readiness(app: App, worker: Worker | None) -> dict[str, Any]:
+    """Returns whether this process should get work right now, why not, and how what features depend on is doing."""
     reasons = [await _store_problem(app)]
+    dependencies = await _dependencies(app) if reasons == [None] else []
+    now = datetime.now(UTC)
+    reasons += [each.problem(now) for each in dependencies]
     if worker is not None:
         reasons += [_died(worker) or _stopping(worker), _stale(app, worker), _unanswered(worker), _full(worker)]
-    return [reason for reason in reasons if reason is not None]
+    said = [reason for reason in reasons if reason is not None]
+    answer: dict[str, Any] = {"ready": not said, "reasons": said}
+    return answer | {"dependencies": [_shown(each, now) for each in dependencies]} if dependencies else answer
+
+
+def _shown(dependency: Dependency, now: datetime) -> dict[str, Any]:
+    last = dependency.last_success
+    return {
+        "name": dependency.name,
+        "ok": dependency.problem(now) is None,
+        "detail": dependency.detail,
+        "lastSuccess": None if last is None else last.isoformat(),
+    }
 
 
 async def _store_problem(app: App) -> str | None:
@@ -56,6 +75,25 @@ async def _store_problem(app: App) -> str | None:
         logger.warning("not ready: %s", error.message, extra={"event": "store.not_ready"})
         return f"the store cannot be used ({error.code})"
     return f"the schema is at version {status.version} of {status.latest}" if status.pending else None
+
+
+async def _dependencies(app: App) -> list[Dependency]:
+    """Returns what features depend on; all are asked at once, with little patience."""
+    asked = [feature for feature in app.features if feature.dependencies is not None]
+    found = await asyncio.gather(*(_dependencies_of(app, feature) for feature in asked))
+    return [each for many in found for each in many]
+
+
+async def _dependencies_of(app: App, feature: Feature) -> Sequence[Dependency]:
+    assert feature.dependencies is not None
+    try:
+        async with asyncio.timeout(STORE_TIMEOUT_S):
+            return await feature.dependencies(await app.store(), app.settings)
+    except TimeoutError:
+        return [Dependency(feature.name, False, f"it did not say within {STORE_TIMEOUT_S:g} s what it depends on")]
+    except Exception:
+        logger.exception("dependencies of %s", feature.name, extra={"event": "feature.dependencies"})
+        return [Dependency(feature.name, False, "it could not say what it depends on; the log says why")]
 
 
 def _died(worker: Worker) -> str | None:

@@ -20,9 +20,9 @@ from redrive.ids import new_id
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import CloseJoin, Commit
-from redrive.kernel.diagnosis import Finding, Level
+from redrive.kernel.diagnosis import Dependency, Finding, Level
 from redrive.kernel.duty import Duty
-from redrive.kernel.feature import Feature
+from redrive.kernel.feature import Feature, Need
 from redrive.kernel.joins import Join, NewJoin, as_document, from_document
 from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event, Transition
@@ -47,6 +47,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Context",
+    "Dependency",
     "Duty",
     "Effects",
     "Event",
@@ -60,6 +61,7 @@ __all__ = [
     "Kinds",
     "Landed",
     "Level",
+    "Need",
     "NewJoin",
     "NewTask",
     "NotAllowed",

@@ -31,6 +31,29 @@ class Finding:
         return self.text if self.quoted is None else f"{self.text}: {self.quoted}"
 
 
+@dataclass(slots=True, frozen=True)
+class Dependency:
+    """Something that a feature cannot do without: a sink, a provider. Who asks for it needs no token, so that name and
+    detail name no secrets. With ``fresh_for``, a ``last_success`` longer ago than so many seconds is none."""
+
+    name: str
+    ok: bool = True
+    detail: str | None = None
+    last_success: datetime | None = None
+    fresh_for: float | None = None
+
+    def problem(self, now: datetime) -> str | None:
+        """Returns why it cannot be relied on; None when it can."""
+        if not self.ok:
+            return f"{self.name}: {self.detail or 'not reachable'}"
+        if self.fresh_for is None:
+            return None
+        if self.last_success is None:
+            return f"{self.name}: it has not succeeded yet"
+        age = (now - self.last_success).total_seconds()
+        return f"{self.name}: its last success was {age:.0f} s ago" if age > self.fresh_for else None
+
+
 @dataclass(slots=True)
 class Diagnosis:
     """A store's figures about itself. ``oldest``: since when the first runnable task of each queue waits. ``expired``:

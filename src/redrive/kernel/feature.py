@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError
@@ -20,12 +21,21 @@ from redrive.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from redrive.kernel.diagnosis import Finding
+    from redrive.kernel.diagnosis import Dependency, Finding
     from redrive.kernel.duty import Duty
     from redrive.kernel.ports.store import Store
     from redrive.kernel.reactions import React
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # a part of names of tables, of addresses, and a command
+
+
+class Need(StrEnum):
+    """What a feature may need of a store: the name of one of its capabilities."""
+
+    REACTIONS = "reactions"
+    JOINS = "joins"
+    LEDGER = "ledger"
+    TABLES = "tables"
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,6 +61,9 @@ class Feature:
     retention: Callable[[Any], Mapping[str, float]] | None = None
     # Gets the store and the settings; returns what is wrong, for doctor, the console and alerts.
     examine: Callable[[Store, Any], Awaitable[Sequence[Finding]]] | None = None
+    # Gets the same; returns what it depends on besides the store, for /readyz.
+    dependencies: Callable[[Store, Any], Awaitable[Sequence[Dependency]]] | None = None
+    needs: tuple[Need, ...] = ()  # of the store; what follows from a reaction and from tables goes without saying
 
     def __post_init__(self) -> None:
         for name in self.services:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from redrive.errors import ConfigError, WrongSetting
+from redrive.stores.needs import check_needs
 from redrive.stores.postgres import url as postgres_url
 from redrive.stores.shown import scheme_of, shown_scheme
 from redrive.stores.sqlite import url as sqlite_url
@@ -21,7 +22,14 @@ _POSTGRES = ("postgresql", "postgres")
 
 
 def make_store(url: str, features: Sequence[Feature] = ()) -> Store:
-    """Returns the store a URL names, with the features that this process knows; nothing is opened yet."""
+    """Returns the store a URL names, with the features that this process knows; nothing is opened yet. A feature that
+    needs more than it can do is refused."""
+    store = _make(url, features)
+    check_needs(features, store.capabilities, shown_url(url))
+    return store
+
+
+def _make(url: str, features: Sequence[Feature]) -> Store:
     if is_sqlite(url):
         from redrive.stores.sqlite.store import SqliteStore
 

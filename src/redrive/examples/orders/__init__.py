@@ -8,7 +8,7 @@ from redrive.examples.orders.handlers import kinds
 from redrive.examples.orders.late import duties, examine
 from redrive.examples.orders.reaction import react
 from redrive.examples.orders.settings import OrderSettings, retention
-from redrive.feature import Feature
+from redrive.feature import Feature, Need
 
 ORDERS = Feature(
     "orders",
@@ -23,5 +23,6 @@ ORDERS = Feature(
     settings=OrderSettings,
     retention=retention,
     examine=examine,
+    needs=(Need.JOINS, Need.LEDGER),
 )
 __all__ = ["ORDERS"]

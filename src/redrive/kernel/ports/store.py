@@ -66,6 +66,11 @@ class Capabilities:
 
     any_loop: bool = False  # one store serves every event loop of the process
     notifies: bool = True  # listeners hear of what other processes do; else they look for themselves
+    # What features may need of it (``Need``).
+    reactions: bool = True  # what features add to a move lands in its transaction
+    joins: bool = True
+    ledger: bool = True
+    tables: bool = True  # tables of features, and rows of them in a Commit
 
 
 @dataclass(slots=True, frozen=True)
