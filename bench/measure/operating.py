@@ -52,6 +52,7 @@ def console_pages(api: ApiClient) -> list[str]:
     task = api.get("/api/tasks/failed", limit=1).ok()["tasks"][0]
     return [
         *("", "/failures", "/failures?kind=BROKEN", f"/failures?fingerprint={cause}", "/failures?q=thing"),
+        *("/failures?since=1d", "/failures?since=1d&kind=BROKEN"),
         *("/failures/preview?kind=BROKEN", "/failures/preview?kind=BROKEN&page=1000", f"/causes/{cause}"),
         *("/tasks", "/tasks?state=completed", f"/tasks/{task['id']}", "/dead-letters", "/dead-letters?kind=BROKEN"),
         *("/operations", "/approvals", "/audit", "/queues", "/workers", "/schedules", "/settings", "/find?q=BROKEN"),

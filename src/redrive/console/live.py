@@ -8,6 +8,7 @@ in between.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from redrive.app import App
 from redrive.console.sample import Sample, Sampler
 from redrive.console.topics import TOPICS, sampler
-from redrive.errors import RedriveError, TooManyStreams
+from redrive.errors import RedriveError, StoreUnavailable, TooManyStreams
 from redrive.ops.access import Caller, Role
 
 logger = logging.getLogger("redrive.console")
@@ -58,6 +59,23 @@ class Feed:
         return {name: text for name, (change, text) in self.regions.items() if change > seen}
 
 
+@dataclass(eq=False)
+class Session:
+    """Whether a session still holds, looked at once for all streams that belong to it."""
+
+    streams: int = 0
+    held: bool = True
+    looked: float = field(default_factory=time.monotonic)
+
+    async def holds(self, look: Callable[[], Awaitable[bool]]) -> bool:
+        now = time.monotonic()
+        if self.held and now - self.looked >= LOOKED_AT_S * 0.9:
+            self.looked = now  # at once: the others do not ask meanwhile
+            with contextlib.suppress(StoreUnavailable):  # nothing is told then, but that
+                self.held = await look()
+        return self.held
+
+
 class Live:
     """All feeds of a process."""
 
@@ -66,6 +84,7 @@ class Live:
         self._topics = topics
         self._feeds: dict[tuple[str, Role], Feed] = {}
         self._streams = 0
+        self._sessions: dict[str, Session] = {}
         self._closed = asyncio.Event()
 
     @property
@@ -79,16 +98,23 @@ class Live:
             if feed.task is not None:
                 feed.task.cancel()
 
-    async def stream(self, topics: list[str], role: Role, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+    async def stream(
+        self, topics: list[str], role: Role, session: str, holds: Callable[[], Awaitable[bool]]
+    ) -> AsyncIterator[str]:
         """Yields server-sent events about these topics until the session no longer holds or the process stops."""
         feeds: list[Feed] = []
         self._streams += 1
+        looked = self._sessions.setdefault(session, Session())
+        looked.streams += 1
         try:
             feeds.extend(self._join(topic, role) for topic in topics)
-            async for event in self._events(feeds, holds):
+            async for event in self._events(feeds, lambda: looked.holds(holds)):
                 yield event
         finally:
             self._streams -= 1
+            looked.streams -= 1
+            if not looked.streams:
+                self._sessions.pop(session, None)
             for feed in feeds:
                 self._leave(feed)
 

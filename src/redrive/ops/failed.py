@@ -123,7 +123,7 @@ async def list_failed(
     check_int(limit, "limit", 1, 1000)
     check_int(offset, "offset", 0, 10_000_000)
     # Where totals say that there are none, no index has to be walked to find out.
-    if await store.count_failed(which) <= offset:
+    if await store.count_failed(which, offset + 1) <= offset:
         return []
     upto = None if before is None else before - 1
     if paged:

@@ -14,6 +14,7 @@ from redrive.ops import views
 from redrive.ops.causes import CAUSE_STATES
 from redrive.ops.failed import EVERY_FAILURE, parse_ids
 from redrive.ops.filters import command_options
+from redrive.ops.operator.failures import MOST_COUNTED
 from redrive.ops.operator.operations import BegunOperation
 
 router = pages_router()
@@ -31,7 +32,8 @@ async def failures(page: ThePage) -> Response:
     causes = await operator.causes.list(limit=CAUSES, status=status) if which == EVERY_FAILURE and not before else []
     if words is not None:
         return await _search(page, words)
-    listed = await operator.failures.list(await operator.failures.known(which), limit=PAGE_SIZE, before=before)
+    meant = await operator.failures.known(which)
+    listed = await operator.failures.list(meant, limit=PAGE_SIZE, before=before, most=MOST_COUNTED)
     return await page.render(
         "failures.html",
         which=fields(which),
@@ -43,6 +45,7 @@ async def failures(page: ThePage) -> Response:
         more_causes=causes[-1].place if len(causes) == CAUSES else None,
         tasks=[views.task(one, operator.sight) for one in listed.tasks],
         total=listed.total,
+        more=listed.more,
         before=listed.tasks[-1].failed_seq if len(listed.tasks) == PAGE_SIZE else None,
         newest=listed.tasks[0].failed_seq if listed.tasks and not before else None,
         search=None,
@@ -64,6 +67,7 @@ async def _search(page: Page, words: str) -> Response:
         more_causes=None,
         tasks=[views.task(one, sight) for one in found.tasks],
         total=None,
+        more=False,
         before=found.before,
         newest=None,
         search=found,

@@ -23,7 +23,9 @@ async def live(page: ThePage) -> Response:
         raise InvalidInput(f"name 1 to {MOST_TOPICS} topics")
     hub: Live = page.request.app.state.live
     hub.admit(topics, page.visitor.caller.role)
-    events = hub.stream(topics, page.visitor.caller.role, lambda: still_holds(page))
+    # Where nobody signs in, all are let in by the same door.
+    session = page.visitor.key if page.visitor.signed_in else ""
+    events = hub.stream(topics, page.visitor.caller.role, session, lambda: still_holds(page))
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 

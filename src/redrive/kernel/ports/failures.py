@@ -33,8 +33,9 @@ class FailureReads(Protocol):
     ) -> list[FailedRef]:
         """Returns the same as ``failed``, without what the tasks carry."""
 
-    async def count_failed(self, which: FailureFilter) -> int:
-        """Returns how many failed tasks match: by totals, where the filter allows it, else by an index."""
+    async def count_failed(self, which: FailureFilter, most: int | None = None) -> int:
+        """Returns how many tasks are failed now. By totals where the filter is of these; else rows are counted, no
+        further than ``most``."""
 
     async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
         """Returns totals of failed tasks, the largest first; of all causes without ``fingerprints``."""

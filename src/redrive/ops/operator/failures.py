@@ -20,13 +20,17 @@ from redrive.ops.matches import Matches, matching
 from redrive.ops.operator.session import Service
 from redrive.ops.pages import in_pieces
 
+MOST_COUNTED = 10_000
+
 
 @dataclass(slots=True, frozen=True)
 class FailedList:
-    """One page; ``total`` is how many there are, not how many are listed."""
+    """One page; ``total`` is how many there are, not how many are listed. ``more``: there are more than were
+    counted."""
 
     tasks: list[Task]
     total: int
+    more: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,14 +54,22 @@ class ReplaySet:
 
 class FailureService(Service):
     async def list(
-        self, which: FailureFilter = EVERY_FAILURE, *, limit: int = 50, offset: int = 0, before: int | None = None
+        self,
+        which: FailureFilter = EVERY_FAILURE,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        before: int | None = None,
+        most: int | None = None,
     ) -> FailedList:
-        """Returns tasks that are failed now, the latest first."""
+        """Returns tasks that are failed now, the latest first. ``most``: where rows have to be counted, no more."""
         self._session.may(Role.VIEWER)
         found = await failed.list_failed(
             self._store, which, limit=limit, offset=offset, before=before, paged=self._session.paged
         )
-        return FailedList(found, await self._store.count_failed(which))
+        total = await self._store.count_failed(which, None if most is None else most + 1)
+        more = most is not None and total == most + 1
+        return FailedList(found, total - more, more)
 
     async def known(self, which: FailureFilter) -> FailureFilter:
         """Returns the same filter with its fingerprint in full; refuses a kind, queue or cause that nobody knows.
@@ -80,11 +92,11 @@ class FailureService(Service):
         return await self._store.count_failed(which)
 
     async def end(self, which: FailureFilter = EVERY_FAILURE) -> tuple[int, int]:
-        """Returns the place of the latest failure that matches, and how many there are. Nothing waits for it: what
-        happens at the same time may be in one of them, and in the other the next time."""
+        """Returns the place of the latest failure that matches, and how many there are, as far as they are counted.
+        Nothing waits for it: what happens at the same time may be in one of them, and in the other the next time."""
         self._session.may(Role.VIEWER)
         latest = await self._store.failed(which, limit=1, newest=True, documents=0)
-        return (latest[0].failed_seq or 0) if latest else 0, await self._store.count_failed(which)
+        return (latest[0].failed_seq or 0) if latest else 0, await self._store.count_failed(which, MOST_COUNTED)
 
     async def statistics(self, which: FailureFilter = EVERY_FAILURE) -> FailureStats:
         self._session.may(Role.VIEWER)

@@ -145,9 +145,12 @@ class Reads:
         where = _bounded(which, after, upto).add(" order by failed_seq limit {}", limit)
         return [FailedRef(*row) for row in await self._where("failed_ids", where)]
 
-    async def count_failed(self, which: FailureFilter) -> int:
+    async def count_failed(self, which: FailureFilter, most: int | None = None) -> int:
         name, where = filters.count_failed(which)
-        found: int = await self.pool.read(lambda connection: connection.fetchval(SQL[name] + where.sql, *where.args))
+        text = SQL[name] + where.sql
+        if most is not None and name == "count_failed":
+            text = SQL["count_some_failed"] + where.add(" limit {}) x", most).sql
+        found: int = await self.pool.read(lambda connection: connection.fetchval(text, *where.args))
         return found
 
     async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:

@@ -282,6 +282,9 @@ select t.*, t.state::text as state_name from redrive.task t where t.state = 'fai
 -- count_failed: how many; filters follow
 select count(*) from redrive.task where state = 'failed'
 
+-- count_some_failed: no more than a limit; filters, limit and bracket follow
+select count(*) from (select 1 from redrive.task where state = 'failed'
+
 -- sum_failed: the same by totals; filters follow
 select coalesce(sum(n), 0)::bigint from redrive.v_failed_counts where true
 

@@ -115,9 +115,12 @@ class Reads:
         meant = [row for row in found if is_id(row["id"])]
         return [codec.failed_ref(row) for row in meant]
 
-    async def count_failed(self, which: FailureFilter) -> int:
+    async def count_failed(self, which: FailureFilter, most: int | None = None) -> int:
         name, sql, args = filters.count_failed(which)
-        found = await self.read(lambda session: _rows(session, SQL[name] + sql, args))
+        text = SQL[name] + sql
+        if most is not None and name == "count_failed":
+            text, args = SQL["count_some_failed"] + sql + " limit ?)", [*args, most]
+        found = await self.read(lambda session: _rows(session, text, args))
         return int(found[0]["n"])
 
     async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:

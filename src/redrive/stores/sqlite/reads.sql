@@ -117,6 +117,9 @@ select * from redrive_task where state = 'failed'
 -- count_failed: how many; filters follow
 select count(*) as n from redrive_task where state = 'failed'
 
+-- count_some_failed: no more than a limit; filters, limit and bracket follow
+select count(*) as n from (select 1 from redrive_task where state = 'failed'
+
 -- sum_failed: the same by totals; filters follow
 select coalesce(sum(n), 0) as n from redrive_failed_total where true
 

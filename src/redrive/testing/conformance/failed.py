@@ -111,6 +111,8 @@ class TestFailed:
                     assert await found(harness, which) == wanted
                     assert await harness.store.count_failed(which) == len(wanted)
         late = FailureFilter(since=times[4])
+        assert [await harness.store.count_failed(late, most) for most in (1, 3, 4, 5)] == [1, 3, 4, 4]
+        assert await harness.store.count_failed(FailureFilter(), 1) == 8  # totals are exact, and cost nothing
         assert (await harness.store.failed_end(late))[1] == 4
         assert [one.id for one in await harness.store.failed_ids(late, limit=3)] == ids[4:7]
         pages = [await harness.store.failed(late, limit=3, offset=at, newest=True, documents=100) for at in (0, 3)]
