@@ -83,7 +83,7 @@ async def test_one_that_cannot_say_is_not_ready(tmp_path: object, monkeypatch: p
     async def raises(store: Store, settings: Settings) -> Sequence[Dependency]:
         raise ValueError("secret")
 
-    monkeypatch.setattr(health, "STORE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(health, "DEPENDENCY_TIMEOUT_S", 0.05)
     features = [
         Feature("slow", "tests.features", dependencies=hangs),
         Feature("bad", "tests.features", dependencies=raises),

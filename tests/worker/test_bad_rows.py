@@ -78,12 +78,12 @@ async def test_readiness_notices_a_claim_that_does_not_come_back(
     monkeypatch.setattr(health, "ANSWERED_WITHIN_S", 0.3)
     with psycopg.connect(url) as owner:
         async with working(app, sleep=0.05) as worker:
-            while await health.unready(app, worker):
+            while (await health.readiness(app, worker))["reasons"]:
                 await asyncio.sleep(0.02)
             owner.execute("lock table redrive.move_lock in exclusive mode")
-            while not (reasons := await health.unready(app, worker)):
+            while not (reasons := (await health.readiness(app, worker))["reasons"]):
                 await asyncio.sleep(0.05)
             assert "without an answer" in reasons[0]
             owner.rollback()
-            while await health.unready(app, worker):
+            while (await health.readiness(app, worker))["reasons"]:
                 await asyncio.sleep(0.02)

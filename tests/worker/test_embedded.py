@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, RedriveError, State
-from redrive.api.health import unready
+from redrive.api.health import readiness
 from redrive.errors import InvalidInput, InvalidTransition, SchemaError
 from redrive.settings import load_settings
 
@@ -94,7 +94,7 @@ async def test_a_worker_that_dies_says_so_and_the_block_ends_with_its_error(
             await until(lambda: _any(r for r in caplog.records if getattr(r, "event", "") == "worker.died"))
             store.cycle = original
             assert isinstance(worker.died, LookupError)
-            assert "the worker died (LookupError); the log says of what" in await unready(app, worker)
+            assert "the worker died (LookupError); the log says of what" in (await readiness(app, worker))["reasons"]
     assert [record.levelno for record in caplog.records if record.name == "redrive.worker"] == [logging.ERROR]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, State
-from redrive.api.health import unready
+from redrive.api.health import readiness
 from redrive.worker import attempts, lease, room
 
 from . import process_handlers
@@ -60,7 +60,7 @@ async def test_tasks_that_could_not_begin_are_handed_back(
     async with working(quick, concurrency=4) as worker:
         await until(lambda: _is(limit.refused >= 3))
         assert (worker.health.failed, worker.health.completed) == (0, 0)
-        assert "the worker cannot begin handlers: can't start new thread" in await unready(quick, worker)
+        assert "the worker cannot begin handlers: can't start new thread" in (await readiness(quick, worker))["reasons"]
         limit.most = 100
         for task in tasks:
             done = await ended(quick, task.id)
@@ -125,7 +125,7 @@ async def test_handlers_that_were_given_up_take_slots_beyond_a_number(
         task = await quick.enqueue("PLAIN")
         await until(lambda: _is(not worker.runs))
         assert worker.runs.slots == 0
-        assert any("given up" in reason for reason in await unready(quick, worker))
+        assert any("given up" in reason for reason in (await readiness(quick, worker))["reasons"])
         free.set()
         assert (await ended(quick, task.id)).state is State.COMPLETED
         await asyncio.sleep(0)

@@ -18,6 +18,7 @@ from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.api")
 STORE_TIMEOUT_S = 2.0
+DEPENDENCY_TIMEOUT_S = 2.0
 TICK_FRESH_FOR_S = 15.0
 ANSWERED_WITHIN_S = 10.0
 
@@ -87,10 +88,10 @@ async def _dependencies(app: App) -> list[Dependency]:
 async def _dependencies_of(app: App, feature: Feature) -> Sequence[Dependency]:
     assert feature.dependencies is not None
     try:
-        async with asyncio.timeout(STORE_TIMEOUT_S):
+        async with asyncio.timeout(DEPENDENCY_TIMEOUT_S):
             return await feature.dependencies(await app.store(), app.settings)
     except TimeoutError:
-        return [Dependency(feature.name, False, f"it did not say within {STORE_TIMEOUT_S:g} s what it depends on")]
+        return [Dependency(feature.name, False, f"it did not say within {DEPENDENCY_TIMEOUT_S:g} s what it depends on")]
     except Exception:
         logger.exception("dependencies of %s", feature.name, extra={"event": "feature.dependencies"})
         return [Dependency(feature.name, False, "it could not say what it depends on; the log says why")]
