@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
+from importlib import import_module, machinery
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # Packages name theirs under this in their metadata: NAME = "package.module:FEATURE".
 GROUP = "redrive.features"
+_METADATA = (".dist-info", ".egg-info")
+_FINDERS = (machinery.PathFinder,)
 # Those that come with redrive, named alike: they are imported when somebody asks, since they use what is above.
 BUILT_IN: tuple[str, ...] = ()
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
@@ -36,8 +39,35 @@ TAKEN, TABLES = frozenset(_TAKEN.split()), frozenset(_TABLES.split())
 def installed() -> tuple[Feature, ...]:
     """Returns the features that every process of this installation knows, also a command that was given no
     application."""
-    named = [*((name, name) for name in BUILT_IN), *((entry.name, entry.value) for entry in entry_points(group=GROUP))]
+    named = [*((name, name) for name in BUILT_IN), *_entry_points()]
     return tuple(_load(name, value) for name, value in named)
+
+
+def _entry_points() -> Iterator[tuple[str, str]]:
+    """Yields what installed packages name, as name and value."""
+    if not _may_be_named():
+        return
+    from importlib.metadata import entry_points
+
+    yield from ((entry.name, entry.value) for entry in entry_points(group=GROUP))
+
+
+def _may_be_named() -> bool:
+    """Returns False only where certainly no package names a feature, by a look at the files that say so: Python's own
+    way reads all metadata, and takes longer to import than most commands."""
+    if any(hasattr(finder, "find_distributions") and finder not in _FINDERS for finder in sys.meta_path):
+        return True
+    return any(_names_some(Path(folder or ".")) for folder in sys.path)
+
+
+def _names_some(folder: Path) -> bool:
+    try:
+        found = [one / "entry_points.txt" for one in folder.iterdir() if one.name.endswith(_METADATA)]
+        return any(GROUP in file.read_text(encoding="utf-8", errors="replace") for file in found if file.is_file())
+    except FileNotFoundError:
+        return False
+    except OSError:  # an archive, or what may not be looked at: that is left to Python
+        return True
 
 
 def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:

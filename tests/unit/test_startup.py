@@ -121,3 +121,34 @@ def test_pydantic_is_imported_by_the_signature_that_needs_it(folder: Path, annot
         f"@app.task('TYPED')\nasync def typed(ctx, x: {annotation}): ..."
     )
     assert ("pydantic" in modules(code, folder)) is needed
+
+
+@pytest.mark.parametrize("where", ["site/shop-1.0.dist-info", "site/shop.egg-info"])
+def test_a_feature_of_an_installed_package_is_found(where: str, tmp_path: Path) -> None:
+    """The quick look must never miss what Python's own way finds."""
+    made = tmp_path / where
+    made.mkdir(parents=True)
+    (made / "entry_points.txt").write_text("[redrive.features]\nshop = shop_feature:SHOP\n")
+    (made / ("METADATA" if "dist" in where else "PKG-INFO")).write_text(
+        "Metadata-Version: 2.1\nName: shop\nVersion: 1\n"
+    )
+    (tmp_path / "site" / "shop_feature.py").write_text(
+        "from redrive.kernel.feature import Feature\nSHOP = Feature('shop', 'shop_feature')\n"
+    )
+    code = "import sys; sys.path.append('site')\nfrom redrive.features import installed\n"
+    found = modules(f"{code}assert [one.name for one in installed()] == ['shop']", tmp_path)
+    assert "importlib.metadata" in found
+    assert "importlib.metadata" not in modules(
+        "from redrive.features import installed\nassert installed() == ()", tmp_path
+    )
+
+
+def test_an_archive_on_the_path_is_left_to_python(tmp_path: Path) -> None:
+    (tmp_path / "parts.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    code = "import sys; sys.path.append('parts.zip')\nfrom redrive.features import installed\nassert installed() == ()"
+    assert "importlib.metadata" in modules(code, tmp_path)
+
+
+def test_declaring_and_enqueueing_analyse_no_failures(folder: Path) -> None:
+    found = modules(f"import asyncio{ENQUEUE}", folder)
+    assert not found & {"redrive.kernel.failure", "redrive.kernel.marks", "redrive.kernel.message_template"}

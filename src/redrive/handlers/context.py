@@ -11,13 +11,15 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from redrive.kernel.outcome import Done, StopReason
 from redrive.kernel.payload import decode, encode
-from redrive.kernel.ports.store import Transaction
-from redrive.kernel.task import Claimed
+
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Transaction
+    from redrive.kernel.task import Claimed
 
 logger = logging.getLogger("redrive.task")
 

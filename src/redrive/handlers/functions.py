@@ -9,10 +9,12 @@ import itertools
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError, RedriveError
-from redrive.kernel.failure import Failure, FailureType, failure
+
+if TYPE_CHECKING:
+    from redrive.kernel.failure import Failure
 
 # Values that stand for work which nobody has begun. Iterators are, too, except what is read from: files, cursors.
 _LAZY = (
@@ -39,6 +41,8 @@ class HandlerNotRun(RedriveError):
 
     def failure(self, kind: str) -> Failure:
         """Returns it as a final failure: another attempt would not run it either; somebody has to mend the handler."""
+        from redrive.kernel.failure import FailureType, failure
+
         message = f"{self.message}; {self.hint}"
         return failure(
             self.code,

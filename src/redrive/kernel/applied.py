@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from redrive.kernel.task import AuditRow, Enqueued
+if TYPE_CHECKING:
+    from redrive.kernel.task import AuditRow, Enqueued
 
 
 @dataclass(slots=True)

@@ -6,18 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from redrive.errors import IdempotencyConflict
-from redrive.kernel.applied import Applied
-from redrive.kernel.audit import Audit, BulkAction
-from redrive.kernel.erase import Erase
-from redrive.kernel.joins import NewJoin
-from redrive.kernel.ledger import Posting
-from redrive.kernel.machine import Transition
-from redrive.kernel.reactions import Rows
-from redrive.kernel.records import Put
-from redrive.kernel.task import Enqueued, NewTask
+
+if TYPE_CHECKING:
+    from redrive.kernel.applied import Applied
+    from redrive.kernel.audit import Audit, BulkAction
+    from redrive.kernel.erase import Erase
+    from redrive.kernel.joins import NewJoin
+    from redrive.kernel.ledger import Posting
+    from redrive.kernel.machine import Transition
+    from redrive.kernel.reactions import Rows
+    from redrive.kernel.records import Put
+    from redrive.kernel.task import Enqueued, NewTask
 
 
 class Target(StrEnum):

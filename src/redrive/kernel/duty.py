@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from redrive.kernel.ports.store import Store
+if TYPE_CHECKING:
+    from redrive.kernel.ports.store import Store
 
 
 @dataclass(slots=True, frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from redrive.errors import ErrorCode
 from redrive.kernel import evidence, frames, marks
 from redrive.kernel.classify import NO_RULES, UNKNOWN, Classification, FailureRules, FailureType, by_words, classify
+from redrive.kernel.clean import MAX_MESSAGE, clean
 from redrive.kernel.constant import constant
 from redrive.kernel.fingerprint import Facts, fingerprint, former
 from redrive.kernel.message_template import shape, template
@@ -22,9 +23,8 @@ from redrive.kernel.retry_after import retry_after
 from redrive.kernel.statements import written_by
 from redrive.kernel.summary import NO_PAYLOAD, Payload, safe_message, summary_of
 
-__all__ = ["Failure", "FailureType", "Origin", "clean", "failure", "failure_of"]
+__all__ = ["MAX_MESSAGE", "Failure", "FailureType", "Origin", "clean", "failure", "failure_of"]
 
-MAX_MESSAGE = 4_000
 MAX_STACK = 16_000
 MAX_CAUSE = 200
 # The types that applications raise with a message and no class of their own.
@@ -242,11 +242,6 @@ def _declared(error: BaseException, origin: Origin) -> str | None:
         if found is not None:
             origin.rules.on_error("fingerprint", function, found)
     return None
-
-
-def clean(text: str) -> str:
-    """Returns text that every store can hold: no NUL, no lone surrogates."""
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def _message(error: BaseException) -> str:

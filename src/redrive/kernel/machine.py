@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from redrive.errors import ErrorCode
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.failure import NOWHERE, Failure, FailureType, Origin, failure, said
 from redrive.kernel.outcome import (
     Cancel,
     Completed,
@@ -28,6 +27,9 @@ from redrive.kernel.outcome import (
 )
 from redrive.kernel.payload import encode
 from redrive.kernel.task import State, check_seconds
+
+if TYPE_CHECKING:
+    from redrive.kernel.failure import Failure, Origin
 
 
 class Event(StrEnum):
@@ -269,6 +271,8 @@ class ExpiredLease(Lease):
 def reject(task_id: UUID, why: str) -> Transition:
     """Returns the transition that fails a task whose row cannot be worked with; ``why`` is what the store says about
     it."""
+    from redrive.kernel.failure import failure
+
     cause = failure(ErrorCode.ROW_INVALID, "invalid_row", f"the row of this task cannot be worked with: {why}")
     return Transition(task_id, Event.REJECT, State.FAILED, failure=cause, dead=DeadReason.NON_RETRYABLE)
 
@@ -324,8 +328,11 @@ def complete(
     return done
 
 
-def declared(verdict: Retry | Fail, origin: Origin = NOWHERE) -> Failed:
+def declared(verdict: Retry | Fail, origin: Origin | None = None) -> Failed:
     """Returns the failure that a verdict declares; one that was raised keeps its stack and place."""
+    from redrive.kernel.failure import NOWHERE, said
+
+    origin = origin or NOWHERE
     if isinstance(verdict, Retry):
         cause = said(ErrorCode.EXECUTION_FAILED, "retry_requested", verdict.message, origin, verdict=verdict)
         return Failed(cause, verdict.after)
@@ -352,6 +359,8 @@ def _retry_or_fail(lease: Lease, cause: Failure, policy: Policy, jitter: float, 
 
 
 def _expire(lease: Lease, limit: float | None) -> Transition:
+    from redrive.kernel.failure import FailureType, failure
+
     cause = failure(
         ErrorCode.EXECUTION_FAILED,
         "lease_expired",

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import InvalidInput
 from redrive.kernel.classify import FailureType
-from redrive.kernel.failure import MAX_MESSAGE, Failure, clean
+from redrive.kernel.clean import MAX_MESSAGE, clean
 from redrive.kernel.task import check_name, check_seconds, check_text
+
+if TYPE_CHECKING:
+    from redrive.kernel.failure import Failure
 
 
 class StopReason(StrEnum):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from redrive.kernel.audit import AuditFilter
-from redrive.kernel.task import AuditRow
+if TYPE_CHECKING:
+    from redrive.kernel.audit import AuditFilter
+    from redrive.kernel.task import AuditRow
 
 
 class AuditReads(Protocol):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
-from redrive.kernel.reads import CauseRow
-from redrive.kernel.task import Task
+if TYPE_CHECKING:
+    from redrive.kernel.failed import FailedCount, FailedRef, FailureFilter
+    from redrive.kernel.reads import CauseRow
+    from redrive.kernel.task import Task
 
 
 class FailureReads(Protocol):

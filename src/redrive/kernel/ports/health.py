@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from redrive.kernel.diagnosis import Diagnosis
-from redrive.kernel.reads import Count, Overview, WorkerLeases
+if TYPE_CHECKING:
+    from redrive.kernel.diagnosis import Diagnosis
+    from redrive.kernel.reads import Count, Overview, WorkerLeases
 
 
 class HealthReads(Protocol):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from redrive.kernel.records import Record
+if TYPE_CHECKING:
+    from redrive.kernel.records import Record
 
 
 class RecordReads(Protocol):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from redrive.kernel.series import Ended, SeriesQuery, SeriesRow
+if TYPE_CHECKING:
+    from redrive.kernel.series import Ended, SeriesQuery, SeriesRow
 
 
 class SeriesReads(Protocol):

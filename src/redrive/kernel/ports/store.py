@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from redrive.kernel.applied import Applied
-from redrive.kernel.commit import Commit
-from redrive.kernel.machine import ExpiredLease, Transition
 from redrive.kernel.ports.audit import AuditReads
 from redrive.kernel.ports.failures import FailureReads
 from redrive.kernel.ports.health import HealthReads
@@ -31,8 +28,13 @@ from redrive.kernel.reads import (
     WorkerRow,
 )
 from redrive.kernel.retention import DEFAULTS, Retention
-from redrive.kernel.series import TallySheet
-from redrive.kernel.task import Claimed
+
+if TYPE_CHECKING:
+    from redrive.kernel.applied import Applied
+    from redrive.kernel.commit import Commit
+    from redrive.kernel.machine import ExpiredLease, Transition
+    from redrive.kernel.series import TallySheet
+    from redrive.kernel.task import Claimed
 
 # What reads ask for and return is part of the port, for those who have a store.
 __all__ = [

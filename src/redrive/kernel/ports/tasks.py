@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from redrive.kernel.failed import TaskStatus
-from redrive.kernel.joins import Join
-from redrive.kernel.reads import LetterCount, Query
-from redrive.kernel.task import DeadLetter, Task, Timeline
+if TYPE_CHECKING:
+    from redrive.kernel.failed import TaskStatus
+    from redrive.kernel.joins import Join
+    from redrive.kernel.reads import LetterCount, Query
+    from redrive.kernel.task import DeadLetter, Task, Timeline
 
 MOST_ENTRIES = 500  # of a task's timeline: a task may have a million attempts
 
