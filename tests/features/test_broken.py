@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -12,21 +14,56 @@ from redrive import App, Context
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.payload import encode
+from redrive.kernel.ports.store import ClaimRequest
 from redrive.kernel.task import NewTask, State
 from redrive.observe.logs import TaskLog
+from redrive.ops import doctor
 from redrive.settings import Options, Settings
 from redrive.testing.conformance.probe import BROKEN, PROBE
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-async def test_a_worker_goes_on(store: str, request: pytest.FixtureRequest) -> None:
-    url = (
-        f"sqlite:///{request.getfixturevalue('tmp_path')}/broken.db"
-        if store == "sqlite"
-        else request.getfixturevalue("postgres_url")
-    )
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('tmp_path')}/broken.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
+
+
+async def test_recovery_reaches_what_is_behind_it_and_says_why(url: str) -> None:
+    """More leases than are looked at together, whose end a feature refuses; behind them one that has nothing to do with
+    it. Who is told: the log, once, and doctor."""
+    app = App(url, features=[PROBE], settings=Settings(lease_ms=600_000, recovery_batch_size=3))
+    await app.migrate()
+    store = await app.store()
+    bad = encode({"raise on": "queued"}, "facts")
+    ids = [new_id() for _ in range(8)]
+    poison = [NewTask(id, "BAD", "default", None, max_attempts=3, feature="probe", facts=bad) for id in ids]
+    await store.apply(Commit(enqueues=poison))
+    await store.cycle(Commit(), ClaimRequest("dead", ("default",), 8, 0.0))
+    plain = NewTask(new_id(), "GOOD", "default", None, max_attempts=3)
+    await store.apply(Commit(enqueues=[plain]))
+    await store.cycle(Commit(), ClaimRequest("dead", ("default",), 1, 0.0))
+    stream = io.StringIO()
+    worker = app.worker(store, Options(queues=("nothing",)), log=TaskLog(stream, "json"))
+    (recover,) = [duty for duty in worker.duties.values() if duty.name == "recover"]
+    for _ in range(2):
+        await recover.run(store, "w", lambda: False)
+    assert (await store.get_many([plain.id]))[plain.id].state is State.QUEUED
+    told = [line for line in map(json.loads, stream.getvalue().splitlines()) if line["event"] == "task.not_recovered"]
+    assert sorted(line["task_id"] for line in told) == sorted(map(str, ids))
+    assert "the feature 'probe' failed to react" in told[0]["message"]
+    diagnosis = await store.diagnose()
+    assert diagnosis.expired == 8 and diagnosis.stuck["probe"][0] == 8
+    later = replace(diagnosis, now=diagnosis.now + timedelta(minutes=5))
+    (finding,) = doctor._leases(later)
+    assert finding.code == "feature_stuck" and "8 tasks of feature probe are not recovered" in finding.text
+    await app.close()
+
+
+async def test_a_worker_goes_on(url: str) -> None:
     app = App(url, features=[PROBE], settings=Settings(lease_ms=600_000))
     await app.migrate()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -57,12 +58,21 @@ class Dependency:
 @dataclass(slots=True)
 class Diagnosis:
     """A store's figures about itself. ``oldest``: since when the first runnable task of each queue waits. ``expired``:
-    how many leases ran out without being recovered, with the oldest of them (None when there are none). ``unknown``:
-    how many tasks that have not ended belong to features that no live worker knows, up to 1,000 of each."""
+    how many leases ran out without being recovered, with the oldest of them (None when there are none). ``stuck``: how
+    many of these are of which feature's tasks, with the oldest. ``unknown``: how many tasks that have not ended belong
+    to features that no live worker knows, up to 1,000 of each."""
 
     now: datetime
     oldest: dict[str, datetime] = field(default_factory=dict)
     expired: int = 0
     oldest_expired: datetime | None = None
+    stuck: dict[str, tuple[int, datetime]] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+
+    def note_expired(self, rows: Iterable[tuple[str | None, int, datetime]]) -> None:
+        """Takes in leases that ran out: the feature of their tasks, how many, and the oldest."""
+        found = list(rows)
+        self.expired = sum(n for _, n, _ in found)
+        self.oldest_expired = min((oldest for _, _, oldest in found), default=None)
+        self.stuck = {feature: (n, oldest) for feature, n, oldest in found if feature is not None}

@@ -175,8 +175,13 @@ def _features(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _leases(diagnosis: Diagnosis) -> list[Finding]:
-    oldest = diagnosis.oldest_expired
-    if oldest is None or diagnosis.now - oldest < STALE:
+    return [*_stale(diagnosis), *_stuck(diagnosis)]
+
+
+def _stale(diagnosis: Diagnosis) -> list[Finding]:
+    """Leases that nobody recovers; where all of them are of features, ``_stuck`` says more."""
+    oldest, plain = diagnosis.oldest_expired, diagnosis.expired - sum(n for n, _ in diagnosis.stuck.values())
+    if oldest is None or not plain or diagnosis.now - oldest < STALE:
         return []
     single = diagnosis.expired == 1
     many = f"{diagnosis.expired} leases" if diagnosis.expired < 1000 else "1000 leases or more"
@@ -190,6 +195,21 @@ def _leases(diagnosis: Diagnosis) -> list[Finding]:
             else f"{many} ran out, the first {since} ago, and nobody recovers them",
             "a live worker does so within seconds: start one, or read its log",
         )
+    ]
+
+
+def _stuck(diagnosis: Diagnosis) -> list[Finding]:
+    """Leases of a feature's tasks: if a worker knows it and is alive, it refuses their end."""
+    return [
+        Finding(
+            Level.CRITICAL,
+            "feature_stuck",
+            f"{counted(n)} of feature {name} {'is' if n == 1 else 'are'} not recovered, the first for"
+            f" {span(diagnosis.now - oldest)}: no worker of it looks, or the feature refuses how they end",
+            "a worker that knows it says why in its log (task.not_recovered): mend the feature, or start such a worker",
+        )
+        for name, (n, oldest) in diagnosis.stuck.items()
+        if diagnosis.now - oldest >= STALE
     ]
 
 

@@ -129,6 +129,18 @@ class Report:
         else:
             self.log.task(event, label, transition.execution_ms)
 
+    def not_recovered(self, lease: ExpiredLease, why: str) -> None:
+        """Reports a lease that ran out and whose task cannot be taken back: its feature refuses that."""
+        self.log.task(
+            "task.not_recovered",
+            self.log.label(lease),
+            lease.seconds * 1000,
+            "error",
+            message=why,
+            held_by=lease.worker_id,
+            note="it is tried again until that is mended",
+        )
+
     def recovered(self, lease: ExpiredLease, transition: Transition, limit: float | None) -> None:
         """Reports a task that was taken from whoever held it when its lease ran out. ``limit``: the time limit that it
         had passed."""

@@ -26,8 +26,7 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
         now = await connection.fetchval(SQL["now"])
         found = Diagnosis(now)
         found.oldest = {row["queue"]: row["since"] for row in await connection.fetch(SQL["oldest"])}
-        (expired,) = await connection.fetch(SQL["expired"])
-        found.expired, found.oldest_expired = expired["n"], expired["oldest"]
+        found.note_expired(tuple(row) for row in await connection.fetch(SQL["expired"]))
         found.unknown = {row["feature"]: row["n"] for row in await connection.fetch(SQL["unknown"])}
         found.findings = [
             *_skew(now, asked, datetime.now(UTC)),

@@ -27,10 +27,10 @@ select f.kind, min(f.since) as since from lanes l cross join lateral (
   where t.state = 'queued' and t.queue = l.queue and t.lane = l.lane order by t.priority, t.position limit 100) f
 group by f.kind;
 
--- expired: leases that ran out and that nobody has recovered
-select count(*) as n, min(x.lease_expires_at) as oldest from (
-  select t.lease_expires_at from redrive.task t
-  where t.state = 'running' and t.lease_expires_at < clock_timestamp() order by t.lease_expires_at limit 1000) x;
+-- expired: leases that ran out and that nobody has recovered, by feature
+select x.feature, count(*) as n, min(x.lease_expires_at) as oldest from (
+  select t.feature, t.lease_expires_at from redrive.task t
+  where t.state = 'running' and t.lease_expires_at < clock_timestamp() order by t.lease_expires_at limit 1000) x group by x.feature;
 
 -- unknown: tasks of features for which no worker has the duty of recovering; one step in the index for each feature
 with recursive names as (

@@ -20,8 +20,8 @@ LARGE_WAL_BYTES = 256 << 20
 def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
     found = Diagnosis(to_datetime(session.now))
     found.oldest = {queue: to_datetime(since) for queue, since in session.rows(SQL["oldest"])}
-    ((found.expired, oldest),) = session.rows(SQL["expired"], session.now)
-    found.oldest_expired = None if oldest is None else to_datetime(oldest)
+    expired = session.rows(SQL["expired"], session.now)
+    found.note_expired((feature, n, to_datetime(oldest)) for feature, n, oldest in expired)
     found.unknown = dict(session.rows(SQL["unknown"], session.now))
     there = {row[0] for row in session.rows(SQL["indexes"])}
     found.findings = [

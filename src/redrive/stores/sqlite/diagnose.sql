@@ -33,10 +33,10 @@ with recursive lanes(first) as (
 select t.kind, min(max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0)))
 from heads h join redrive_task t on t.rowid = h.at group by t.kind
 
--- expired: leases that ran out and that nobody has recovered
-select count(*), min(x.lease_expires_at) from (
-  select lease_expires_at from redrive_task where state = 'running' and lease_expires_at < ?
-  order by lease_expires_at limit 1000) x
+-- expired: leases that ran out and that nobody has recovered, by feature
+select x.feature, count(*), min(x.lease_expires_at) from (
+  select feature, lease_expires_at from redrive_task where state = 'running' and lease_expires_at < ?
+  order by lease_expires_at limit 1000) x group by x.feature
 
 -- unknown: tasks of features for which no worker has the duty of recovering; one step in the index for each feature
 with recursive names(feature) as (

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from uuid import UUID
 
+from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
-from redrive.kernel.machine import ExpiredLease, Policy, settle
+from redrive.kernel.machine import ExpiredLease, Policy, Transition, settle
 from redrive.kernel.outcome import Expired
 from redrive.kernel.ports.store import Store
 from redrive.worker.report import Report
 from redrive.worker.time_limits import TimeLimits
+
+# So many that are refused are passed by in one run, to reach those behind them.
+MOST_REFUSED = 500
 
 
 class Recovery:
@@ -20,22 +25,31 @@ class Recovery:
         self._leases_at_once = leases_at_once
         self._report = report
         self._limits = limits
+        self._told: set[tuple[UUID, UUID]] = set()  # leases whose end is refused: each is told of once
 
     async def run(self, store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
         at_once = self._leases_at_once
-        while True:
-            leases = await store.expired(at_once)
+        refused: set[UUID] = set()  # they stay where they are; others are behind them
+        while len(refused) <= MOST_REFUSED:
+            leases = [lease for lease in await store.expired(at_once + len(refused)) if lease.id not in refused]
             if not leases:
                 return
             transitions = [settle(lease, Expired(self._passed_limit(lease)), Policy(), 0.0) for lease in leases]
             applied = await store.apply(Commit(transitions=transitions))
-            self._report.begin()
-            for lease, transition in zip(leases, transitions, strict=True):
-                if lease.id not in applied.lost:
-                    self._report.recovered(lease, transition, self._passed_limit(lease))
-            self._report.flush()
-            if len(leases) < at_once or len(applied.lost) == len(leases):
+            self._tell(leases, transitions, applied)
+            refused |= applied.refused.keys()
+            if len(leases) < at_once or (len(applied.lost) == len(leases) and not applied.refused):
                 return
+
+    def _tell(self, leases: Sequence[ExpiredLease], transitions: Sequence[Transition], applied: Applied) -> None:
+        self._report.begin()
+        for lease, transition in zip(leases, transitions, strict=True):
+            if lease.id not in applied.lost:
+                self._report.recovered(lease, transition, self._passed_limit(lease))
+            elif lease.id in applied.refused and (lease.id, lease.token) not in self._told:
+                self._report.not_recovered(lease, applied.refused[lease.id])
+                self._told.add((lease.id, lease.token))
+        self._report.flush()
 
     def _passed_limit(self, lease: ExpiredLease) -> float | None:
         """Returns the time limit that the attempt had passed when its lease ran out; None when it was the lease
