@@ -13,6 +13,7 @@ from tests.browser.worlds import World
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.xdist_group("studio")]
 WCAG: Any = {
     "resultTypes": ["violations"],
+    "rules": {"landmark-unique": {"enabled": True}},
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},
 }
 # In the other theme only the colours are different.

@@ -17,7 +17,7 @@ from redrive.console.sample import seldom
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
-from tests.console.conftest import HOME, console, fail_some, page, send
+from tests.console.conftest import HOME, console, fail_some, page, send, work
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +148,14 @@ async def test_an_operation_is_followed(any_app: App) -> None:
         begun = await send(client, "/failures/retry", fields, "/failures/preview?kind=SEND")
         operation = begun.headers["location"].rpartition("/")[2]
         async with listen(client, f"operation:{operation}") as answer:
-            assert "3" in await regions(told(answer), "#progress")
+            stream = told(answer)
+            assert "3" in await regions(stream, "#progress")
+            app = any_app
+            app.mended = True  # type: ignore[attr-defined]
+            await work(app)
+            while "TASK_RETRY_BATCH_SUMMARY" not in (rows := await regions(stream, "#rows")):
+                pass
+            assert f"{HOME}/audit?auditAction=TASK_RETRY_BATCH_SUMMARY" in rows
         assert "Retry of 3 tasks" in await page(client, f"/operations/{operation}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
@@ -39,6 +40,7 @@ def environment() -> Environment:
     made.filters.update(text.FILTERS)
     made.globals.update(
         home=HOME,
+        address=address,
         version=__version__,
         asset=asset,
         relative=text.relative,
@@ -47,6 +49,11 @@ def environment() -> Environment:
         stack_lines=stack_lines,
     )
     return made
+
+
+def address(path: str, **fields: Any) -> str:
+    """Returns the address of a page of the console with these fields."""
+    return HOME + path + (f"?{urlencode(fields)}" if fields else "")
 
 
 async def render(template: str, **values: Any) -> str:

@@ -47,7 +47,11 @@ async def rows(operator: Operator, operation_id: str) -> list[View]:
 def sampler(operation_id: str) -> Callable[[Operator], Awaitable[Mapping[str, str]]]:
     async def sample(operator: Operator) -> Mapping[str, str]:
         shown, now = await look(operator, operation_id), await operator.health.now()
-        return {"#progress": fragment("regions/progress.html", shown=shown, now=now)}
+        latest = await rows(operator, operation_id)
+        return {
+            "#progress": fragment("regions/progress.html", shown=shown, now=now),
+            "#rows": fragment("audit_rows.html", rows=latest, now=now),
+        }
 
     return sample
 
