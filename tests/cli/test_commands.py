@@ -53,6 +53,15 @@ def test_the_page_of_all_commands_says_what_they_say_themselves(redrive) -> None
     assert [name for name, line in told.items() if f"{name} {line}" not in shown] == []
 
 
+def test_help_says_what_there_is_in_its_order(redrive) -> None:
+    for arguments in (["causes"], ["list"], ["enqueue"], ["causes", "retry"]):
+        said = redrive(*arguments, "--help").out
+        titles = [line.split("─")[1].strip() for line in said.splitlines() if line.startswith("╭")]
+        wanted = [title for title in ("Arguments", "Options", "Which tasks", "Commands") if title in titles]
+        assert titles == wanted, arguments
+        assert "completion" not in said and "<" not in said.partition("╭")[2].partition("Options")[0], arguments
+
+
 def test_help_fits_the_terminal_and_can_be_copied(redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     for width in ("40", "72", "130"):
         monkeypatch.setenv("COLUMNS", width)

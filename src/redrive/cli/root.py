@@ -98,12 +98,13 @@ class Commands(Mapping[str, Any]):
 
 def _built(name: str, what: Any, epilog: str, hidden: bool = False) -> Any:
     """Returns the command of a function, or the group of a Typer application."""
-    made = what
-    if not isinstance(what, typer.Typer):
-        made = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        made.command(name)(what)
-    command: Any = typer.main.get_command(made)
-    command.name, command.epilog, command.hidden = name, epilog, hidden
+    above = typer.Typer(add_completion=False, pretty_exceptions_enable=False, callback=_bare)
+    if isinstance(what, typer.Typer):
+        above.add_typer(what, name=name, epilog=epilog, hidden=hidden)
+    else:
+        above.command(name, epilog=epilog, hidden=hidden)(what)
+    group: Any = typer.main.get_command(above)
+    command = group.commands[name]
     _draw_help(command)
     return command
 
@@ -122,7 +123,9 @@ def _page(command: Any, context: Any) -> Page:
         record = parameter.get_help_record(context)
         if record is not None and not getattr(parameter, "hidden", False):
             usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            options.append((getattr(parameter, "rich_help_panel", None) or usual, record))
+            row = (record[0].partition(" <")[0], record[1])  # without the type that Typer adds to its name
+            options.append((getattr(parameter, "rich_help_panel", None) or usual, row))
+    options.sort(key=lambda option: (option[0] != "Arguments", option[0] != "Options"))
     inner = getattr(command, "commands", {})
     listed = [(name, first_sentence(one.help or "")) for name, one in inner.items() if not one.hidden]
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])

@@ -79,8 +79,12 @@ def _box(panel: Panel, name: int, width: int, coloured: bool) -> Iterator[str]:
 
 def _paragraphs(text: str, width: int) -> Iterator[str]:
     """Yields paragraphs, wrapped; what is set off by spaces is to be copied, and stays one line."""
+    listed = False
     for paragraph in text.split("\n\n"):
-        if paragraph.startswith("  "):
+        if listed and not paragraph.startswith("  "):
+            yield ""
+        listed = paragraph.startswith("  ")
+        if listed:
             yield f" {paragraph}"
         else:
             yield from (f" {line}" for line in _wrapped(paragraph, width - 2))
