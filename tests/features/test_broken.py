@@ -33,8 +33,8 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 async def test_recovery_reaches_what_is_behind_it_and_says_why(url: str) -> None:
-    """More leases than are looked at together, whose end a feature refuses; behind them one that has nothing to do with
-    it. Who is told: the log, once, and doctor."""
+    """More leases than are looked at together, whose end a feature refuses; behind them one that it lets end, and one
+    that has nothing to do with it. Who is told: the log, once, and doctor."""
     app = App(url, features=[PROBE], settings=Settings(lease_ms=600_000, recovery_batch_size=3))
     await app.migrate()
     store = await app.store()
@@ -43,15 +43,15 @@ async def test_recovery_reaches_what_is_behind_it_and_says_why(url: str) -> None
     poison = [NewTask(id, "BAD", "default", None, max_attempts=3, feature="probe", facts=bad) for id in ids]
     await store.apply(Commit(enqueues=poison))
     await store.cycle(Commit(), ClaimRequest("dead", ("default",), 8, 0.0))
-    plain = NewTask(new_id(), "GOOD", "default", None, max_attempts=3)
-    await store.apply(Commit(enqueues=[plain]))
-    await store.cycle(Commit(), ClaimRequest("dead", ("default",), 1, 0.0))
+    behind = [NewTask(new_id(), "GOOD", "default", None, max_attempts=3, feature=name) for name in (None, "probe")]
+    await store.apply(Commit(enqueues=behind))
+    await store.cycle(Commit(), ClaimRequest("dead", ("default",), 2, 0.0))
     stream = io.StringIO()
     worker = app.worker(store, Options(queues=("nothing",)), log=TaskLog(stream, "json"))
-    (recover,) = [duty for duty in worker.duties.values() if duty.name == "recover"]
-    for _ in range(2):
+    recovering = [duty for name, duty in worker.duties.items() if name in ("recover", "recover:probe")]
+    for recover in recovering * 2:
         await recover.run(store, "w", lambda: False)
-    assert (await store.get_many([plain.id]))[plain.id].state is State.QUEUED
+    assert {task.state for task in (await store.get_many([one.id for one in behind])).values()} == {State.QUEUED}
     told = [line for line in map(json.loads, stream.getvalue().splitlines()) if line["event"] == "task.not_recovered"]
     assert sorted(line["task_id"] for line in told) == sorted(map(str, ids))
     assert "the feature 'probe' failed to react" in told[0]["message"]

@@ -87,7 +87,7 @@ async def test_a_reaction_makes_typed_tasks_where_no_application_is(app: App, ur
     facts = {"times": 2, "then": as_document(make_task(shop.registry, "OWN", {"n": 1}))}
     await store.apply(Commit(enqueues=[work.options(feature="notes", scope="bob", facts=facts).new()]))
     (claimed,) = (await store.cycle(Commit(), ClaimRequest("w", ("default",), 1, 0.0))).claimed
-    moves = [settle(lease, Expired(), Policy(), 0.5) for lease in await store.expired(5)]
+    moves = [settle(lease, Expired(), Policy(), 0.5) for lease in await store.expired(5, "notes")]
     assert not (await store.apply(Commit(transitions=moves))).lost
     found = (await store.cycle(Commit(), ClaimRequest("w", ("notes", "own"), 5, 60.0))).claimed
     assert [(task.kind, task.max_attempts, task.scope) for task in found] == [

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from redrive.kernel.task import AuditRow, Enqueued
+    from redrive.kernel.task import AuditRow, Enqueued, State
 
 
 @dataclass(slots=True)
 class Applied:
-    """What a store did with a Commit. Whatever is not listed here was applied."""
+    """What a store did with a Commit. Whatever is not listed here was applied as it was asked for."""
 
     enqueued: list[Enqueued] = field(default_factory=list)
     lost: set[UUID] = field(default_factory=set)
+    instead: dict[UUID, State] = field(default_factory=dict)  # of moves that led elsewhere than asked: where they led
     skipped: dict[UUID, str | None] = field(default_factory=dict)  # of a bulk action: the states of lost ones
     refused: dict[UUID, str] = field(default_factory=dict)  # rows that stood in the way, and what the store said
     fired: set[str] = field(default_factory=set)

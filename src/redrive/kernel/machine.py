@@ -265,7 +265,6 @@ class ExpiredLease(Lease):
     trace_id: str | None = None
     timeout: float | None = None  # the task's own limit
     seconds: float = 0.0  # how long ago the attempt began
-    cancelled: bool = False  # somebody wants it cancelled: that is how it ends
 
 
 def reject(task_id: UUID, why: str) -> Transition:

@@ -191,14 +191,16 @@ class TallyTable(dict[Key, Tally]):
         return self.setdefault(key, Tally())
 
 
-def count_end(tally: Tally, transition: Transition) -> None:
-    """Counts how an attempt ended. Whoever is put off or handed back has not failed."""
+def count_end(tally: Tally, transition: Transition, instead: State | None = None) -> None:
+    """Counts how an attempt ended. Whoever is put off or handed back has not failed. ``instead``: where it led, if that
+    was elsewhere."""
+    led = transition.to if instead is None else instead
     if transition.failure is not None:
         tally.failed_by(transition.failure.type.value)
-        tally.retried += transition.to is not State.FAILED
-    tally.completed += transition.to is State.COMPLETED
-    tally.failed += transition.to is State.FAILED
-    tally.cancelled += transition.to is State.CANCELLED
+        tally.retried += led not in (State.FAILED, State.CANCELLED)
+    tally.completed += led is State.COMPLETED
+    tally.failed += led is State.FAILED
+    tally.cancelled += led is State.CANCELLED
 
 
 @dataclass(slots=True, frozen=True)

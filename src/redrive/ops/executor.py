@@ -187,6 +187,6 @@ async def report(
         )
     if task.state is State.RUNNING:  # else it is the same report again
         tally = _counted(store)[task.queue, task.kind]
-        count_end(tally, transition)
+        count_end(tally, transition, cycle.instead.get(task.id))
         if ms is not None:
             tally.ran(ms)

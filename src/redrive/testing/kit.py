@@ -92,7 +92,7 @@ class TestKit:
     async def _make_due(self, worker: Worker) -> None:
         """Does at once what the fleet's heartbeats do over time: schedules, expired leases, delays that are over."""
         await worker.prepare()
-        for name in ("cron", "recover"):
+        for name in ("cron", "recover", *(f"recover:{feature}" for feature in self.store.reacting)):
             await worker.duties[name].run(self.store, worker.id, lambda: False)
         beat = Heartbeat(worker.id, "test", 0, worker.options.queues, worker.options.concurrency, 0, "test", {})
         while (await self.store.tick(beat)).promoted:

@@ -190,7 +190,7 @@ class Attempts:
         if not run.settled:
             self._runs.keep_trailing(run)
         self._report.begin()
-        self._settling.landed([(run, completion())], set())
+        self._settling.landed([(run, completion())], set(), {})
         self._report.flush()
 
     def _still_held(self, task: Claimed) -> Run:

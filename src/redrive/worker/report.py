@@ -22,6 +22,7 @@ LOG_EVENTS = {
 }
 
 
+_LED = {State.CANCELLED: "task.cancelled"}  # by where moves lead that lead elsewhere than asked (machine.INSTEAD)
 _COMPLETE = Event.COMPLETE  # looked at for every task
 
 
@@ -93,7 +94,8 @@ class Report:
         self.health.lost += 1
         self._now("task.lease_lost", run, "warning", note="the lease is no longer held; the handler is told to stop")
 
-    def landed(self, run: Run, transition: Transition) -> None:
+    def landed(self, run: Run, transition: Transition, instead: State | None = None) -> None:
+        """Reports where a task has gone: where it was to, or ``instead`` somewhere else."""
         label, task, ms = run.label, run.task, transition.execution_ms
         tally = self.tallies.of(task.queue, task.kind)
         if ms is not None:
@@ -106,23 +108,24 @@ class Report:
         if transition.event is Event.HAND_BACK:
             self.health.requeued += 1
             return
-        event = LOG_EVENTS[transition.event]
+        event = LOG_EVENTS[transition.event] if instead is None else _LED[instead]
         self._count(event)
         cause = transition.failure
-        count_end(tally, transition)
+        count_end(tally, transition, instead)
         if cause is not None:
             requeued = event == "task.requeued"
             self.log.task(
                 event,
                 label,
                 transition.execution_ms,
-                "warning" if requeued else "error",
+                "error" if event == "task.failed" else "warning",
                 error_code=cause.code,
                 error_reason=cause.reason,
                 message=cause.message,
                 fingerprint=cause.fingerprint,
                 retry_in=round(transition.delay, 3) if requeued else None,
                 dead=transition.dead,
+                **({} if instead is None else {"note": "somebody has cancelled it: there is no other attempt"}),
             )
         elif event == "task.requeued":
             self.log.task(event, label, transition.execution_ms, reason=transition.reason or transition.event.value)
@@ -141,14 +144,16 @@ class Report:
             note="it is tried again until that is mended",
         )
 
-    def recovered(self, lease: ExpiredLease, transition: Transition, limit: float | None) -> None:
-        """Reports a task that was taken from whoever held it when its lease ran out. ``limit``: the time limit that it
+    def recovered(
+        self, lease: ExpiredLease, transition: Transition, instead: State | None, limit: float | None
+    ) -> None:
+        """Reports a task that was taken from whoever had it when its lease ran out. ``limit``: the time limit that it
         had passed."""
         self.health.recovered += 1
         failed, cause = transition.to is State.FAILED, transition.failure
         assert cause is not None
         tally = self.tallies.of(lease.queue, lease.kind)
-        if lease.cancelled:
+        if instead is State.CANCELLED:
             self.log.task(
                 "task.cancelled",
                 self.log.label(lease),

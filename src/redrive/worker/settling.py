@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Fail, Outcome
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Store
-from redrive.kernel.task import Claimed
+from redrive.kernel.task import Claimed, State
 from redrive.worker.config import WorkerConfig
 from redrive.worker.decisions import Decisions
 from redrive.worker.report import Report
@@ -100,12 +100,17 @@ class Settling:
         self._under_way.remove(call)
         return True
 
-    def landed(self, settlements: Iterable[tuple[Run, Transition]], lost: set[UUID]) -> None:
+    def landed(
+        self, settlements: Iterable[tuple[Run, Transition]], lost: Set[UUID], instead: Mapping[UUID, State]
+    ) -> None:
         """Takes in what the store answered about these."""
         for run, transition in settlements:
             self._runs.drop(run)
             if lost and run.task.id in lost:
                 self._report.refused(run, transition)
+                continue
+            if instead and run.task.id in instead:
+                self._report.landed(run, transition, instead[run.task.id])
                 continue
             self._report.landed(run, transition)
             if transition.delay:
@@ -163,7 +168,7 @@ class Settling:
                     continue
                 self.add(run, verdict)
             else:
-                self.landed([(run, transition)], cycle.lost)
+                self.landed([(run, transition)], cycle.lost, cycle.instead)
 
     async def _fail_row(self, run: Run, transition: Transition) -> bool:
         """Fails a task by itself, whatever is in its row: not the outcome is refused, but the row. False when the store
@@ -177,7 +182,7 @@ class Settling:
             self._runs.drop(run)
             self._report.not_settled(run, transition, applied.refused[run.task.id])
         else:
-            self.landed([(run, transition)], applied.lost)
+            self.landed([(run, transition)], applied.lost, applied.instead)
         return True
 
     # -- the worker is being cancelled -----------------------------------------------------------------------------
@@ -212,7 +217,7 @@ class Settling:
         except RedriveError as error:
             await self.settle_one_by_one(settlements, error)
         else:
-            self.landed(settlements, cycle.lost)
+            self.landed(settlements, cycle.lost, cycle.instead)
             return True
         return False
 
@@ -228,7 +233,7 @@ class Settling:
             self.keep(call.settlements)
             return call.want is None
         cycle = call.task.result()
-        self.landed(call.settlements, cycle.lost)
+        self.landed(call.settlements, cycle.lost, cycle.instead)
         give_back(cycle.claimed, call.asked)
         return True
 

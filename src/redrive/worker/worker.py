@@ -271,7 +271,7 @@ class Worker:
     def _take_in(self, call: Call, cycle: Cycle) -> None:
         self.settling.taken(call)
         self.report.begin()
-        self.settling.landed(call.settlements, cycle.lost)
+        self.settling.landed(call.settlements, cycle.lost, cycle.instead)
         self.attempts.start(cycle.claimed, call.asked)
         self.report.flush()
 

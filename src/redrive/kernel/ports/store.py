@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from redrive.kernel.commit import Commit
     from redrive.kernel.machine import ExpiredLease, Transition
     from redrive.kernel.series import TallySheet
-    from redrive.kernel.task import Claimed
+    from redrive.kernel.task import Claimed, State
 
 # What reads ask for and return is part of the port, for those who have a store.
 __all__ = [
@@ -95,12 +95,14 @@ class ClaimRequest:
 class Cycle:
     """What a settle-and-claim returns: what was claimed, and which settlements lost their lease.
 
-    ``more``: the claim came back short although there may be more; it is worth looking again at once.
+    ``more``: the claim came back short although there may be more; it is worth looking again at once. ``instead``:
+    where settlements led that met something in their row (``machine.INSTEAD``); all others led where they were to.
     """
 
     claimed: list[Claimed] = field(default_factory=list)
     lost: set[UUID] = field(default_factory=set)
     more: bool = False
+    instead: dict[UUID, State] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)
@@ -214,7 +216,9 @@ class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, Serie
 
     async def tick(self, beat: Heartbeat) -> TickResult: ...
 
-    async def expired(self, limit: int) -> list[ExpiredLease]: ...
+    async def expired(self, limit: int, feature: str | None = None) -> list[ExpiredLease]:
+        """Returns leases that ran out: of tasks of this feature, else of those that belong to none. Whoever recovers
+        them decides by the state machine and moves them, fenced by tokens."""
 
     async def due_schedules(self) -> tuple[datetime, list[ScheduleRow]]: ...
 

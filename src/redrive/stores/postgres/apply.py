@@ -96,9 +96,9 @@ async def _settle(
     connection: Connection, commit: Commit, features: Features, applied: Applied, again: bool, careful: str | None
 ) -> None:
     if careful is None:
-        moved = await settle(connection, commit.transitions, features)
+        moved = await settle(connection, commit.transitions, features, instead=applied.instead)
     else:
-        moved = await settle_in_parts(connection, commit.transitions, features, applied.refused, careful)
+        moved = await settle_in_parts(connection, commit.transitions, features, applied, careful)
     lost = [t for t in commit.transitions if t.task_id not in moved]
     if lost and again:
         before = await landed_before(connection, lost)

@@ -21,7 +21,9 @@ from redrive.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
+from redrive.kernel.applied import Applied
 from redrive.kernel.machine import Transition, postpone, reject
+from redrive.kernel.task import State
 from redrive.stores.features import Features
 from redrive.stores.postgres.errors import translate
 from redrive.stores.postgres.pool import Connection, Pool
@@ -83,23 +85,26 @@ async def fail_row(connection: Connection, task_id: UUID, why: str, features: Fe
 
 
 async def settle_in_parts(
-    connection: Connection, transitions: Sequence[Transition], features: Features, refused: dict[UUID, str], where: str
+    connection: Connection, transitions: Sequence[Transition], features: Features, applied: Applied, where: str
 ) -> set[UUID]:
     """Applies what can be applied; returns the ids that moved. A task that its worker or recovery would move and whose
     row stands in the way is failed; what an operator wanted of such a row is refused, and the row is left as it is."""
     try:
+        instead: dict[UUID, State] = {}
         async with connection.transaction():
-            return await settle(connection, transitions, features)
+            moved = await settle(connection, transitions, features, instead=instead)
+        applied.instead.update(instead)
+        return moved
     except Exception as raised:
         error = translate(raised, where)
         if not about_a_row(error):
             raise
     if len(transitions) > 1:
         half = len(transitions) // 2
-        first = await settle_in_parts(connection, transitions[:half], features, refused, where)
-        return first | await settle_in_parts(connection, transitions[half:], features, refused, where)
+        first = await settle_in_parts(connection, transitions[:half], features, applied, where)
+        return first | await settle_in_parts(connection, transitions[half:], features, applied, where)
     (transition,) = transitions
-    refused[transition.task_id] = error.message
+    applied.refused[transition.task_id] = error.message
     # Where a feature failed to react, nothing is wrong with the row: it is left until the feature is mended.
     if not transition.rule.fenced or isinstance(error, ReactionFailed):
         return set()

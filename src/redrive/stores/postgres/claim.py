@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from redrive.kernel.machine import Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Released
 from redrive.kernel.ports.store import ClaimRequest, Cycle
+from redrive.kernel.task import State
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.calls import fetch
 from redrive.stores.postgres.pool import Pool
@@ -113,13 +114,15 @@ class Claims:
 
 def _cycle_of(found: list[Any], token: UUID) -> Cycle:
     """Returns a Cycle from rows of ``redrive.claimed``: of nulls when there may be more, without a kind when a
-    settlement was lost."""
+    settlement was lost or led elsewhere."""
     cycle = Cycle()
     for row in found:
         if row[0] is None:
             cycle.more = True
-        elif row[1] is None:
+        elif row[1] is None and row[2] is None:
             cycle.lost.add(row[0])
+        elif row[1] is None:
+            cycle.instead[row[0]] = State(row[2])
         else:
             cycle.claimed.append(codec.claimed(row, token))
     return cycle

@@ -61,9 +61,9 @@ class Cycles:
         async def work(connection: Connection) -> Cycle:
             applied = await apply(connection, commit, self._features, again=again)
             if want is None:
-                return Cycle(lost=applied.lost)
+                return Cycle(lost=applied.lost, instead=applied.instead)
             cycle = await self._claims.claim((), want, False, lambda args: connection.fetch(SQL["cycle"], *args))
-            cycle.lost = applied.lost
+            cycle.lost, cycle.instead = applied.lost, applied.instead
             return cycle
 
         cycle: Cycle = await self._pool.run(work, atomic=True)

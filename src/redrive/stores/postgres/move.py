@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from redrive.kernel.machine import Transition
+from redrive.kernel.task import State
 from redrive.stores.features import Features
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.effects import follow
@@ -23,10 +24,11 @@ async def move(
     moves: str,
     transitions: Sequence[Transition],
     features: Features,
+    instead: dict[UUID, State],
     begun: datetime | None = None,
 ) -> Sequence[UUID]:
-    """Apply ``moves``, the encoded ones among these transitions; returns the ids that moved. ``begun`` as in
-    ``settle``."""
+    """Apply ``moves``, the encoded ones among these transitions; returns the ids that moved. ``instead`` and ``begun``
+    as in ``settle``."""
     row = await connection.fetchrow(SQL["move"], moves, list(features.reactions.names), begun)
     if row is None:
         raise ended_inside()
@@ -34,5 +36,7 @@ async def move(
         asked = {t.task_id: t for t in transitions}
         landed = [codec.landed(document) for document in json.loads(row["landed"])]
         await follow(connection, [(asked[each.task_id], each) for each in landed], row["members"], features)
+    if row["instead"] is not None:
+        instead.update({UUID(task_id): State(state) for task_id, state in json.loads(row["instead"]).items()})
     moved: Sequence[UUID] = row["moved"]
     return moved

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.kernel.machine import Event, Transition
+from redrive.kernel.task import State
 from redrive.stores.features import Features
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.move import move
@@ -50,10 +51,15 @@ def keep_of(args: list[Any], transitions: Sequence[Transition]) -> list[float | 
 
 
 async def settle(
-    connection: Connection, transitions: Sequence[Transition], features: Features, begun: datetime | None = None
+    connection: Connection,
+    transitions: Sequence[Transition],
+    features: Features,
+    begun: datetime | None = None,
+    *,
+    instead: dict[UUID, State] | None = None,
 ) -> set[UUID]:
     """Applies transitions on a connection whose transaction is someone else's; returns the ids that moved. ``begun``:
-    in no other transaction than the one that began then."""
+    in no other transaction than the one that began then. ``instead`` is told where those led that led elsewhere."""
     args = settlement_args(transitions, False)
     ids, tokens, ms, results, moves, _ = args
     moved: set[UUID] = set()
@@ -66,7 +72,7 @@ async def settle(
             raise ended_inside()
         moved.update(row[0] or ())
     if moves:
-        moved.update(await move(connection, moves, transitions, features, begun))
+        moved.update(await move(connection, moves, transitions, features, {} if instead is None else instead, begun))
     return moved
 
 

@@ -53,7 +53,7 @@ where redrive.landed(u.id, u.token) or (u.traceless and not redrive.is_kept(u.id
 select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
 
 -- move: transitions decided by the state machine; $3: only in the transaction that began then
-select moved, landed, members from redrive.move($1, $2) where $3::timestamptz is null or pg_catalog.now() = $3;
+select moved, landed, members, instead from redrive.move($1, $2) where $3::timestamptz is null or pg_catalog.now() = $3;
 
 -- suspects: rows that claims and ticks of these queues cannot work with
 select id, why from redrive.suspects($1, $2);

@@ -109,8 +109,8 @@ class PostgresStore(Reads, Series):
         await self._unanswered.give_back()
         return await self.ticks.tick(beat)
 
-    async def expired(self, limit: int) -> list[ExpiredLease]:
-        return await self.ticks.expired(limit)
+    async def expired(self, limit: int, feature: str | None = None) -> list[ExpiredLease]:
+        return await self.ticks.expired(limit, feature)
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:

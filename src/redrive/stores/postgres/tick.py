@@ -59,12 +59,10 @@ class Ticks:
         self.checked[beat.queues] = (row["checked_to"], next_full_check)
         return TickResult(list(row["duties"] or ()), list(row["cancels"]), row["next_due"], row["promoted"])
 
-    async def expired(self, limit: int) -> list[ExpiredLease]:
-        """Returns leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by
-        tokens."""
+    async def expired(self, limit: int, feature: str | None) -> list[ExpiredLease]:
         times = [checked_to for checked_to, _ in self.checked.values()]
         since = None if None in times else min((time for time in times if time is not None), default=None)
-        found = await fetch(self._pool, "expired", since, limit, list(self._features.reactions.names))
+        found = await fetch(self._pool, "expired", since, limit, feature)
         return [
             ExpiredLease(
                 row["id"],
@@ -79,7 +77,6 @@ class Ticks:
                 row["trace_id"],
                 row["timeout"],
                 row["seconds"],
-                row["cancelled"],
             )
             for row in found
         ]

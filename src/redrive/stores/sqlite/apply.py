@@ -51,6 +51,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
             applied.lost = settle_in_parts(session, commit.transitions, applied.refused, again=again)
         else:
             applied.lost = settle(session, commit.transitions, again=again)
+        applied.instead = session.instead
     if commit.bulk is not None:
         _conclude(session, commit.bulk, commit, applied)
     for control in commit.controls:

@@ -157,6 +157,7 @@ def _inside(session: Session, work: Callable[[Session], T], *, keep: bool = True
     if keep:
         session.tally.merge(inner.tally)
         session.wakes.merge(inner.wakes)
+        session.instead |= inner.instead
     return answer
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from redrive.kernel.applied import Applied
+from uuid import UUID
+
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import ClaimRequest, Cycle
 from redrive.stores.sqlite.apply import apply
@@ -12,11 +13,12 @@ from redrive.stores.sqlite.settle import settle
 
 
 def cycle(session: Session, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
-    applied = _apply(session, commit, again)
-    return Cycle(claim(session, want) if want is not None and want.count > 0 else [], applied.lost)
+    lost = _apply(session, commit, again)
+    claimed = claim(session, want) if want is not None and want.count > 0 else []
+    return Cycle(claimed, lost, instead=session.instead)
 
 
-def _apply(session: Session, commit: Commit, again: bool) -> Applied:
+def _apply(session: Session, commit: Commit, again: bool) -> set[UUID]:
     if commit.only_transitions:
-        return Applied(lost=settle(session, commit.transitions, again=again) if commit.transitions else set())
-    return apply(session, commit, again=again)
+        return settle(session, commit.transitions, again=again) if commit.transitions else set()
+    return apply(session, commit, again=again).lost

@@ -79,6 +79,8 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
             # Taken out: a second transition of the same task meets a row that has already moved.
             del live[row.id]
             moves.append(decided)
+            if decided.final is not t.to:
+                session.instead[t.task_id] = decided.final
     if moves:
         _regroup(session, moves)
         _apply(session, moves)

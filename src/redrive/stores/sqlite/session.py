@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from redrive.kernel.ports.store import Wake
 from redrive.kernel.task import State
@@ -97,6 +98,7 @@ class Session:
     features: Features = NO_FEATURES
     tally: Tally = field(default_factory=Tally)
     wakes: PendingWakes = field(default_factory=PendingWakes)
+    instead: dict[UUID, State] = field(default_factory=dict)  # as in Applied
 
     def rows(self, sql: str, *args: Any) -> list[Row]:
         return self.connection.execute(sql, args).fetchall()

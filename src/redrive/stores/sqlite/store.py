@@ -130,12 +130,12 @@ class SqliteStore(Reads, Series):
                 raise
         return await self._writer.run(work)
 
-    async def expired(self, limit: int) -> list[ExpiredLease]:
+    async def expired(self, limit: int, feature: str | None = None) -> list[ExpiredLease]:
         try:
-            return await self.read(lambda session: tick.expired(session, limit))
+            return await self.read(lambda session: tick.expired(session, limit, feature))
         except ValueError:
             await self._writer.run(set_aside_expired)
-        return await self.read(lambda session: tick.expired(session, limit))
+        return await self.read(lambda session: tick.expired(session, limit, feature))
 
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         return await self._writer.run(lambda session: renew(session, leases, lease, progress))

@@ -62,8 +62,9 @@ def _duties(session: Session, beat: Heartbeat) -> list[str]:
     wanted = {name: micros(every) for name, every in beat.duties.items() if name not in left_out}
     session.run(SQL["duties_new"], now, dumps(list(wanted)))
     taken = {row[0] for row in session.rows(SQL["duties"], now, dumps(list(wanted.items())))}
-    if "recover" in taken and session.row(SQL["any_expired"], now, _known(session)) is None:
-        taken.discard("recover")
+    recovering = {name for name in taken if name == "recover" or name.startswith("recover:")}
+    if recovering and session.row(SQL["any_expired"], now, _known(session)) is None:
+        taken -= recovering
     for duty, (collection, state) in beat.while_records.items():
         if duty in taken and session.row(SQL["any_record"], collection, state) is None:
             taken.discard(duty)
@@ -103,10 +104,8 @@ def resume_groups(session: Session) -> int:
     return len(rows)
 
 
-def expired(session: Session, limit: int) -> list[ExpiredLease]:
-    """Returns leases that ran out. Whoever recovers them decides by the state machine and moves them, fenced by
-    tokens."""
-    rows = session.rows(SQL["expired"], session.now, _known(session), limit)
+def expired(session: Session, limit: int, feature: str | None) -> list[ExpiredLease]:
+    rows = session.rows(SQL["expired"], session.now, feature, limit)
     for id_, token, *_ in rows:
         if not (is_id(id_) and is_id(token)):
             raise ValueError(f"{id_[:60]!r} or {token[:60]!r} is not an id as redrive writes it")
@@ -124,9 +123,8 @@ def expired(session: Session, limit: int) -> list[ExpiredLease]:
             trace,
             ms and ms / 1000,
             (session.now - (began or session.now)) / SECOND,
-            bool(cancelled),
         )
-        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began, cancelled in rows
+        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began in rows
     ]
 
 

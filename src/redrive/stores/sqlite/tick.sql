@@ -49,11 +49,9 @@ select min(at) from (
   union all select min(next_at) from redrive_schedule where next_at > ?
   union all select min(next_at) from redrive_kind where rate_ms is not null and next_at > ?)
 
--- expired: leases that ran out, of tasks that this process can end
-select id, lease_token, attempt_count, max_attempts, worker_id, feature, kind, queue, trace_id, timeout_ms, last_attempt_at,
-  cancel_requested_at is not null
-from redrive_task where state = 'running' and lease_expires_at <= ?
-  and (feature is null or feature in (select value from json_each(?))) order by lease_expires_at limit ?
+-- expired: leases that ran out, of tasks of one feature or of none
+select id, lease_token, attempt_count, max_attempts, worker_id, feature, kind, queue, trace_id, timeout_ms, last_attempt_at
+from redrive_task where state = 'running' and lease_expires_at <= ? and feature is ? order by lease_expires_at limit ?
 
 -- any_record: is there a document of this collection and state
 select 1 from redrive_record where collection = ? and state = ? limit 1

@@ -181,7 +181,9 @@ class Harness(ABC):
         return await (store or self.store).tick(beat)
 
     async def look_for_expired(self, store: Store | None = None, limit: int = 50) -> list[Transition]:
-        found = await (store or self.store).expired(limit)
+        """Returns what recovery would do: of plain tasks, then of each feature that the store knows."""
+        looked = store or self.store
+        found = [lease for name in (None, *looked.reacting) for lease in await looked.expired(limit, name)]
         return [settle(lease, Expired(), POLICY, 0.5) for lease in found]
 
     async def recover(self, store: Store | None = None) -> set[UUID]:

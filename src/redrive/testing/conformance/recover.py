@@ -15,6 +15,14 @@ ROUNDS = 12
 
 
 class TestRecover:
+    async def test_leases_are_found_by_what_their_tasks_belong_to(self, harness: Harness) -> None:
+        """Whoever recovers plain tasks and whoever recovers those of a feature do not meet."""
+        plain, own = await harness.running(), await harness.running(feature="probe")
+        await harness.advance(LEASE + 1)
+        assert [lease.id for lease in await harness.store.expired(10)] == [plain.id]
+        assert [(lease.id, lease.feature) for lease in await harness.store.expired(10, "probe")] == [(own.id, "probe")]
+        assert await harness.store.expired(10, "unheard of") == []
+
     async def test_a_live_lease_is_left_alone(self, harness: Harness) -> None:
         claimed = await harness.running()
         await harness.advance(LEASE - 5)

@@ -32,12 +32,15 @@ def standard_duties(
     worker can end."""
     settings = config.settings
     retention = retention or Retention(settings.history_days, settings.key_days)
-    recover = Recovery(settings.recovery_batch_size, report, TimeLimits(config)).run
-    every = settings.recovery_interval
+    every, limits = settings.recovery_interval, TimeLimits(config)
+
+    def recover(feature: str | None = None) -> Recovery:
+        return Recovery(settings.recovery_batch_size, report, limits, feature)
+
     return [
-        Duty("recover", every, recover),
+        Duty("recover", every, recover().run),
         # Whoever has the duty of recovering may not know a feature: somebody who does looks after its tasks.
-        *(Duty(f"recover:{name}", every, recover) for name in features),
+        *(Duty(f"recover:{name}", every, recover(name).run) for name in features),
         Duty("cron", None, fire_schedules),
         Duty("fold", 1.0, Upkeep("fold", retention).run),
         Duty("promote", 10.0, Upkeep("promote", retention).run),

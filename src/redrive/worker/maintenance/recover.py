@@ -18,10 +18,11 @@ MOST_REFUSED = 500
 
 
 class Recovery:
-    """Settles expired leases. It has no path of its own: an expired lease is an outcome like any other, fenced and
-    reported like any other."""
+    """Settles expired leases of tasks of one feature, or of those that belong to none. It has no path of its own: an
+    expired lease is an outcome like any other, fenced and reported like any other."""
 
-    def __init__(self, leases_at_once: int, report: Report, limits: TimeLimits) -> None:
+    def __init__(self, leases_at_once: int, report: Report, limits: TimeLimits, feature: str | None = None) -> None:
+        self._feature = feature
         self._leases_at_once = leases_at_once
         self._report = report
         self._limits = limits
@@ -31,7 +32,8 @@ class Recovery:
         at_once = self._leases_at_once
         refused: set[UUID] = set()  # they stay where they are; others are behind them
         while len(refused) <= MOST_REFUSED:
-            leases = [lease for lease in await store.expired(at_once + len(refused)) if lease.id not in refused]
+            found = await store.expired(at_once + len(refused), self._feature)
+            leases = [lease for lease in found if lease.id not in refused]
             if not leases:
                 return
             transitions = [settle(lease, Expired(self._passed_limit(lease)), Policy(), 0.0) for lease in leases]
@@ -45,7 +47,7 @@ class Recovery:
         self._report.begin()
         for lease, transition in zip(leases, transitions, strict=True):
             if lease.id not in applied.lost:
-                self._report.recovered(lease, transition, self._passed_limit(lease))
+                self._report.recovered(lease, transition, applied.instead.get(lease.id), self._passed_limit(lease))
             elif lease.id in applied.refused and (lease.id, lease.token) not in self._told:
                 self._report.not_recovered(lease, applied.refused[lease.id])
                 self._told.add((lease.id, lease.token))

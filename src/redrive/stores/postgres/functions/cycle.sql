@@ -1,4 +1,5 @@
--- Settle and claim in one statement and one commit. A row without a kind names a settlement that lost its lease.
+-- Settle and claim in one statement and one commit. A row without a kind names a settlement that lost its lease, or, where
+-- its queue is a state, one that led there instead.
 -- p_again: the answer to an earlier try was lost, so what landed then under the same token is not a loss.
 create or replace function redrive.cycle(
   p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[], p_moves jsonb, p_again boolean,
@@ -13,6 +14,7 @@ declare
   v_ids uuid[];
   v_tokens uuid[];
   v_limited boolean;
+  v_instead jsonb;
 begin
   -- Before any row lock: whoever changes limits and holds takes this lock first, too.
   lock table redrive.move_lock in row share mode;
@@ -34,9 +36,16 @@ begin
     v_tokens := p_tokens;
   end if;
   if p_moves is not null then
-    select v_done || m.moved into v_done from redrive.move(p_moves) m;
+    select v_done || m.moved, m.instead into v_done, v_instead from redrive.move(p_moves) m;
     select v_ids || array_agg(x.id), v_tokens || array_agg(x.token) into v_ids, v_tokens
     from jsonb_to_recordset(p_moves) x(id uuid, token uuid);
+  end if;
+  if v_instead is not null then
+    return query
+    select i.key::uuid, null::text, i.value, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
+      null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer, null::text,
+      null::uuid, null::double precision
+    from jsonb_each_text(v_instead) i;
   end if;
   if cardinality(v_ids) > coalesce(cardinality(v_done), 0) then
     return query

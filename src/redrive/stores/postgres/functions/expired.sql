@@ -1,16 +1,15 @@
--- Leases that ran out. The recovering worker decides by the state machine and moves them, fenced by these tokens.
+-- Leases that ran out, of tasks of one feature or of none. The recovering worker decides by the state machine and moves them, fenced by these tokens.
 -- (select clock_timestamp()): asked once, it bounds the index scan; asked per row, every live lease would be read.
-create or replace function redrive.expired(p_from timestamptz, p_limit integer, p_features text[] default '{}')
+create or replace function redrive.expired(p_from timestamptz, p_limit integer, p_feature text default null)
 returns table (
   id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text, feature text, kind text, queue text,
-  trace_id text, timeout double precision, seconds double precision, cancelled boolean)
+  trace_id text, timeout double precision, seconds double precision)
 language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
   select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id, t.feature, t.kind, t.queue, t.trace_id,
     t.timeout_ms / 1000.0::double precision,
-    coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision,
-    t.cancel_requested_at is not null
+    coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision
   from redrive.task t
   where t.state = 'running' and t.lease_expires_at <= (select clock_timestamp())
-    and t.lease_expires_at >= coalesce(p_from, '-infinity') and (t.feature is null or t.feature = any (p_features))
+    and t.lease_expires_at >= coalesce(p_from, '-infinity') and t.feature is not distinct from p_feature
   order by t.lease_expires_at limit p_limit
 $$;

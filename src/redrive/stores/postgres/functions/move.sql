@@ -2,9 +2,10 @@
 -- Each element is applied if the row is in one of its source states and the fence holds. Returns the ids moved, and what is
 -- known about those that a feature reacts to (the caller does, in this transaction). If there are any, members of joins have
 -- not arrived yet: the caller says so when the features have added theirs ("arrive_now"). Tasks of features that are not
--- among p_features are left to a process that knows them, unless the move is a quiet one.
+-- among p_features are left to a process that knows them, unless the move is a quiet one. "instead": by id, where moves led
+-- that met something in their row and so led elsewhere than asked.
 create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb,
-  out members jsonb)
+  out members jsonb, out instead jsonb)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -149,8 +150,9 @@ begin
       select m.queue, min(m.position) as position from stayed m where m.state = 'queued' group by m.queue) w),
     (select jsonb_agg(jsonb_build_object('id', o.join_id, 'was', o.was, 'now', o.final)) from ok o where o.join_id is not null),
     (select jsonb_agg(redrive.landing(o.id, o.was, o.final, o.kind, o.queue, o.attempt_count, o.max_attempts, o.replay_count,
-      o.task_group, o.scope, o.trace_id, o.feature, o.facts, o.join_id)) from ok o where o.feature is not null and o.quiet is not true)
-  into moved, v_kinds, v_due, v_wake, members, landed;
+      o.task_group, o.scope, o.trace_id, o.feature, o.facts, o.join_id)) from ok o where o.feature is not null and o.quiet is not true),
+    (select jsonb_object_agg(o.id, o.final) from ok o where o.final <> o.target)
+  into moved, v_kinds, v_due, v_wake, members, landed, instead;
 
   if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
   if v_wake is not null then

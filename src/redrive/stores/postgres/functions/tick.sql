@@ -58,7 +58,9 @@ begin
     select 1 from redrive.task t
     where t.state = 'running' and t.lease_expires_at <= v_now and t.lease_expires_at >= v_from
       and (t.feature is null or t.feature = any (p_features)));
-  if not v_expired then duties := array_remove(duties, 'recover'); end if;
+  if not v_expired then
+    duties := array(select d.name from unnest(duties) d(name) where d.name <> 'recover' and d.name not like 'recover:%');
+  end if;
   if not exists (select 1 from redrive.total_delta) and not exists (select 1 from redrive.failure_delta)
     and not exists (select 1 from redrive.failed_delta) and not exists (select 1 from redrive.join_delta) then
     duties := array_remove(duties, 'fold');

@@ -953,9 +953,10 @@ $$;
 -- Each element is applied if the row is in one of its source states and the fence holds. Returns the ids moved, and what is
 -- known about those that a feature reacts to (the caller does, in this transaction). If there are any, members of joins have
 -- not arrived yet: the caller says so when the features have added theirs ("arrive_now"). Tasks of features that are not
--- among p_features are left to a process that knows them, unless the move is a quiet one.
+-- among p_features are left to a process that knows them, unless the move is a quiet one. "instead": by id, where moves led
+-- that met something in their row and so led elsewhere than asked.
 create or replace function redrive.move(p_moves jsonb, p_features text[] default '{}', out moved uuid[], out landed jsonb,
-  out members jsonb)
+  out members jsonb, out instead jsonb)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -1100,8 +1101,9 @@ begin
       select m.queue, min(m.position) as position from stayed m where m.state = 'queued' group by m.queue) w),
     (select jsonb_agg(jsonb_build_object('id', o.join_id, 'was', o.was, 'now', o.final)) from ok o where o.join_id is not null),
     (select jsonb_agg(redrive.landing(o.id, o.was, o.final, o.kind, o.queue, o.attempt_count, o.max_attempts, o.replay_count,
-      o.task_group, o.scope, o.trace_id, o.feature, o.facts, o.join_id)) from ok o where o.feature is not null and o.quiet is not true)
-  into moved, v_kinds, v_due, v_wake, members, landed;
+      o.task_group, o.scope, o.trace_id, o.feature, o.facts, o.join_id)) from ok o where o.feature is not null and o.quiet is not true),
+    (select jsonb_object_agg(o.id, o.final) from ok o where o.final <> o.target)
+  into moved, v_kinds, v_due, v_wake, members, landed, instead;
 
   if v_kinds is not null and exists (select 1 from redrive.kind) then perform redrive.free_places(v_kinds); end if;
   if v_wake is not null then
@@ -1189,7 +1191,8 @@ end $$;
 
 -- functions/cycle.sql
 
--- Settle and claim in one statement and one commit. A row without a kind names a settlement that lost its lease.
+-- Settle and claim in one statement and one commit. A row without a kind names a settlement that lost its lease, or, where
+-- its queue is a state, one that led there instead.
 -- p_again: the answer to an earlier try was lost, so what landed then under the same token is not a loss.
 create or replace function redrive.cycle(
   p_ids uuid[], p_tokens uuid[], p_ms real[], p_results jsonb[], p_moves jsonb, p_again boolean,
@@ -1204,6 +1207,7 @@ declare
   v_ids uuid[];
   v_tokens uuid[];
   v_limited boolean;
+  v_instead jsonb;
 begin
   -- Before any row lock: whoever changes limits and holds takes this lock first, too.
   lock table redrive.move_lock in row share mode;
@@ -1225,9 +1229,16 @@ begin
     v_tokens := p_tokens;
   end if;
   if p_moves is not null then
-    select v_done || m.moved into v_done from redrive.move(p_moves) m;
+    select v_done || m.moved, m.instead into v_done, v_instead from redrive.move(p_moves) m;
     select v_ids || array_agg(x.id), v_tokens || array_agg(x.token) into v_ids, v_tokens
     from jsonb_to_recordset(p_moves) x(id uuid, token uuid);
+  end if;
+  if v_instead is not null then
+    return query
+    select i.key::uuid, null::text, i.value, null::text, null::smallint, null::bigint, null::jsonb, null::integer, null::integer,
+      null::timestamptz, null::text, null::text, null::text, null::text, null::integer, null::jsonb, null::integer, null::text,
+      null::uuid, null::double precision
+    from jsonb_each_text(v_instead) i;
   end if;
   if cardinality(v_ids) > coalesce(cardinality(v_done), 0) then
     return query
@@ -1424,7 +1435,9 @@ begin
     select 1 from redrive.task t
     where t.state = 'running' and t.lease_expires_at <= v_now and t.lease_expires_at >= v_from
       and (t.feature is null or t.feature = any (p_features)));
-  if not v_expired then duties := array_remove(duties, 'recover'); end if;
+  if not v_expired then
+    duties := array(select d.name from unnest(duties) d(name) where d.name <> 'recover' and d.name not like 'recover:%');
+  end if;
   if not exists (select 1 from redrive.total_delta) and not exists (select 1 from redrive.failure_delta)
     and not exists (select 1 from redrive.failed_delta) and not exists (select 1 from redrive.join_delta) then
     duties := array_remove(duties, 'fold');
@@ -1492,20 +1505,19 @@ $$;
 
 -- functions/expired.sql
 
--- Leases that ran out. The recovering worker decides by the state machine and moves them, fenced by these tokens.
+-- Leases that ran out, of tasks of one feature or of none. The recovering worker decides by the state machine and moves them, fenced by these tokens.
 -- (select clock_timestamp()): asked once, it bounds the index scan; asked per row, every live lease would be read.
-create or replace function redrive.expired(p_from timestamptz, p_limit integer, p_features text[] default '{}')
+create or replace function redrive.expired(p_from timestamptz, p_limit integer, p_feature text default null)
 returns table (
   id uuid, token uuid, attempt_count integer, max_attempts integer, worker_id text, feature text, kind text, queue text,
-  trace_id text, timeout double precision, seconds double precision, cancelled boolean)
+  trace_id text, timeout double precision, seconds double precision)
 language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
   select t.id, t.lease_token, t.attempt_count, t.max_attempts, t.worker_id, t.feature, t.kind, t.queue, t.trace_id,
     t.timeout_ms / 1000.0::double precision,
-    coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision,
-    t.cancel_requested_at is not null
+    coalesce(extract(epoch from (select clock_timestamp()) - t.last_attempt_at), 0)::double precision
   from redrive.task t
   where t.state = 'running' and t.lease_expires_at <= (select clock_timestamp())
-    and t.lease_expires_at >= coalesce(p_from, '-infinity') and (t.feature is null or t.feature = any (p_features))
+    and t.lease_expires_at >= coalesce(p_from, '-infinity') and t.feature is not distinct from p_feature
   order by t.lease_expires_at limit p_limit
 $$;
 
