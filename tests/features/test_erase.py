@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import encode
 from redrive.kernel.reactions import Rows
 from redrive.ops import erase, operation_runner
+from redrive.ops.audit_rows import ERASE_SUMMARY
 from redrive.stores.schema import load
 from redrive.testing.conformance.harness import Harness
 from redrive.testing.conformance.probe import PROBE
@@ -111,6 +113,32 @@ async def test_also_when_nothing_else_is_left(make: Make, by: str) -> None:
     await carried_out(harness, await begun(harness, scope=scope, task_id=task))
     assert await erase.preview(harness.store, scope, task) == {}
     assert {at for at, _ in await found(harness)} == set()
+
+
+async def test_many_rows_of_a_scope_go_in_pieces(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece touches so many rows and no more, and is a transaction of its own with its row of the audit log."""
+    monkeypatch.setattr(erase, "FEATURE_ROWS_PER_PIECE", 3)
+    harness = await make(ORDERS)
+    rows = tuple({"task": str(new_id()), "order": "o1", "customer": SCOPE, "join": str(new_id())} for _ in range(8))
+    await harness.store.apply(Commit(rows=[Rows("orders", "parcels_placed", rows)]))
+    ended = await carried_out(harness, await begun(harness))
+    assert ended.erased["orders_rows"] == 8 and ended.note == erase.NOT_COVERED
+    told = [row.after["counts"].get("orders_rows") for row in await harness.audit() if row.action == ERASE_SUMMARY]
+    assert sorted(n for n in told if n) == [2, 3, 3]
+
+
+async def test_one_that_does_not_get_less_ends_all_the_same(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A feature whose statement touches nothing: it is told of at the end, and not tried for ever."""
+    monkeypatch.setattr(erase, "FEATURE_ROWS_PER_PIECE", 3)
+    harness = await make(ORDERS)
+    rows = tuple({"task": str(new_id()), "order": "o1", "customer": SCOPE, "join": str(new_id())} for _ in range(8))
+    await harness.store.apply(Commit(rows=[Rows("orders", "parcels_placed", rows)]))
+    features: Any = harness.store
+    features.features.erasing["orders"] = [
+        text.replace("limit (", "and 1 = 0 limit (") for text in features.features.erasing["orders"]
+    ]
+    ended = await carried_out(harness, await begun(harness))
+    assert "8 orders rows" in ended.note
 
 
 async def test_who_does_not_know_the_feature_leaves_it_to_others(make: Make) -> None:

@@ -16,7 +16,8 @@ class Erase:
 
     Audit rows are given by number, with the digest that stays of them; those in ``telling`` keep ``after``, which tells
     of a removal. ``tombstone`` takes the place of the scope. With ``scope``, causes also lose what they quote of
-    tasks of that scope, of which nothing else may be left.
+    tasks of that scope, of which nothing else may be left. ``rows`` is how many rows of its tables each statement of a
+    feature may touch at most; None: all that are meant.
     """
 
     tombstone: str
@@ -25,6 +26,7 @@ class Erase:
     holds: tuple[tuple[str, str], ...] = ()  # target and name of those that lose their reason
     audit: Mapping[int, str] = field(default_factory=dict)
     telling: tuple[int, ...] = ()
+    rows: int | None = None
 
     @property
     def about_somebody(self) -> bool:

@@ -43,6 +43,7 @@ from redrive.ops.erase_traces import quoted_traces, traces_of
 
 logger = logging.getLogger("redrive.operations")
 TASKS_PER_PIECE = 200
+FEATURE_ROWS_PER_PIECE = 1000  # of a feature's tables, found by the scope
 LEFT_FOR_S = 5.0  # how long one waits that this worker cannot carry out
 OF_TASKS = {"running", "live", "finished", "attempts", "dead_letters", "audit"}  # what is erased with tasks, by place
 PAGES_PER_STEP = 20  # of the audit log, looked through in one step
@@ -137,6 +138,8 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
             await _find_traces(store, operation, subject, int(place or 0))
         case "tasks":
             return await _erase_tasks(store, operation, subject)
+        case "rest":
+            await _erase_rest(store, operation, subject, int(place))
         case "audit":
             await _erase_audit(store, operation, subject, int(place or 0))
         case "documents":
@@ -156,10 +159,9 @@ async def step(store: Store, operation: Operation, driver: str) -> float | None:
 # -- phases ------------------------------------------------------------------------------------------------------------
 
 
-def _quoted(found: Mapping[str, int]) -> bool:
-    """Returns whether something that belongs to no task says something about a scope: causes, joins, rows of
-    features."""
-    return any(n for place, n in found.items() if place not in OF_TASKS)
+def _quoting(found: Mapping[str, int]) -> int:
+    """Returns how much that belongs to no task says something about a scope: causes, joins, rows of features."""
+    return sum(n for place, n in found.items() if place not in OF_TASKS)
 
 
 async def _find_traces(store: Store, operation: Operation, subject: Subject, after: int) -> None:
@@ -188,7 +190,7 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
     else:
         ids = [] if subject.task_id is None or operation.last_piece else [subject.task_id]
     if not ids:
-        await _erase_rest(store, replace(operation, cursor="audit 0"), subject)
+        await _erase_rest(store, operation, subject)
         return 0.0
     known = (await store.statuses(ids)).values()
     foreign = {one.id for one in known if one.state in LIVE and one.feature not in (None, *store.reacting)}
@@ -203,17 +205,23 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
     return 0.0
 
 
-async def _erase_rest(store: Store, operation: Operation, subject: Subject) -> None:
-    """Erases what is found by the scope itself, also when of its tasks nothing is left."""
+async def _erase_rest(store: Store, operation: Operation, subject: Subject, before: int | None = None) -> None:
+    """Erases what is found by the scope itself, also when of its tasks nothing is left. Rows of features may take
+    several pieces; ``before``: how much was left when the last one began."""
+    operation = replace(operation, cursor="audit 0")
     if subject.scope is None:
         await store.apply(Commit(puts=[operation.put()]))
         return
     named, quoting = await holds_of(store, subject)
     lifted = [Hold(Target.GROUP, name, False, operation.actor) for name in named if not await keeps_others(store, name)]
-    if not lifted and not quoting and not _quoted(await store.personal(subject.scope)):
+    left = _quoting(await store.personal(subject.scope))
+    if (not lifted and not quoting and not left) or (before is not None and left >= before):
         await store.apply(Commit(puts=[operation.put()]))
         return
-    commit = Commit(controls=lifted, erase=Erase(subject.tombstone, scope=subject.scope, holds=tuple(quoting)))
+    if left > FEATURE_ROWS_PER_PIECE:
+        operation = replace(operation, cursor=f"rest {left}")
+    erase = Erase(subject.tombstone, scope=subject.scope, holds=tuple(quoting), rows=FEATURE_ROWS_PER_PIECE)
+    commit = Commit(controls=lifted, erase=erase)
     await _apply(store, commit, operation, lambda done: {"holds": done.erased.get("holds", 0) + len(lifted)})
 
 

@@ -13,6 +13,7 @@ from redrive.stores.schema import load
 from redrive.stores.sql import statements
 
 PERSONAL, ERASE = "personal", "erase"
+ALL_ROWS = 2**31 - 1
 
 
 class Features:
@@ -60,7 +61,10 @@ def place_of(feature: str) -> str:
     return f"{feature}_rows"
 
 
-def subject_of(scope: str | None, task_ids: Iterable[UUID | str], tombstone: str | None = None) -> str:
-    """Returns the one argument of a feature's statements about a person: a scope, tasks, and what takes the place of
-    the scope."""
-    return json.dumps({"scope": scope, "tasks": [str(task_id) for task_id in task_ids], "tombstone": tombstone})
+def subject_of(
+    scope: str | None, task_ids: Iterable[UUID | str], tombstone: str | None = None, rows: int | None = None
+) -> str:
+    """Returns the one argument of a feature's statements about a person: a scope, tasks, what takes the place of the
+    scope, and how many rows may be touched."""
+    tasks = [str(task_id) for task_id in task_ids]
+    return json.dumps({"scope": scope, "tasks": tasks, "tombstone": tombstone, "limit": rows or ALL_ROWS})

@@ -28,7 +28,8 @@ delete from redrive.orders_parcel where task_id = any (array(
 select count(*) as n from redrive.orders_parcel where customer not like 'erased:%' and (customer = $1::jsonb ->> 'scope'
   or task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))
 
--- erase: the same, emptied
-update redrive.orders_parcel set name = 'erased', customer = $1::jsonb ->> 'tombstone'
-where customer not like 'erased:%' and (customer = $1::jsonb ->> 'scope'
-  or task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))
+-- erase: the same, emptied, so many at once
+update redrive.orders_parcel set name = 'erased', customer = $1::jsonb ->> 'tombstone' where task_id = any (array(
+  select task_id from redrive.orders_parcel where customer not like 'erased:%' and (customer = $1::jsonb ->> 'scope'
+    or task_id in (select t.value::uuid from jsonb_array_elements_text($1::jsonb -> 'tasks') t))
+  limit ($1::jsonb ->> 'limit')::bigint))

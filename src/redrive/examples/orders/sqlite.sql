@@ -28,6 +28,8 @@ delete from redrive_orders_parcel where task_id in (
 select count(*) as n from redrive_orders_parcel where customer not like 'erased:%'
   and (customer = ?1 ->> 'scope' or task_id in (select value from json_each(?1, '$.tasks')))
 
--- erase: the same, emptied
-update redrive_orders_parcel set name = 'erased', customer = ?1 ->> 'tombstone' where customer not like 'erased:%'
-  and (customer = ?1 ->> 'scope' or task_id in (select value from json_each(?1, '$.tasks')))
+-- erase: the same, emptied, so many at once
+update redrive_orders_parcel set name = 'erased', customer = ?1 ->> 'tombstone' where task_id in (
+  select task_id from redrive_orders_parcel where customer not like 'erased:%'
+    and (customer = ?1 ->> 'scope' or task_id in (select value from json_each(?1, '$.tasks')))
+  limit (?1 ->> 'limit'))

@@ -29,7 +29,7 @@ async def erase(connection: Connection, wanted: Erase, features: Features) -> di
     places = json.loads(done)
     if features.erasing and wanted.about_somebody:
         ids = [row["id"] for row in await connection.fetch(SQL["not_live"], list(wanted.task_ids))]
-        subject = subject_of(wanted.scope, ids, wanted.tombstone)
+        subject = subject_of(wanted.scope, ids, wanted.tombstone, wanted.rows)
         for name, texts in features.erasing.items():
             places[place_of(name)] = sum([touched(await connection.execute(text, subject)) for text in texts])
     return {place: n for place, n in places.items() if n}

@@ -29,7 +29,7 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
         "audit": session.run(SQL["erase_audit"], dumps(list(wanted.audit.items())), dumps(wanted.telling)),
     }
     if wanted.about_somebody:
-        subject = subject_of(wanted.scope, [row[0] for row in found], wanted.tombstone)
+        subject = subject_of(wanted.scope, [row[0] for row in found], wanted.tombstone, wanted.rows)
         for name, texts in session.features.erasing.items():
             done[place_of(name)] = sum(max(session.run(text, subject), 0) for text in texts)
     return {place: n for place, n in done.items() if n}
