@@ -99,8 +99,12 @@ async def test_on_paper_there_is_the_content_and_nothing_to_press(studio: World,
     async with sit(studio.base) as ann:
         for name in ("overview", "task", "operation", "failures"):
             await ann.go(studio.pages[name])
+            await ann.page.locator("#problems").evaluate_all("(all) => all.map((one) => (one.style.height = '90px'))")
             await ann.page.emulate_media(media="print")
             await expect(ann.page.locator("main h1")).to_be_visible()
+            assert await ann.page.locator("#problems").evaluate_all(
+                "(all) => all.every((one) => one.scrollHeight <= one.clientHeight)"
+            )
             for gone in (".side", ".bar", "form.act", "button", ".button"):
                 assert not await ann.page.locator(gone).locator("visible=true").count(), (name, gone)
 
