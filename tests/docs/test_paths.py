@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from redrive import State
+
 ROOT = Path(__file__).parents[2]
 MAPS = [ROOT / "docs" / name for name in ("architecture.md", "features.md", "internals.md")]
 FULL = re.compile(r"\b(?:src|tests|docs|bench|storm|tools)/[\w./*-]*[\w*/]")
@@ -50,3 +52,13 @@ def test_the_picture_has_the_layers_of_the_checked_contract() -> None:
     picture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
     drawn = [re.sub(r"  .*", "", line.strip()).replace("│", "|") for line in picture.splitlines()]
     assert [name for name in drawn if name not in ("", "|")] == layers
+
+
+def test_sql_that_lists_all_states_is_named_where_one_adds_a_state() -> None:
+    row = next(line for line in (ROOT / "docs/architecture.md").read_text().splitlines() if "**task state**" in line)
+    generated = "0002_functions.up.sql"
+    for file in sorted((ROOT / "src/redrive/stores").rglob("*.sql")):
+        lines = file.read_text().splitlines()
+        near = (set(re.findall(r"[a-z]+", " ".join(lines[at : at + 4]))) for at in range(len(lines)))
+        if file.name != generated and any(len(words & set(State)) >= 6 for words in near):
+            assert f"`{file.relative_to(ROOT)}`" in row, file

@@ -186,16 +186,28 @@ async def _queued(store: Store, task: Task) -> list[Reason]:
     return reasons or [Reason("ready", "ready: the next free worker takes it in its turn")]
 
 
-def _held(task: Task, holds: Sequence[HoldRow]) -> list[Reason]:
+def held_by(task: Task, overview: Overview) -> list[str]:
+    """Returns in a few words each pause that keeps a waiting task from being claimed."""
+    return [
+        f"{hold.target} {hold.name} paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else "")
+        for hold in (_pauses(task, overview.holds) if task.state in (State.QUEUED, State.DELAYED) else ())
+    ]
+
+
+def _pauses(task: Task, holds: Sequence[HoldRow]) -> list[HoldRow]:
+    """Returns the pauses of its queue, kind or group; resuming one of several does not let it run yet."""
     names = {("queue", task.queue), ("kind", task.kind), ("group", task.group)}
+    return [hold for hold in holds if (hold.target, hold.name) in names]
+
+
+def _held(task: Task, holds: Sequence[HoldRow]) -> list[Reason]:
     return [
         Reason(
             "paused",
             f"{hold.target} {hold.name} was paused by {hold.actor}" + (f": {hold.reason}" if hold.reason else ""),
             f"redrive resume --{hold.target} {shlex.quote(hold.name)}",
         )
-        for hold in holds
-        if (hold.target, hold.name) in names
+        for hold in _pauses(task, holds)
     ]
 
 

@@ -8,7 +8,6 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.filters import labelled
-from redrive.cli.support.held import holding, holds_text
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
@@ -16,7 +15,7 @@ from redrive.kernel.reads import Overview, Query
 from redrive.kernel.task import State, Task
 from redrive.ops import filters, inspect
 from redrive.ops.operator import Operator
-from redrive.ops.why import lost_by
+from redrive.ops.why import held_by, lost_by
 
 DEFAULT_LIMIT = 50
 
@@ -80,9 +79,9 @@ def _row(task: Task, around: Overview | None) -> list[object]:
 
 def _what(task: Task, around: Overview | None) -> str:
     """The one thing worth knowing about it."""
-    if held := holding(task, around.holds if around is not None else []):
-        more = f" (and {len(held) - 1} more)" if held[1:] else ""
-        return f"held: {output.shorten(holds_text(held[0]), 60)}{more}"
+    if around is not None and (pauses := held_by(task, around)):
+        more = f" (and {len(pauses) - 1} more)" if pauses[1:] else ""
+        return f"held: {output.shorten(pauses[0], 60)}{more}"
     if task.error_code is not None and task.state.value != "running":  # an earlier attempt's; this one goes on
         due = f"again {output.relative(task.next_attempt_at)}: " if task.state.value == "delayed" else ""
         return f"{due}{task.error_code} {output.shorten(task.error_message or '', 60)}"

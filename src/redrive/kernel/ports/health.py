@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from redrive.kernel.diagnosis import Diagnosis
@@ -28,12 +28,7 @@ class HealthReads(Protocol):
 
     async def counts(self) -> list[Count]: ...
 
-    async def balance(self, account: str) -> int: ...
-
     async def overview(self) -> Overview: ...
 
     async def leases(self) -> list[WorkerLeases]:
         """Returns who has the leases of the tasks that run now; costs no more than there are of those."""
-
-    async def feature_rows(self, feature: str, statement: str, *args: Any) -> list[dict[str, Any]]:
-        """Returns the rows of a feature's own named statement, which only reads."""

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from redrive.kernel.ports.audit import AuditReads
 from redrive.kernel.ports.failures import FailureReads
+from redrive.kernel.ports.features import FeatureReads
 from redrive.kernel.ports.health import HealthReads
 from redrive.kernel.ports.records import RecordReads
 from redrive.kernel.ports.series import SeriesReads
@@ -178,7 +179,7 @@ class SchemaStatus:
     foreign: tuple[str, ...] = ()  # those of them that have tables here, and that this process does not know
 
 
-class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, SeriesReads, Protocol):
+class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, SeriesReads, FeatureReads, Protocol):
     """Where tasks live. Every method is one transaction, or none at all."""
 
     @property
