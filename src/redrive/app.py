@@ -26,6 +26,7 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Declare, Schedule
 from redrive.kernel.machine import Policy
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import (
     Enqueued,
     NewTask,
@@ -407,7 +408,7 @@ class App:
     async def _seen(self, task_id: UUID) -> Task | None:
         """None also where it may not be looked at: a database role that only enqueues cannot read tasks."""
         try:
-            return await (await self.store()).get(task_id)
+            return await get_task(await self.store(), task_id)
         except StoreError:
             return None
 
@@ -428,7 +429,7 @@ class App:
         from redrive.ops.inspect import parse_id
 
         wanted = parse_id(str(task_id))
-        return await (await self.store()).get(wanted)
+        return await get_task(await self.store(), wanted)
 
     async def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Cancel a waiting task now, or ask a running one to stop."""

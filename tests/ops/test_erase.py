@@ -19,6 +19,7 @@ from redrive.kernel.joins import NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.operation import Action, Operation, Status
 from redrive.kernel.outcome import Completed
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import State
 from redrive.ops import (
     actions,
@@ -584,7 +585,7 @@ async def test_what_a_join_would_enqueue_for_the_person_goes(harness: Harness) -
     await carried_out(harness, await begun(harness))
     await harness.settle(await harness.claim_one(), Completed())
     assert [task.scope for task in await harness.claim(5)] == ["bob"]
-    assert await harness.store.get(theirs.id) is None
+    assert await get_task(harness.store, theirs.id) is None
 
 
 async def test_what_was_said_about_the_persons_tasks_goes(harness: Harness) -> None:

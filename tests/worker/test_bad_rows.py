@@ -13,6 +13,7 @@ import pytest
 from redrive import App, State
 from redrive.api import health
 from redrive.kernel.ports.store import Query
+from redrive.kernel.ports.tasks import get_task
 from redrive.ops import executor
 from redrive.settings import Options
 from tests.conformance.test_bad_rows import CHECKED, POSTGRES, SQLITE, UNCHECKED
@@ -67,7 +68,7 @@ async def test_executors_get_the_others(app: App, url: str) -> None:
     store = await app.store()
     claimed = await executor.claim(store, "farm", ("default",), 10, 60.0)
     assert [task.id for task in claimed] == [ids[0], ids[2]]
-    bad = await store.get(ids[1])
+    bad = await get_task(store, ids[1])
     assert bad is not None and bad.state is State.FAILED and bad.error_code == "TASK_PAYLOAD_INVALID"
 
 

@@ -20,6 +20,7 @@ from redrive.kernel.machine import Lease, Policy, declared, settle
 from redrive.kernel.outcome import Cancel, Completed, Fail, Failed, HandedBack, Outcome, Released, Retry
 from redrive.kernel.payload import JsonText, decode, decode_shallow, encode
 from redrive.kernel.ports.store import ClaimRequest, Heartbeat, Store
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.series import TallySheet, TallyTable, count_end, write
 from redrive.kernel.summary import Payload
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, MAX_TEXT, Claimed, State, Task, check_name, check_text
@@ -101,7 +102,7 @@ async def heartbeat(store: Store, task_id: UUID, token: UUID, lease: float, prog
     lost = await store.renew([(task_id, token)], lease, {} if progress is None else {task_id: progress})
     if lost:
         raise LeaseLost(f"the lease of task {task_id} is lost", hint="stop working on it: somebody else may be at it")
-    task = await store.get(task_id)
+    task = await get_task(store, task_id)
     return [task_id] if task is not None and task.cancel_requested_at is not None else []
 
 

@@ -20,6 +20,7 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.payload import decode
 from redrive.kernel.ports.store import Heartbeat, Query, Store
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import State, Task
 from redrive.observe.logs import TaskLog
 from redrive.ops import inspect
@@ -118,7 +119,7 @@ class TestKit:
     def get(self, task: Task | UUID | str) -> Task:
         """Returns a task as it is now."""
         task_id = task.id if isinstance(task, Task) else UUID(str(task))
-        found = self._portal.call(self.store.get(task_id))
+        found = self._portal.call(get_task(self.store, task_id))
         if found is None:
             raise AssertionError(f"there is no task {task_id}")
         return found

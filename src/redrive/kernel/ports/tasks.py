@@ -18,8 +18,6 @@ MOST_ENTRIES = 500  # of a task's timeline: a task may have a million attempts
 class TaskReads(Protocol):
     """Tasks, live and finished, with what belongs to them."""
 
-    async def get(self, task_id: UUID) -> Task | None: ...
-
     async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
         """Returns those of these tasks that exist, in the order asked for; ``documents`` as in ``Query``."""
 
@@ -44,3 +42,8 @@ class TaskReads(Protocol):
 
     async def erasable(self, scope: str, limit: int) -> list[UUID]:
         """Returns tasks of a scope that do not run: live, finished, or known by a dead letter only."""
+
+
+async def get_task(store: TaskReads, task_id: UUID) -> Task | None:
+    """Returns one task, live or finished; None when there is none."""
+    return (await store.get_many([task_id])).get(task_id)

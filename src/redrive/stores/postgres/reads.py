@@ -41,9 +41,6 @@ class Reads:
     pool: Pool
     features: Features
 
-    async def get(self, task_id: UUID) -> Task | None:
-        return (await self.get_many([task_id])).get(task_id)
-
     async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
         live, history, first = _whole if documents is None else _paged(documents)
 

@@ -50,9 +50,6 @@ class Reads:
     async def read(self, look: Callable[[Session], T]) -> T:
         raise NotImplementedError
 
-    async def get(self, task_id: UUID) -> Task | None:
-        return (await self.get_many([task_id])).get(task_id)
-
     async def get_many(self, task_ids: Collection[UUID], *, documents: int | None = None) -> dict[UUID, Task]:
         return await self.read(lambda session: _get(session, task_ids, documents))
 

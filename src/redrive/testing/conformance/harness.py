@@ -23,6 +23,7 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event, Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Heartbeat, Query, Store, TickResult
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
 from redrive.testing.conformance.options import ClaimOptions, TaskOptions
 from redrive.testing.conformance.probe import PROBE
@@ -220,7 +221,7 @@ class Harness(ABC):
     # -- looking ---------------------------------------------------------------------------------------------------
 
     async def task(self, task_id: UUID) -> Task:
-        found = await self.store.get(task_id)
+        found = await get_task(self.store, task_id)
         assert found is not None, f"task {task_id} is lost"
         return found
 

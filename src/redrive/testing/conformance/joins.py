@@ -16,6 +16,7 @@ from redrive.kernel.joins import Join, NewJoin
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed, Outcome, Released, Retry, Snooze
 from redrive.kernel.payload import encode
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import Claimed, NewTask, State
 from redrive.testing.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness
@@ -62,7 +63,7 @@ class Group:
         found = []
         for task in (self.join.on_complete, self.join.on_success):
             assert task is not None
-            if await self.harness.store.get(task.id) is not None:
+            if await get_task(self.harness.store, task.id) is not None:
                 found.append(task.kind)
         return found
 
@@ -300,7 +301,7 @@ class TestJoins:
         first, second = await harness.claim(5, queues=("grown",))
         assert first.join == second.join == inner
         await harness.settle(first, Completed())
-        assert await harness.store.get(end) is None
+        assert await get_task(harness.store, end) is None
         await harness.settle(second, TERMINAL)
         last = await harness.claim_one(queues=("grown",))
         assert (last.id, last.join) == (end, group.join.id) and await group.said() == []

@@ -12,6 +12,7 @@ from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed, HandedBack, Snooze
 from redrive.kernel.payload import encode
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.reactions import Rows
 from redrive.kernel.task import Claimed, State
 from redrive.testing.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness
@@ -217,5 +218,5 @@ class TestReactions:
         done = harness.decide(claimed, Completed())
         done.keep = 0
         assert not (await harness.store.cycle(Commit(transitions=[done]), None)).lost
-        assert await harness.store.get(claimed.id) is None
+        assert await get_task(harness.store, claimed.id) is None
         assert await seen(harness, claimed) == [("running", "completed")]

@@ -13,6 +13,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.machine import DeadReason, Event
 from redrive.kernel.outcome import Cancel, Completed, Failed, Released, Retry, Snooze
 from redrive.kernel.ports.store import Query
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import (
     LEASE,
@@ -205,7 +206,7 @@ class TestSettle:
     async def test_state_of_a_snooze_outlives_a_retry_and_a_plain_snooze(self, harness: Harness) -> None:
         await harness.running()
         claimed = (await harness.store.find(Query()))[0]
-        found = await harness.store.get(claimed.id)
+        found = await get_task(harness.store, claimed.id)
         assert found is not None
         await harness.advance(LEASE + 1)
         await harness.recover()

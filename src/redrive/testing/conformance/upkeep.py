@@ -8,6 +8,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
 from redrive.kernel.ports.store import Query
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.records import Put
 from redrive.kernel.retention import RecordRule, Retention
 from redrive.kernel.task import Claimed, State
@@ -39,7 +40,7 @@ class TestUpkeep:
         assert await harness.state(claimed.id) is State.COMPLETED
         await harness.advance(4 * DAY)
         await tidy(harness)
-        assert await harness.store.get(claimed.id) is None
+        assert await get_task(harness.store, claimed.id) is None
         assert await harness.count(State.COMPLETED) == 1  # totals count everything ever finished
 
     async def test_a_kind_says_how_long_its_completed_tasks_are_kept(self, harness: Harness) -> None:
@@ -53,7 +54,7 @@ class TestUpkeep:
         async with harness.measure(harness.store) as cost:
             assert await harness.store.upkeep("prune", KEEP) == 1
         assert cost.scans == []
-        assert await harness.store.get(short.id) is None
+        assert await get_task(harness.store, short.id) is None
         assert await harness.state(usual.id) is State.COMPLETED
         assert await harness.count(State.COMPLETED) == 2
 
@@ -62,7 +63,11 @@ class TestUpkeep:
         claimed = await harness.claim(3)
         lost = await self.complete(harness, 0.0, *claimed[:2])
         assert lost == set()
-        assert [await harness.store.get(task.id) for task in claimed] == [None, None, await harness.task(claimed[2].id)]
+        assert [await get_task(harness.store, task.id) for task in claimed] == [
+            None,
+            None,
+            await harness.task(claimed[2].id),
+        ]
         assert await harness.count(State.COMPLETED) == 2
         assert await harness.count(State.RUNNING) == 1
         assert await self.complete(harness, 0.0, claimed[0]) == {claimed[0].id}  # its token was used
