@@ -81,6 +81,10 @@ def is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, _pydantic("main", "BaseModel"))
 
 
+def pydantic_is_loaded() -> bool:
+    return "pydantic.main" in sys.modules
+
+
 def _pydantic(module: str, name: str) -> Any:
     """Returns a class of Pydantic's, to compare with. Where nobody has imported it, nothing is of it."""
     return getattr(sys.modules.get(f"pydantic.{module}"), name, ())

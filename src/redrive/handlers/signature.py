@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redrive.errors import ConfigError, PayloadInvalid, PayloadMissing
 from redrive.handlers.fields import Fields
-from redrive.handlers.parameters import check_bulk, is_model, read_parameters, takes_any_sequence, type_of
+from redrive.handlers.parameters import (
+    check_bulk,
+    is_model,
+    pydantic_is_loaded,
+    read_parameters,
+    takes_any_sequence,
+    type_of,
+)
 from redrive.handlers.plain import Taken, is_certain, is_json
 from redrive.kernel.payload import decode, encode
 
@@ -183,14 +190,20 @@ class PayloadSpec:
         return {}
 
     def _validated(self, payload: str) -> Any:
-        if self._taken is not None:
-            try:
-                value = decode(payload)
-            except ValueError:
-                value = _EMPTY  # it is read again, by who says what is wrong with it
-            if self._taken.takes(value):
-                return self._check_context(value) if self._open else value
-        return self._check_context(self._typed.read(payload))
+        value = self._reader(payload)
+        return self._check_context(value) if self._open else value
+
+    @cached_property
+    def _reader(self) -> Callable[[str], Any]:
+        """What reads payloads in this process: Pydantic where it is loaded anyway, since it is the quicker one."""
+        return self._read_plain if self._taken is not None and not pydantic_is_loaded() else self._typed.read
+
+    def _read_plain(self, payload: str) -> Any:
+        try:
+            value = decode(payload)
+        except ValueError:
+            value = _EMPTY  # it is read again, by who says what is wrong with it
+        return value if self._taken is not None and self._taken.takes(value) else self._typed.read(payload)
 
     def _check_context(self, value: Any) -> Any:
         if self._open and self._fields is not None and self._fields.context in value:
