@@ -1,4 +1,4 @@
-"""Routes for failure groups: list, show, annotate, retry."""
+"""Routes for causes of failure, called failure groups in the address: list, show, annotate, retry."""
 
 from __future__ import annotations
 

@@ -82,16 +82,16 @@ def move(session: Session, transitions: Sequence[Transition]) -> set[UUID]:
             if decided.final is not t.to:
                 session.instead[t.task_id] = decided.final
     if moves:
-        _regroup(session, moves)
+        _use_known_causes(session, moves)
         _apply(session, moves)
     moved = {m.t.task_id for m in moves}
     back = [t for t in transitions if t.event is Event.REDRIVE and t.seen is None and t.task_id not in moved]
     return moved | _revive(session, back) if back else moved
 
 
-def _regroup(session: Session, moves: Sequence[Move]) -> None:
-    """Where a cause has no group yet but one that an earlier version of the algorithm has made, the failure goes there,
-    so that its notes, mutes and owner stay."""
+def _use_known_causes(session: Session, moves: Sequence[Move]) -> None:
+    """Where a cause is not known yet, but is under a name by an earlier version of the algorithm, the failure is
+    counted there, so that its notes, mutes and owner stay."""
     failed = [(m, m.t.failure) for m in moves if m.t.failure is not None and m.t.failure.former]
     if not failed:
         return
