@@ -9,7 +9,9 @@ import pytest
 
 from redrive.kernel.commit import Commit, Limit, Target
 from redrive.kernel.outcome import Completed, Released
+from redrive.kernel.retention import Retention
 from redrive.kernel.task import NewTask, State
+from redrive.testing.conformance.joins import LARGE, Group
 from redrive.testing.conformance.wakes import ears, ready
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.test_postgres_races import session
@@ -150,3 +152,41 @@ async def test_whatever_else_is_notified_does_no_harm(harness: PostgresHarness, 
     await harness.enqueue()
     await heard.hear(ready("default"))
     assert len(await harness.claim(1)) == 1
+
+
+async def test_a_join_that_somebody_holds_holds_up_nobody_without_it(harness: PostgresHarness) -> None:
+    """A handler's transaction may have it for long. Members end meanwhile, others are enqueued, totals are folded; what
+    ended is counted as soon as it is let go."""
+    held, free = Group(harness), Group(harness)
+    (member,) = await held.begin(1)
+    others = await free.begin(2)
+    async with asyncio.timeout(20):
+        async with session(harness) as other:
+            await other.execute("select 1 from redrive.task_join where id = $1 for update", held.join.id)
+            waits = asyncio.create_task(harness.enqueue("LATER", join=held.join.id))
+            await asyncio.sleep(0.1)  # it waits by now
+            await asyncio.gather(*(harness.enqueue("PLAIN", queue="other") for _ in range(5)))
+            cycle = await harness.settle_many([(task, Completed()) for task in (member, *others)])
+            assert cycle.lost == set() and await free.said() == ["ENDED", "SUCCEEDED"]
+            assert await harness.state(member.id) is State.COMPLETED
+            (seen,) = await harness.store.joins([held.join.id])
+            assert (seen.completed, seen.ended_at) == (0, None) and not waits.done()
+        await waits
+    assert await held.counts() == (2, 1, 0, 0) and await held.said() == []
+    await harness.settle(await harness.claim_one(), Completed())
+    assert await held.counts() == (2, 2, 0, 0) and await held.said() == ["ENDED", "SUCCEEDED"]
+
+
+async def test_joins_are_not_removed_before_their_last_arrivals_are_added_up(harness: PostgresHarness) -> None:
+    group = Group(harness)
+    members = await group.begin(LARGE)
+    await harness.settle_many([(task, Completed()) for task in members])
+    await harness.advance(40 * 86400.0)
+    await harness.store.upkeep("prune", Retention(history_days=10.0))
+    assert await group.said() == ["ENDED", "SUCCEEDED"]
+
+
+async def test_arrivals_at_a_join_that_is_gone_are_forgotten(harness: PostgresHarness) -> None:
+    await harness.sql(f"insert into redrive.join_delta values ('{UUID(int=7)}', 1, 0, 0)")
+    await harness.store.upkeep("fold")
+    assert await harness.sql("select count(*) from redrive.join_delta") == [(0,)]

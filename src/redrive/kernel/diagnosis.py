@@ -68,6 +68,8 @@ class Diagnosis:
     oldest_expired: datetime | None = None
     stuck: dict[str, tuple[int, datetime]] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)  # joins, up to 20, and why what follows was not enqueued
+    left_open: int = 0  # joins that are open for a week, up to 1,000
     findings: list[Finding] = field(default_factory=list)
 
     def note_expired(self, rows: Iterable[tuple[str | None, int, datetime]]) -> None:

@@ -6,6 +6,7 @@ by whoever settles; a member that an operator retries is taken out of the count 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.kernel.task import NewTask
+from redrive.kernel.task_checks import check_later
 
 
 @dataclass(slots=True, frozen=True)
@@ -30,6 +32,15 @@ class NewJoin:
     open: bool = False
 
     def __post_init__(self) -> None:
+        both = self.on_complete, self.on_success
+        if None not in both and len({task.id for task in both if task is not None}) == 1:
+            raise InvalidInput(
+                "on_complete and on_success are the same task, and both may come", hint="make one for each of them"
+            )
+        if self.outer == self.id:
+            raise InvalidInput(
+                "a join cannot wait for its own end", hint="on_complete is a member of another join, or of none"
+            )
         if self.on_success is not None and self.on_success.join is not None:
             raise InvalidInput(
                 "on_success cannot be a member of another join, which would wait for what may never come",
@@ -55,6 +66,7 @@ class Join:
     created_at: datetime
     ended_at: datetime | None = None  # when all had ended for the first time
     succeeded_at: datetime | None = None
+    fault: str | None = None  # why what follows could not be enqueued
 
     @property
     def pending(self) -> int:
@@ -62,12 +74,25 @@ class Join:
         return self.total - self.completed - self.failed - self.cancelled
 
 
-def as_document(task: NewTask | None) -> dict[str, Any] | None:
-    """Returns a task to be enqueued later as JSON values, without fields that are None."""
+def check_joins(joins: Sequence[NewJoin]) -> None:
+    """Refuses joins that are opened together and wait for each other's ends. With older ones they cannot: those knew
+    nothing of these."""
+    outer = {join.id: join.outer for join in joins}
+    for join in joins:
+        seen, at = {join.id}, join.outer
+        while at is not None and at in outer:
+            if at in seen:
+                raise InvalidInput(f"joins wait for each other's ends: {join.id} is among them")
+            seen.add(at)
+            at = outer[at]
+
+
+def as_document(task: NewTask | None, what: str = "a task that is enqueued later") -> dict[str, Any] | None:
+    """Returns a task to be enqueued later as JSON values, without fields that are None. One that could not be enqueued
+    is refused now: later nobody is there to be told."""
     if task is None:
         return None
-    if task.run_at is not None:
-        raise InvalidInput("what a join enqueues at its end has no run_at", hint="give it a delay, from then on")
+    check_later(task, what)
     values = {name: value for name, value in asdict(task).items() if value is not None}
     return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redrive.errors import InvalidInput
+from redrive.kernel.task import check_text
+
+MOST = 2**62  # so that the sum of two can be told
 
 
 @dataclass(slots=True, frozen=True)
@@ -16,6 +19,14 @@ class Posting:
     note: str | None = None
 
     def __post_init__(self) -> None:
+        check_text(self.key or "", "the key of a posting")
+        check_text(self.note, "the note of a posting")
+        for account, amount in self.entries:
+            check_text(account or "", "an account")
+            if type(amount) is not int or abs(amount) >= MOST:
+                raise InvalidInput(
+                    f"an amount is a whole number below 2^62, not {amount!r}", hint="count in the smallest unit"
+                )
         total = sum(amount for _, amount in self.entries)
         if total != 0 or not self.entries:
             raise InvalidInput(f"posting {self.key!r} does not add up: its entries sum to {total}, not 0")

@@ -87,13 +87,32 @@ class Reactions:
     def _effects(self, transition: Transition, landed: Landed) -> Effects | None:
         try:
             effects = self._known[landed.feature](transition, landed)
-            if effects is not None and not isinstance(effects, Effects):
-                raise TypeError(f"it returned {type(effects).__name__}, not Effects or None")
-            return effects
+            return None if effects is None else _checked(effects)
         except Exception as error:
             raise reaction_failed(
                 f"the feature {landed.feature!r}", f"to react to task {landed.task_id}", error
             ) from error
+
+
+_PARTS: Mapping[str, type] = {
+    "tasks": NewTask,
+    "postings": Posting,
+    "audits": Audit,
+    "rows": Rows,
+    "joins": NewJoin,
+    "closes": UUID,
+}
+
+
+def _checked(effects: object) -> Effects:
+    """Refuses what is no Effects, or holds what is none of its parts: a store would stumble over it."""
+    if not isinstance(effects, Effects):
+        raise TypeError(f"it returned {type(effects).__name__}, not Effects or None")
+    for name, kind in _PARTS.items():
+        for each in getattr(effects, name):
+            if not isinstance(each, kind):
+                raise TypeError(f"among its {name} is {type(each).__name__}, not {kind.__name__}")
+    return effects
 
 
 def features_of(moves: Iterable[tuple[Transition, Landed]]) -> str:

@@ -175,7 +175,26 @@ def _features(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _leases(diagnosis: Diagnosis) -> list[Finding]:
-    return [*_stale(diagnosis), *_stuck(diagnosis)]
+    return [*_stale(diagnosis), *_stuck(diagnosis), *_joins(diagnosis)]
+
+
+def _joins(diagnosis: Diagnosis) -> list[Finding]:
+    """Joins whose end nothing followed, and those that nobody closes."""
+    found = [
+        Finding(
+            Level.WARNING,
+            "join_fault",
+            f"join {join_id} has ended, but what should follow did not",
+            "enqueue it by hand, and mend whoever opened the join",
+            quoted=fault,
+        )
+        for join_id, fault in diagnosis.faults.items()
+    ]
+    if diagnosis.left_open:
+        many = "1 join is" if diagnosis.left_open == 1 else f"{diagnosis.left_open} joins are"
+        fix = "whoever opened them closes them: CloseJoin, or what its feature has for that"
+        found.append(Finding(Level.NOTE, "joins_left_open", f"{many} open for more than a week: nothing follows", fix))
+    return found
 
 
 def _stale(diagnosis: Diagnosis) -> list[Finding]:

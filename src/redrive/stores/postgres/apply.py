@@ -11,6 +11,7 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.records import Put
+from redrive.kernel.task import Enqueued
 from redrive.stores.features import Features
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.audit import add_audits, add_conclusion
@@ -18,7 +19,7 @@ from redrive.stores.postgres.bad_rows import about_a_row, settle_in_parts
 from redrive.stores.postgres.effects import write_rows
 from redrive.stores.postgres.enqueue import enqueue
 from redrive.stores.postgres.erase import erase
-from redrive.stores.postgres.joins import close_joins, open_joins
+from redrive.stores.postgres.joins import close_joins, open_joins, opened_before
 from redrive.stores.postgres.ledger import post
 from redrive.stores.postgres.patience import patiently
 from redrive.stores.postgres.pool import Connection, Pool
@@ -59,6 +60,9 @@ async def apply(
     """Applies everything of a Commit in the caller's transaction. ``careful``: one of its rows was refused before, by
     the database of this name."""
     applied = Applied()
+    if again and await opened_before(connection, commit.joins):
+        applied.enqueued = [Enqueued(task.id) for task in commit.enqueues]
+        return applied
     await open_joins(connection, commit.joins)
     if commit.enqueues:
         applied.enqueued = await enqueue(connection, commit.enqueues, again)

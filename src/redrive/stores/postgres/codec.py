@@ -9,7 +9,7 @@ from uuid import UUID
 
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Schedule
-from redrive.kernel.joins import NewJoin, as_document
+from redrive.kernel.joins import NewJoin, as_document, check_joins
 from redrive.kernel.machine import INSTEAD, Meets, Transition
 from redrive.kernel.reactions import Landed
 from redrive.kernel.task import Claimed, NewTask, State
@@ -76,13 +76,15 @@ def belongs(task: NewTask) -> bool:
 
 
 def joins(new: Sequence[NewJoin]) -> str:
+    """Returns new joins as the argument of ``redrive.open_joins``; those that could not end are refused."""
+    check_joins(new)
     return json.dumps(
         [
             {
                 "id": str(join.id),
                 "is_open": join.open,
-                "on_complete": as_document(join.on_complete),
-                "on_success": as_document(join.on_success),
+                "on_complete": as_document(join.on_complete, "on_complete"),
+                "on_success": as_document(join.on_success, "on_success"),
             }
             for join in new
         ]

@@ -28,6 +28,8 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
         found.oldest = {row["queue"]: row["since"] for row in await connection.fetch(SQL["oldest"])}
         found.note_expired(tuple(row) for row in await connection.fetch(SQL["expired"]))
         found.unknown = {row["feature"]: row["n"] for row in await connection.fetch(SQL["unknown"])}
+        found.faults = {str(row["id"]): row["fault"] for row in await connection.fetch(SQL["faults"])}
+        found.left_open = await connection.fetchval(SQL["waiting"])
         found.findings = [
             *_skew(now, asked, datetime.now(UTC)),
             *_transactions(await connection.fetch(SQL["transactions"]), now),

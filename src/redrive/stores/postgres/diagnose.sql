@@ -59,6 +59,12 @@ where s.schemaname = 'redrive' order by s.n_dead_tup desc limit 5;
 -- size: of the whole database, in bytes
 select pg_database_size(current_database());
 
+-- faults: joins whose end could not be followed
+select id, fault from redrive.task_join where fault is not null order by id limit 20;
+
+-- waiting: open joins that are a week old
+select count(*) from (select 1 from redrive.task_join where ended_at is null and is_open and created_at < clock_timestamp() - interval '7 days' limit 1000) x;
+
 -- indexes: those there are
 select c.relname::text as name, i.indisvalid as valid from pg_index i join pg_class c on c.oid = i.indexrelid
 join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'redrive' and c.relname not like 'history_2%';

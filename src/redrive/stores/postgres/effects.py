@@ -31,21 +31,23 @@ async def follow(
     effects, who = features.reactions.effects_of(moves), features_of(moves)
     outer = [join.outer for join in effects.joins if join.outer is not None]
     with _blaming(who, "to add tasks to its moves"):
-        await hold_joins(connection, [*outer, *(task.join for task in effects.tasks if task.join is not None)], members)
+        await hold_joins(connection, [*outer, *(task.join for task in effects.tasks if task.join is not None)])
         await open_joins(connection, effects.joins)
         if effects.tasks:
             await enqueue(connection, effects.tasks, False, verb="add")
     # Joins before accounts: one order for all.
     await arrive(connection, members)
-    await close_joins(connection, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
+    with _blaming(who, "to close its joins"):
+        await close_joins(connection, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
     with _blaming(who, "to move money"):
         for posting in sorted(effects.postings, key=lambda posting: sorted(posting.entries)):
             await post(connection, posting)
     for rows in effects.rows:
         with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             await write_rows(connection, [rows], features)
-    if effects.audits:
-        await add_audits(connection, effects.audits)
+    with _blaming(who, "to write its audit rows"):
+        if effects.audits:
+            await add_audits(connection, effects.audits)
 
 
 @contextmanager
@@ -53,7 +55,15 @@ def _blaming(who: str, what: str) -> Iterator[None]:
     """Says of what goes wrong inside that a feature is to blame, unless nobody here is."""
     try:
         yield
-    except (asyncpg.PostgresError, ConfigError, TypeError, ValueError) as error:
+    except (
+        asyncpg.PostgresError,
+        ConfigError,
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+    ) as error:
         if not isinstance(error, asyncpg.PostgresError):
             raise reaction_failed(who, what, error) from error
         if not (error.sqlstate or "").startswith(_REFUSALS):

@@ -38,6 +38,8 @@ class Enqueues:
         self._shared = SharedEnqueue(self._small)
         # Apart: a key that an open transaction holds must not keep those waiting who have none.
         self._shared_keyed = SharedEnqueue(self._keyed)
+        # Apart as well: somebody's open transaction may hold a join.
+        self._shared_members = SharedEnqueue(self._small)
         self._alone = asyncio.Semaphore(ALONE_AT_ONCE)
         self._large = asyncio.Semaphore(LARGE_ENQUEUES_AT_ONCE)
 
@@ -46,7 +48,10 @@ class Enqueues:
             return await self._in_turn(self._in_parts, tasks, again)
         keyed = any(task.idempotency_key is not None for task in tasks)
         if len(tasks) <= SHARE_UP_TO_TASKS and not again:
-            return await (self._small_keyed(tasks) if keyed else self._shared.enqueue(tasks))
+            if keyed:
+                return await self._small_keyed(tasks)
+            joins = any(task.join is not None for task in tasks)
+            return await (self._shared_members if joins else self._shared).enqueue(tasks)
         if keyed:
             return await _when_free(self._large, lambda: self._keyed(tasks, again))
         return await self._in_turn(self._once, tasks, again)

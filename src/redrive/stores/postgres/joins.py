@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -25,11 +24,15 @@ async def close_joins(connection: Connection, join_ids: Sequence[UUID]) -> None:
         await connection.execute(SQL["close_joins"], list(join_ids))
 
 
-async def hold_joins(connection: Connection, adding: Sequence[UUID], members: str | None) -> None:
-    """Locks joins that get members, together with those that members arrive at: one order for all."""
-    if adding and members is not None:
-        arriving = {UUID(member["id"]) for member in json.loads(members)}
-        await connection.execute(SQL["hold_joins"], list(adding), list(arriving))
+async def hold_joins(connection: Connection, adding: Sequence[UUID]) -> None:
+    """Locks joins that get members by several statements: one order for all."""
+    if len(set(adding)) > 1:
+        await connection.execute(SQL["hold_joins"], list(adding))
+
+
+async def opened_before(connection: Connection, joins: Sequence[NewJoin]) -> bool:
+    """Returns whether an earlier try has opened these, and with that has brought in all of its Commit."""
+    return bool(joins) and bool(await connection.fetch(SQL["known_joins"], [join.id for join in joins]))
 
 
 async def arrive(connection: Connection, members: str | None) -> None:

@@ -32,14 +32,17 @@ select redrive.open_joins($1);
 -- close_joins: no further members
 select redrive.close_joins($1);
 
--- hold_joins: locks those that get members ($1) and those that members arrive at ($2), in the order that all do
-select redrive.hold_joins($1, $2);
+-- hold_joins: locks those that get members, in the order that all do
+select redrive.hold_joins($1);
+
+-- known_joins: which of these there are
+select id from redrive.task_join where id = any ($1);
 
 -- arrive: members of joins, after what features have added
 select redrive.arrive_now($1);
 
 -- joins: by their ids
-select id, total, completed, failed, cancelled, is_open as open, created_at, ended_at, succeeded_at
+select id, total, completed, failed, cancelled, is_open as open, created_at, ended_at, succeeded_at, fault
 from redrive.task_join where id = any ($1);
 
 -- lock_rows: rows that two statements are going to move, in one order for all

@@ -19,6 +19,7 @@ from redrive.kernel.commit import (
     Target,
 )
 from redrive.kernel.records import Put
+from redrive.kernel.task import Enqueued
 from redrive.stores.refusals import changed_meanwhile
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.audit import add_audits
@@ -29,7 +30,7 @@ from redrive.stores.sqlite.codec import audit as as_audit
 from redrive.stores.sqlite.effects import write_rows
 from redrive.stores.sqlite.enqueue import enqueue
 from redrive.stores.sqlite.erase import erase
-from redrive.stores.sqlite.joins import close_joins, open_joins
+from redrive.stores.sqlite.joins import close_joins, open_joins, opened_before
 from redrive.stores.sqlite.ledger import post
 from redrive.stores.sqlite.session import Session, dumps
 from redrive.stores.sqlite.settle import settle
@@ -41,6 +42,9 @@ SQL = statements("redrive.stores.sqlite", "apply.sql")
 def apply(session: Session, commit: Commit, *, again: bool = False, careful: bool = False) -> Applied:
     """Applies everything of a Commit in the caller's transaction. ``careful``: one of its rows was refused before."""
     applied = Applied()
+    if again and opened_before(session, commit.joins):
+        applied.enqueued = [Enqueued(task.id) for task in commit.enqueues]
+        return applied
     open_joins(session, commit.joins)
     if commit.enqueues:
         applied.enqueued = enqueue(session, commit.enqueues, again=again)

@@ -57,6 +57,9 @@ update redrive_schedule set next_at = ?, last_at = ? where name = ? and next_at 
 -- posting: a movement of money, once per key
 insert into redrive_posting (key, at, note) values (?, ?, ?) on conflict (key) do nothing
 
+-- posted: what a key has moved
+select account, amount from redrive_entry where posting = ?
+
 -- accounts: accounts that are used for the first time
 insert into redrive_account (name) select json_extract(v.value, '$[0]') from json_each(?) v where true on conflict (name) do nothing
 

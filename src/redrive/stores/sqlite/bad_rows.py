@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID, uuid4
 
 from redrive.errors import InvalidInput, ReactionFailed, SchemaError, StoreError, StoreUnavailable, StoreUnusable
@@ -23,7 +23,7 @@ from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.errors import breaks_connection, is_busy
 from redrive.stores.sqlite.move import move
-from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.session import Session, dumps, inside
 from redrive.stores.sqlite.settle import settle
 
 SQL = statements("redrive.stores.sqlite", "bad_rows.sql")
@@ -31,7 +31,6 @@ MOST_ROWS_CHECKED = 3000
 MOST_TIMEOUT_MS = 2_000_000_000
 _TIMES = ("created_at", "run_at", "next_attempt_at", "last_attempt_at", "lease_expires_at", "cancel_requested_at")
 _LABELS = ("task_group", "scope", "trace_id", "idempotency_key", "worker_id")
-T = TypeVar("T")
 
 
 def about_a_row(error: BaseException) -> bool:
@@ -68,7 +67,7 @@ def _fail_all(session: Session, rowids: Sequence[int], *, moving: bool = True) -
 def _trial(session: Session, rowid: int, moving: bool) -> str | None:
     """Returns why a row cannot be read or (``moving``) moved; None when it can. Whatever is tried is taken back."""
     try:
-        _inside(session, lambda inner: _try_row(inner, rowid, moving), keep=False)
+        inside(session, lambda inner: _try_row(inner, rowid, moving), keep=False)
     except Exception as error:
         if not about_a_row(error):
             raise
@@ -101,7 +100,7 @@ def fail_row(session: Session, rowid: int, why: str) -> bool:
     task_id = _mend(session, rowid, payload=known)
     if known:
         try:
-            moved = _inside(session, lambda inner: move(inner, [reject(task_id, why)]))
+            moved = inside(session, lambda inner: move(inner, [reject(task_id, why)]))
             log_set_aside(task_id, why)
             return bool(moved)
         except Exception as error:
@@ -121,7 +120,7 @@ def settle_in_parts(
     A task that its worker or recovery would move and whose row stands in the way is failed; what an operator wanted of
     it is refused, and the row is left as it is."""
     try:
-        return _inside(session, lambda inner: settle(inner, transitions, again=again))
+        return inside(session, lambda inner: settle(inner, transitions, again=again))
     except Exception as raised:
         if not about_a_row(raised):
             raise
@@ -137,28 +136,8 @@ def settle_in_parts(
     row = session.row("select rowid from redrive_task where id = ?", str(transition.task_id))
     if row is None or not transition.rule.fenced:
         return {transition.task_id}
-    failed = _inside(session, lambda inner: fail_row(inner, row[0], str(error)))
+    failed = inside(session, lambda inner: fail_row(inner, row[0], str(error)))
     return set() if failed else {transition.task_id}
-
-
-def _inside(session: Session, work: Callable[[Session], T], *, keep: bool = True) -> T:
-    """Runs work in a savepoint of its own, with totals of its own: what fails leaves nothing behind."""
-    inner = Session(session.connection, session.now, session.features)
-    session.connection.execute("savepoint part")
-    try:
-        answer = work(inner)
-    except BaseException:
-        session.connection.execute("rollback to part")
-        session.connection.execute("release part")
-        raise
-    if not keep:
-        session.connection.execute("rollback to part")
-    session.connection.execute("release part")
-    if keep:
-        session.tally.merge(inner.tally)
-        session.wakes.merge(inner.wakes)
-        session.instead |= inner.instead
-    return answer
 
 
 def _row(session: Session, rowid: int) -> dict[str, Any]:

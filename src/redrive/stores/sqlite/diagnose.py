@@ -23,6 +23,8 @@ def diagnose(session: Session, path: str, indexes: frozenset[str]) -> Diagnosis:
     expired = session.rows(SQL["expired"], session.now)
     found.note_expired((feature, n, to_datetime(oldest)) for feature, n, oldest in expired)
     found.unknown = dict(session.rows(SQL["unknown"], session.now))
+    found.faults = {str(join_id): fault for join_id, fault in session.rows(SQL["faults"])}
+    ((found.left_open,),) = session.rows(SQL["waiting"], session.now)
     there = {row[0] for row in session.rows(SQL["indexes"])}
     found.findings = [
         *(missing_index(name) for name in sorted(indexes - there)),

@@ -52,5 +52,11 @@ select f.feature, (
 from names f where f.feature is not null
   and not exists (select 1 from redrive_duty d where d.name = 'recover:' || f.feature and d.next_at > ? - 60000000)
 
+-- faults: joins whose end could not be followed
+select id, fault from redrive_join where fault is not null order by id limit 20
+
+-- waiting: open joins that are a week old
+select count(*) from (select 1 from redrive_join where ended_at is null and is_open and created_at < ? - 7 * 86400000000 limit 1000) x
+
 -- indexes: those there are
 select name from sqlite_master where type = 'index' and name like 'redrive_%'

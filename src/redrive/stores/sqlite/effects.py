@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from redrive.errors import ConfigError
+from redrive.errors import StoreUnavailable, StoreUnusable
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Rows, features_of, reaction_failed
 from redrive.stores.sqlite.audit import add_audits, values
@@ -29,14 +28,16 @@ def follow(session: Session, moves: Sequence[tuple[Transition, Landed]], arrival
         if effects.tasks:
             enqueue(session, effects.tasks)
     arrivals.write(session)
-    close_joins(session, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
+    with _blaming(who, "to close its joins"):
+        close_joins(session, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
     with _blaming(who, "to move money"):
         for posting in effects.postings:
             post(session, posting)
     for rows in effects.rows:
         with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             write_rows(session, [rows])
-    add_audits(session, [values(audit) for audit in effects.audits])
+    with _blaming(who, "to write its audit rows"):
+        add_audits(session, [values(audit) for audit in effects.audits])
 
 
 @contextmanager
@@ -44,7 +45,9 @@ def _blaming(who: str, what: str) -> Iterator[None]:
     """Says of what goes wrong inside that a feature is to blame, unless nobody here is."""
     try:
         yield
-    except (sqlite3.Error, ConfigError, TypeError, ValueError) as error:
+    except (StoreUnavailable, StoreUnusable, MemoryError):
+        raise
+    except Exception as error:
         if is_busy(error) or breaks_connection(error):
             raise
         raise reaction_failed(who, what, translate(error, "the store")) from error

@@ -7,12 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
-from redrive.kernel.joins import Join, NewJoin, as_document, from_document
-from redrive.kernel.task import State
+from redrive.kernel.joins import Join, NewJoin, as_document, check_joins, from_document
+from redrive.kernel.task import NewTask, State
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import to_datetime
 from redrive.stores.sqlite.enqueue import add_members, enqueue
-from redrive.stores.sqlite.session import Session, dumps
+from redrive.stores.sqlite.errors import breaks_connection, is_busy
+from redrive.stores.sqlite.session import Session, dumps, inside
 
 SQL = statements("redrive.stores.sqlite", "joins.sql")
 _COLUMN = {State.COMPLETED: 0, State.FAILED: 1, State.CANCELLED: 2}
@@ -43,11 +44,20 @@ def open_joins(session: Session, joins: Sequence[NewJoin]) -> None:
     """Opens joins; the end of one that belongs to another is a member of that from now on."""
     if not joins:
         return
-    rows = [[str(join.id), int(join.open), _json(join.on_complete), _json(join.on_success)] for join in joins]
+    check_joins(joins)
+    rows = [
+        [str(join.id), int(join.open), _json(join.on_complete, "on_complete"), _json(join.on_success, "on_success")]
+        for join in joins
+    ]
     session.run(SQL["open"], session.now, dumps(rows))
     outer = Counter(str(join.outer) for join in joins if join.outer is not None)
     if outer:
         add_members(lambda sql, args: session.rows(sql, *args), outer)
+
+
+def opened_before(session: Session, joins: Sequence[NewJoin]) -> bool:
+    """Returns whether an earlier try has opened these, and with that has brought in all of its Commit."""
+    return bool(joins) and bool(session.rows(SQL["known"], dumps([str(join.id) for join in joins])))
 
 
 def close_joins(session: Session, join_ids: Iterable[UUID]) -> None:
@@ -64,14 +74,39 @@ def _end(session: Session, join_ids: Collection[str]) -> None:
     if not ended:
         return
     session.run(SQL["end"], session.now, dumps([row[0] for row in ended]))
-    following = [from_document(json.loads(text)) for _, *texts in ended for text in texts if text is not None]
-    if not following:
-        return
-    answers, missing = enqueue(session, following, counted=True), Arrivals()
-    for task, answer in zip(following, answers, strict=True):
-        if task.join is not None and not answer.created:  # its key names other work: nobody will arrive for it
+    following = [(id_, from_document(json.loads(text))) for id_, *texts in ended for text in texts if text is not None]
+    missing = Arrivals()
+    for task in _not_enqueued(session, following):
+        if task.join is not None:  # nobody will arrive for it
             missing.move(str(task.join), State.QUEUED, State.CANCELLED)
     missing.write(session)
+
+
+def _not_enqueued(session: Session, following: Sequence[tuple[str, NewTask]]) -> list[NewTask]:
+    """Enqueues what follows joins; returns what is not there then. It was checked when they were opened; what is
+    refused all the same is noted, and does not hold up the member that came last."""
+    if not following:
+        return []
+    try:
+        answers = inside(session, lambda inner: enqueue(inner, [task for _, task in following], counted=True))
+    except Exception as error:
+        if is_busy(error) or breaks_connection(error):
+            raise
+        if len(following) > 1:
+            return [task for each in following for task in _not_enqueued(session, [each])]
+        ((join_id, task),) = following
+        taken = "UNIQUE" in str(error)
+        why = "its id is taken" if taken else f"the store refused it ({type(error).__name__})"
+        _note_fault(session, join_id, task, why)
+        return [task]
+    for (join_id, task), answer in zip(following, answers, strict=True):
+        if answer.conflict:
+            _note_fault(session, join_id, task, "its idempotency key names other work")
+    return [task for (_, task), answer in zip(following, answers, strict=True) if not answer.created]
+
+
+def _note_fault(session: Session, join_id: str, task: NewTask, why: str) -> None:
+    session.run(SQL["fault"], f"{task.kind} was not enqueued: {why}"[:1000], join_id)
 
 
 def joins(session: Session, join_ids: Collection[UUID]) -> list[Join]:
@@ -87,11 +122,12 @@ def joins(session: Session, join_ids: Collection[UUID]) -> list[Join]:
             to_datetime(created),
             None if ended is None else to_datetime(ended),
             None if succeeded is None else to_datetime(succeeded),
+            fault,
         )
-        for id_, total, completed, failed, cancelled, is_open, created, ended, succeeded in rows
+        for id_, total, completed, failed, cancelled, is_open, created, ended, succeeded, fault in rows
     ]
 
 
-def _json(task: object) -> str | None:
-    document = as_document(task)  # type: ignore[arg-type]
+def _json(task: NewTask | None, what: str) -> str | None:
+    document = as_document(task, what)
     return None if document is None else dumps(document)

@@ -26,6 +26,12 @@ update redrive_join set ended_at = coalesce(ended_at, ?1), on_complete = null,
   on_success = case when completed < total then on_success end
 where id in (select value from json_each(?2))
 
+-- fault: what follows could not be enqueued
+update redrive_join set fault = ? where id = ?
+
+-- known: which of these there are
+select id from redrive_join where id in (select value from json_each(?))
+
 -- joins: by their ids
-select id, total, completed, failed, cancelled, is_open, created_at, ended_at, succeeded_at from redrive_join
+select id, total, completed, failed, cancelled, is_open, created_at, ended_at, succeeded_at, fault from redrive_join
 where id in (select value from json_each(?))

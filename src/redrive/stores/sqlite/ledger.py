@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from redrive.errors import InvalidInput
 from redrive.kernel.ledger import Posting
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.session import Session, dumps
@@ -13,11 +14,19 @@ SQL = statements("redrive.stores.sqlite", "apply.sql")
 
 def post(session: Session, posting: Posting) -> bool:
     """Posts one movement of money; False when the key was posted before."""
-    if not session.run(SQL["posting"], posting.key, session.now, posting.note):
-        return False
     sums: Counter[str] = Counter()
     for account, amount in posting.entries:
         sums[account] += amount
+    if not session.run(SQL["posting"], posting.key, session.now, posting.note):
+        before: Counter[str] = Counter()
+        for account, amount in session.rows(SQL["posted"], posting.key):
+            before[account] += amount
+        if {name: n for name, n in before.items() if n} != {name: n for name, n in sums.items() if n}:
+            raise InvalidInput(
+                f"the key {posting.key!r} was posted before, with other entries",
+                hint="a key names one movement of money, once",
+            )
+        return False
     changes = dumps(list(sums.items()))
     session.run(SQL["accounts"], changes)
     session.run(SQL["balances"], changes)

@@ -28,8 +28,8 @@ select a.at, a.seq, exists (select 1 from redrive_task t where t.id = a.task_id)
   or exists (select 1 from redrive_history h where h.id = a.task_id) from redrive_attempt a
 where (a.at, a.seq) > (?, ?) and a.at < ? order by a.at, a.seq limit ?
 
--- joins: old joins, and whether one of their members is live, or they ended lately, or wait for the end of another
-select j.created_at, j.id, j.ended_at >= ?3 or exists (select 1 from redrive_task t where t.join_id = j.id)
+-- joins: old joins, and whether one of their members is live, or they have not ended or only lately, or wait for another
+select j.created_at, j.id, j.ended_at is null or j.ended_at >= ?3 or exists (select 1 from redrive_task t where t.join_id = j.id)
   or exists (select 1 from redrive_join i where i.on_complete ->> 'join' = j.id) from redrive_join j
 where (j.created_at, j.id) > (?1, ?2) and j.created_at < ?3 order by j.created_at, j.id limit ?4
 

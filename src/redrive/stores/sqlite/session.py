@@ -7,7 +7,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from redrive.kernel.ports.store import Wake
@@ -22,6 +22,7 @@ _COLUMN = {state.value: index for index, state in enumerate(State)}
 
 NO_FEATURES = Features((), "sqlite")
 
+T = TypeVar("T")
 Row = Any  # a sequence of columns
 Execute = Callable[[str, tuple[Any, ...]], Iterable[Any]]
 
@@ -127,6 +128,26 @@ class Session:
         """Takes ``count`` places in the order of failures; returns the first."""
         ((last,),) = self.rows(SQL["take_failed"], count)
         return int(last) - count + 1
+
+
+def inside(session: Session, work: Callable[[Session], T], *, keep: bool = True) -> T:
+    """Runs work in a savepoint of its own, with totals of its own: what fails leaves nothing behind."""
+    inner = Session(session.connection, session.now, session.features)
+    session.connection.execute("savepoint redrive_part")
+    try:
+        answer = work(inner)
+    except BaseException:
+        session.connection.execute("rollback to redrive_part")
+        session.connection.execute("release redrive_part")
+        raise
+    if not keep:
+        session.connection.execute("rollback to redrive_part")
+    session.connection.execute("release redrive_part")
+    if keep:
+        session.tally.merge(inner.tally)
+        session.wakes.merge(inner.wakes)
+        session.instead |= inner.instead
+    return answer
 
 
 def take_positions(execute: Execute, count: int) -> int:

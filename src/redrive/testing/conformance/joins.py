@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,6 +15,7 @@ from redrive.ids import new_id
 from redrive.kernel.commit import CloseJoin, Commit
 from redrive.kernel.erase import Erase
 from redrive.kernel.joins import Join, NewJoin
+from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Cancel, Completed, Outcome, Released, Retry, Snooze
 from redrive.kernel.payload import encode
@@ -66,6 +69,25 @@ class Group:
             if await get_task(self.harness.store, task.id) is not None:
                 found.append(task.kind)
         return found
+
+
+async def faults(harness: Harness) -> list[str]:
+    return list((await harness.store.diagnose()).faults.values())
+
+
+# What no store would enqueue.
+REFUSED: dict[str, TaskOptions] = {
+    "payload": {"payload": "{oops"},
+    "queue": {"queue": "a b"},
+    "attempts": {"max_attempts": 0},
+    "priority": {"priority": 10**6},
+    "delay": {"delay": -5.0},
+    "timeout": {"timeout": 1e12},
+    "key": {"idempotency_key": "schedule:x"},
+    "facts": {"feature": "probe", "facts": "{"},
+    "scope": {"scope": "x" * 600},
+    "run_at": {"run_at": datetime(2030, 1, 1, tzinfo=UTC)},
+}
 
 
 class TestJoins:
@@ -325,10 +347,66 @@ class TestJoins:
         end = NewTask(new_id(), "INNER_ENDED", "grown", None, join=outer.join.id, idempotency_key="k")
         await harness.store.apply(Commit(joins=[outer.join, NewJoin(new_id(), on_complete=end)]))
         assert await outer.counts() == (1, 0, 0, 1) and await outer.said() == ["ENDED"]
+        assert await faults(harness) == ["INNER_ENDED was not enqueued: its idempotency key names other work"]
 
     async def test_what_may_never_come_is_no_member(self) -> None:
         with pytest.raises(InvalidInput, match="on_success cannot be a member"):
             NewJoin(new_id(), on_success=NewTask(new_id(), "A", "default", None, join=new_id()))
+
+    @pytest.mark.parametrize("wrong", REFUSED)
+    @pytest.mark.parametrize("when", ["on_complete", "on_success"])
+    async def test_what_could_not_be_enqueued_is_refused_at_the_opening(
+        self, harness: Harness, wrong: str, when: str
+    ) -> None:
+        follows: dict[str, Any] = {when: harness.new("DONE", **REFUSED[wrong])}
+        with pytest.raises(InvalidInput, match=when):
+            await harness.store.apply(Commit(joins=[NewJoin(new_id(), **follows)]))
+        assert await harness.totals() == {}
+
+    @pytest.mark.parametrize("members", [1, LARGE])
+    async def test_what_is_refused_at_the_end_holds_nobody_up(self, harness: Harness, members: int) -> None:
+        """Its id is taken meanwhile: the members have ended, the next join too, and somebody can see it."""
+        bad, good = Group(harness), Group(harness)
+        tasks = await bad.begin(members) + await good.begin(members)
+        assert bad.join.on_complete is not None
+        await harness.enqueue("THIEF", id=bad.join.on_complete.id, queue="other")
+        cycle = await harness.settle_many([(claimed, Completed()) for claimed in tasks])
+        assert cycle.lost == set() and await good.said() == ["ENDED", "SUCCEEDED"]
+        found = await bad.now()
+        assert (found.completed, found.ended_at is not None) == (members, True)
+        assert found.fault == "ENDED was not enqueued: its id is taken"
+        assert await faults(harness) == [found.fault] and "SUCCEEDED" in await bad.said()
+        await harness.check_totals()
+
+    async def test_one_task_cannot_be_both_callbacks(self, harness: Harness) -> None:
+        done = harness.new("DONE")
+        with pytest.raises(InvalidInput, match="are the same task"):
+            NewJoin(new_id(), on_complete=done, on_success=done)
+
+    async def test_joins_do_not_wait_for_themselves(self, harness: Harness) -> None:
+        one, two = new_id(), new_id()
+        with pytest.raises(InvalidInput, match="its own end"):
+            NewJoin(one, on_complete=harness.new("DONE", join=one))
+        circle = [NewJoin(a, on_complete=harness.new("DONE", join=b)) for a, b in ((one, two), (two, one))]
+        with pytest.raises(InvalidInput, match="wait for each other"):
+            await harness.store.apply(Commit(joins=circle))
+
+    async def test_a_commit_with_a_join_is_sent_again(self, harness: Harness) -> None:
+        group = Group(harness)
+        task = harness.new(join=group.join.id)
+        posting = Posting("p", (("system:world", -5), ("ann", 5)))
+        commit = Commit(joins=[group.join], enqueues=[task], postings=[posting])
+        for again in (False, True):
+            applied = await harness.store.apply(commit, again=again)
+            assert [(answer.id, answer.created) for answer in applied.enqueued] == [(task.id, True)]
+        assert await group.counts() == (1, 0, 0, 0) and await harness.store.balance("ann") == 5
+
+    async def test_one_that_is_left_open_is_told_of(self, harness: Harness) -> None:
+        group = Group(harness, is_open=True)
+        await group.begin(0)
+        assert (await harness.store.diagnose()).left_open == 0
+        await harness.advance(8 * 86400.0)
+        assert (await harness.store.diagnose()).left_open == 1
 
     async def test_nobody_nests_in_one_that_has_ended(self, harness: Harness) -> None:
         outer = Group(harness)
@@ -408,7 +486,7 @@ class TestJoins:
         await harness.settle(second, TERMINAL)
         await left.begin(0)
         keep = Retention(history_days=10.0)
-        for days, kept in ((1, {done, failing, left}), (10, {failing})):
+        for days, kept in ((1, {done, failing, left}), (10, {failing, left})):
             await harness.advance(days * 86400.0)
             await harness.store.upkeep("prune", keep)
             found = await harness.store.joins([group.join.id for group in (done, failing, left)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,31 @@ class TestLedger:
     async def test_one_account_in_several_entries(self, harness: Harness) -> None:
         await post(harness, Posting("p", ((WORLD, -10), ("alice", 7), ("alice", 3))))
         assert await harness.store.balance("alice") == 10
+
+    @pytest.mark.parametrize("amount", [0.5, 5.0, True, 2**62, 10**30, "5", None])
+    async def test_amounts_are_whole_numbers(self, amount: Any) -> None:
+        with pytest.raises(InvalidInput, match="an amount is a whole number"):
+            Posting("p", (("alice", amount), (WORLD, amount)))
+
+    @pytest.mark.parametrize("name", ["", None, "a\0b", "x" * 600, 5])
+    async def test_names_are_text(self, name: Any) -> None:
+        for posting in ((name, ((WORLD, -1), ("alice", 1))), ("p", ((WORLD, -1), (name, 1)))):
+            with pytest.raises(InvalidInput, match=r"must be text|control characters"):
+                Posting(*posting)
+
+    @pytest.mark.parametrize("account", ["SYSTEM:world", "System:x", "systemx"])
+    async def test_only_the_system_owes(self, harness: Harness, account: str) -> None:
+        with pytest.raises(InvalidInput, match="below zero"):
+            await post(harness, Posting("p", ((account, -1), ("alice", 1))))
+
+    async def test_a_key_names_one_movement(self, harness: Harness) -> None:
+        await post(harness, grant("g", "alice", 100))
+        same = Posting("g", (("alice", 60), ("alice", 40), (WORLD, -100)))
+        assert await post(harness, same) == {"g"}
+        for other in (grant("g", "alice", 1), grant("g", "bob", 100)):
+            with pytest.raises(InvalidInput, match="was posted before, with other entries"):
+                await post(harness, other)
+        assert [await harness.store.balance(name) for name in ("alice", "bob")] == [100, 0]
 
     async def test_a_repeated_key_is_applied_once(self, harness: Harness) -> None:
         await post(harness, grant("g1", "alice", 100))

@@ -144,6 +144,13 @@ class TestReactions:
         assert await harness.settle(beside, Completed())
         await harness.check_totals()
 
+    @pytest.mark.parametrize("part", ["tasks", "postings", "audits", "rows", "joins", "closes"])
+    async def test_what_is_no_effect_is_the_features_fault(self, harness: Harness, part: str) -> None:
+        claimed = await probed(harness, rubbish=part)
+        with pytest.raises(ReactionFailed, match=f"among its {part} is object"):
+            await harness.settle(claimed, Completed())
+        assert await harness.state(claimed.id) is State.RUNNING
+
     async def test_one_that_fails_does_not_keep_others_from_being_recovered(self, harness: Harness) -> None:
         claimed = await probed(harness, **{"raise on": "queued"})
         beside = await harness.running("B")

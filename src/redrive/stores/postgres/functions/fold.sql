@@ -98,17 +98,21 @@ begin
     select distinct u.fingerprint, coalesce(m.n, 0) as n from unnest(v_changed || v_seen) u(fingerprint)
     left join redrive.failed_sum m on m.dimension = 'cause' and m.value = u.fingerprint) x
   where f.fingerprint = x.fingerprint and f.failing <> x.n;
+  -- Of joins that nobody holds: one that a handler's transaction has must not hold up all others. Of those that are gone nothing
+  -- is left to add to.
+  v_joins := array(
+    select j.id from redrive.task_join j
+    where j.id = any (array(select distinct d.join_id from redrive.join_delta d)) order by j.id for update skip locked);
+  delete from redrive.join_delta d where not exists (select 1 from redrive.task_join j where j.id = d.join_id);
   with gone as (
-    delete from redrive.join_delta d where d.ctid = any (array(select x.ctid from redrive.join_delta x limit p_limit))
+    delete from redrive.join_delta d where d.ctid = any (array(
+      select x.ctid from redrive.join_delta x where x.join_id = any (v_joins) limit p_limit))
     returning *
   )
   select jsonb_agg(s.*) into v_arrived from (
     select g.join_id, sum(g.completed) as completed, sum(g.failed) as failed, sum(g.cancelled) as cancelled, count(*) as n
     from gone g group by g.join_id) s;
   if v_arrived is not null then
-    v_joins := array(
-      select j.id from redrive.task_join j
-      where j.id = any (array(select a.join_id from jsonb_to_recordset(v_arrived) a(join_id uuid))) order by j.id for update);
     update redrive.task_join j set completed = j.completed + a.completed, failed = j.failed + a.failed,
       cancelled = j.cancelled + a.cancelled
     from jsonb_to_recordset(v_arrived) a(join_id uuid, completed bigint, failed bigint, cancelled bigint)

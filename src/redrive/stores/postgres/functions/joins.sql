@@ -11,13 +11,11 @@ begin
     where x.on_complete ->> 'join' is not null));
 end $$;
 
--- Lock joins that get members, and those that members arrive at, in the order that all do: for transactions that do both.
--- Large ones are not locked by arrivals.
-create or replace function redrive.hold_joins(p_adding uuid[], p_arriving uuid[]) returns void
+-- Lock joins that get members in the order that all do: for transactions that add to several in several statements.
+create or replace function redrive.hold_joins(p_adding uuid[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
-  perform 1 from redrive.task_join j
-  where j.id = any (p_adding || p_arriving) and (j.total <= 1000 or j.id = any (p_adding)) order by j.id for update;
+  perform 1 from redrive.task_join j where j.id = any (p_adding) order by j.id for update;
 end $$;
 
 -- Joins have more members: one for each time that they are named.
@@ -38,12 +36,12 @@ begin
 end $$;
 
 -- Members of joins went from one state to another: only those in which a task has ended count. p_was null: from none.
--- Rows of joins are locked after those of tasks and kinds, in the order of their ids.
+-- Nobody waits for a join here: where somebody holds it, a handler's transaction perhaps for long, and where it is large, the
+-- change is appended, and "fold" adds it up.
 create or replace function redrive.arrive(p_joins uuid[], p_was redrive.state[], p_now redrive.state[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   v_changes jsonb;
-  v_large uuid[];
   v_small uuid[];
 begin
   select jsonb_agg(c.*) into v_changes from (
@@ -54,18 +52,14 @@ begin
       union all select u.id, u.state, -1 from unnest(p_joins, p_was) u(id, state)
     ) x where x.state in ('completed', 'failed', 'cancelled') group by x.id) c;
   if v_changes is null then return; end if;
-  with large as (
-    insert into redrive.join_delta (join_id, completed, failed, cancelled)
-    select c.id, coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.cancelled, 0)
-    from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
-    join redrive.task_join j on j.id = c.id where j.total > 1000
-    returning join_id
-  )
-  select coalesce(array_agg(l.join_id), '{}') into v_large from large l;
   v_small := array(
     select j.id from redrive.task_join j
-    where j.id = any (array(select c.id from jsonb_to_recordset(v_changes) c(id uuid))) and j.id <> all (v_large)
-    order by j.id for update);
+    where j.id = any (array(select c.id from jsonb_to_recordset(v_changes) c(id uuid))) and j.total <= 1000
+    order by j.id for update skip locked);
+  insert into redrive.join_delta (join_id, completed, failed, cancelled)
+  select c.id, coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.cancelled, 0)
+  from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
+  join redrive.task_join j on j.id = c.id where j.id <> all (v_small);
   update redrive.task_join j set completed = j.completed + coalesce(c.completed, 0), failed = j.failed + coalesce(c.failed, 0),
     cancelled = j.cancelled + coalesce(c.cancelled, 0)
   from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
@@ -86,6 +80,8 @@ language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off 
 declare
   v_join record;
   v_task jsonb;
+  v_fault text;
+  v_conflict boolean;
 begin
   for v_join in
     select j.id, case when j.ended_at is null then j.on_complete end as on_complete,
@@ -100,12 +96,24 @@ begin
       on_success = case when j.completed < j.total then j.on_success end
     where j.id = v_join.id;
     foreach v_task in array array_remove(array[v_join.on_complete, v_join.on_success], null) loop
-      perform redrive.add(array[(v_task ->> 'id')::uuid], array[v_task ->> 'kind'], array[v_task ->> 'queue'],
+      v_fault := null;
+      v_conflict := false;
+      -- Checked when the join was opened. What is refused all the same must not hold up the member that came last, nor others.
+      begin
+      select a.conflict into v_conflict from redrive.add(array[(v_task ->> 'id')::uuid], array[v_task ->> 'kind'], array[v_task ->> 'queue'],
         array[(v_task ->> 'payload')::jsonb], array[(v_task ->> 'priority')::integer],
         array[(v_task ->> 'max_attempts')::integer], array[(v_task ->> 'delay')::double precision], null,
         array[((v_task ->> 'timeout')::double precision * 1000)::integer], array[v_task ->> 'group'], array[v_task ->> 'scope'],
         array[v_task ->> 'trace_id'], array[v_task ->> 'idempotency_key'], false, array[v_task ->> 'feature'],
-        array[(v_task ->> 'facts')::jsonb]);
+        array[(v_task ->> 'facts')::jsonb]) a;
+      exception when data_exception or integrity_constraint_violation then
+        -- Not what the server says, which may quote values.
+        v_fault := case sqlstate when '23505' then 'its id is taken' else format('the store refused it (%s)', sqlstate) end;
+      end;
+      if v_conflict then v_fault := 'its idempotency key names other work'; end if;
+      if v_fault is not null then
+        update redrive.task_join j set fault = format('%s was not enqueued: %s', v_task ->> 'kind', v_fault) where j.id = v_join.id;
+      end if;
       if v_task ->> 'join' is not null then
         -- A member since this join was opened. If its key names other work, nobody will arrive for it.
         update redrive.task t set join_id = (v_task ->> 'join')::uuid where t.id = (v_task ->> 'id')::uuid;

@@ -6,7 +6,18 @@ begin
     raise exception 'posting % does not add up to zero', quote_literal(p_key) using errcode = 'check_violation';
   end if;
   insert into redrive.posting (key, at, note) values (p_key, clock_timestamp(), p_note) on conflict do nothing;
-  if not found then return false; end if;
+  if not found then
+    if exists (
+      select 1 from (
+        select e.account, e.amount from redrive.entry e where e.posting = p_key
+        union all select u.a, -u.n from unnest(p_accounts, p_amounts) u(a, n)) x
+      group by x.account having sum(x.amount) <> 0
+    ) then
+      raise exception 'the key % was posted before, with other entries', quote_literal(p_key) using
+        errcode = 'invalid_parameter_value', hint = 'a key names one movement of money, once';
+    end if;
+    return false;
+  end if;
   insert into redrive.account (name) select distinct a from unnest(p_accounts) a order by a on conflict do nothing;
   -- In the order of their names: two postings over the same accounts cannot deadlock.
   perform 1 from redrive.account c where c.name = any (p_accounts) order by c.name for update;

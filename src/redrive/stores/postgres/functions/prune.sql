@@ -77,7 +77,9 @@ begin
     where (j.created_at, j.id) > (v_from.at, v_after) and j.created_at < p_before order by j.created_at, j.id limit p_limit
   ), gone as (
     delete from redrive.task_join j where j.id = any (array(
-      select p.id from piece p where coalesce(p.ended_at, p.created_at) < p_before
+      -- One that has not ended waits for somebody: whoever opened it closes it.
+      select p.id from piece p where p.ended_at < p_before
+        and p.id not in (select d.join_id from redrive.join_delta d)
         and not exists (select 1 from redrive.task t where t.join_id = p.id)
         and not exists (select 1 from redrive.task_join i where i.on_complete ->> 'join' = p.id::text)))
     returning 1

@@ -202,8 +202,11 @@ create table redrive.task_join (
   cancelled     bigint not null default 0,
   is_open       boolean not null,                  -- members may still come
   on_complete   jsonb,                             -- the task to enqueue
-  on_success    jsonb
+  on_success    jsonb,
+  fault         text                               -- why it could not be
 );
+create index task_join_waiting on redrive.task_join (created_at) where ended_at is null;
+create index task_join_fault on redrive.task_join (id) where fault is not null;
 create index task_join_complete_scope on redrive.task_join ((on_complete ->> 'scope')) where on_complete ->> 'scope' is not null;
 create index task_join_success_scope on redrive.task_join ((on_success ->> 'scope')) where on_success ->> 'scope' is not null;
 create index task_join_outer on redrive.task_join ((on_complete ->> 'join')) where on_complete ->> 'join' is not null;

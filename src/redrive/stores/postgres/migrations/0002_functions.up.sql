@@ -387,13 +387,11 @@ begin
     where x.on_complete ->> 'join' is not null));
 end $$;
 
--- Lock joins that get members, and those that members arrive at, in the order that all do: for transactions that do both.
--- Large ones are not locked by arrivals.
-create or replace function redrive.hold_joins(p_adding uuid[], p_arriving uuid[]) returns void
+-- Lock joins that get members in the order that all do: for transactions that add to several in several statements.
+create or replace function redrive.hold_joins(p_adding uuid[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
-  perform 1 from redrive.task_join j
-  where j.id = any (p_adding || p_arriving) and (j.total <= 1000 or j.id = any (p_adding)) order by j.id for update;
+  perform 1 from redrive.task_join j where j.id = any (p_adding) order by j.id for update;
 end $$;
 
 -- Joins have more members: one for each time that they are named.
@@ -414,12 +412,12 @@ begin
 end $$;
 
 -- Members of joins went from one state to another: only those in which a task has ended count. p_was null: from none.
--- Rows of joins are locked after those of tasks and kinds, in the order of their ids.
+-- Nobody waits for a join here: where somebody holds it, a handler's transaction perhaps for long, and where it is large, the
+-- change is appended, and "fold" adds it up.
 create or replace function redrive.arrive(p_joins uuid[], p_was redrive.state[], p_now redrive.state[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   v_changes jsonb;
-  v_large uuid[];
   v_small uuid[];
 begin
   select jsonb_agg(c.*) into v_changes from (
@@ -430,18 +428,14 @@ begin
       union all select u.id, u.state, -1 from unnest(p_joins, p_was) u(id, state)
     ) x where x.state in ('completed', 'failed', 'cancelled') group by x.id) c;
   if v_changes is null then return; end if;
-  with large as (
-    insert into redrive.join_delta (join_id, completed, failed, cancelled)
-    select c.id, coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.cancelled, 0)
-    from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
-    join redrive.task_join j on j.id = c.id where j.total > 1000
-    returning join_id
-  )
-  select coalesce(array_agg(l.join_id), '{}') into v_large from large l;
   v_small := array(
     select j.id from redrive.task_join j
-    where j.id = any (array(select c.id from jsonb_to_recordset(v_changes) c(id uuid))) and j.id <> all (v_large)
-    order by j.id for update);
+    where j.id = any (array(select c.id from jsonb_to_recordset(v_changes) c(id uuid))) and j.total <= 1000
+    order by j.id for update skip locked);
+  insert into redrive.join_delta (join_id, completed, failed, cancelled)
+  select c.id, coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.cancelled, 0)
+  from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
+  join redrive.task_join j on j.id = c.id where j.id <> all (v_small);
   update redrive.task_join j set completed = j.completed + coalesce(c.completed, 0), failed = j.failed + coalesce(c.failed, 0),
     cancelled = j.cancelled + coalesce(c.cancelled, 0)
   from jsonb_to_recordset(v_changes) c(id uuid, completed bigint, failed bigint, cancelled bigint)
@@ -462,6 +456,8 @@ language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off 
 declare
   v_join record;
   v_task jsonb;
+  v_fault text;
+  v_conflict boolean;
 begin
   for v_join in
     select j.id, case when j.ended_at is null then j.on_complete end as on_complete,
@@ -476,12 +472,24 @@ begin
       on_success = case when j.completed < j.total then j.on_success end
     where j.id = v_join.id;
     foreach v_task in array array_remove(array[v_join.on_complete, v_join.on_success], null) loop
-      perform redrive.add(array[(v_task ->> 'id')::uuid], array[v_task ->> 'kind'], array[v_task ->> 'queue'],
+      v_fault := null;
+      v_conflict := false;
+      -- Checked when the join was opened. What is refused all the same must not hold up the member that came last, nor others.
+      begin
+      select a.conflict into v_conflict from redrive.add(array[(v_task ->> 'id')::uuid], array[v_task ->> 'kind'], array[v_task ->> 'queue'],
         array[(v_task ->> 'payload')::jsonb], array[(v_task ->> 'priority')::integer],
         array[(v_task ->> 'max_attempts')::integer], array[(v_task ->> 'delay')::double precision], null,
         array[((v_task ->> 'timeout')::double precision * 1000)::integer], array[v_task ->> 'group'], array[v_task ->> 'scope'],
         array[v_task ->> 'trace_id'], array[v_task ->> 'idempotency_key'], false, array[v_task ->> 'feature'],
-        array[(v_task ->> 'facts')::jsonb]);
+        array[(v_task ->> 'facts')::jsonb]) a;
+      exception when data_exception or integrity_constraint_violation then
+        -- Not what the server says, which may quote values.
+        v_fault := case sqlstate when '23505' then 'its id is taken' else format('the store refused it (%s)', sqlstate) end;
+      end;
+      if v_conflict then v_fault := 'its idempotency key names other work'; end if;
+      if v_fault is not null then
+        update redrive.task_join j set fault = format('%s was not enqueued: %s', v_task ->> 'kind', v_fault) where j.id = v_join.id;
+      end if;
       if v_task ->> 'join' is not null then
         -- A member since this join was opened. If its key names other work, nobody will arrive for it.
         update redrive.task t set join_id = (v_task ->> 'join')::uuid where t.id = (v_task ->> 'id')::uuid;
@@ -1668,7 +1676,18 @@ begin
     raise exception 'posting % does not add up to zero', quote_literal(p_key) using errcode = 'check_violation';
   end if;
   insert into redrive.posting (key, at, note) values (p_key, clock_timestamp(), p_note) on conflict do nothing;
-  if not found then return false; end if;
+  if not found then
+    if exists (
+      select 1 from (
+        select e.account, e.amount from redrive.entry e where e.posting = p_key
+        union all select u.a, -u.n from unnest(p_accounts, p_amounts) u(a, n)) x
+      group by x.account having sum(x.amount) <> 0
+    ) then
+      raise exception 'the key % was posted before, with other entries', quote_literal(p_key) using
+        errcode = 'invalid_parameter_value', hint = 'a key names one movement of money, once';
+    end if;
+    return false;
+  end if;
   insert into redrive.account (name) select distinct a from unnest(p_accounts) a order by a on conflict do nothing;
   -- In the order of their names: two postings over the same accounts cannot deadlock.
   perform 1 from redrive.account c where c.name = any (p_accounts) order by c.name for update;
@@ -1815,17 +1834,21 @@ begin
     select distinct u.fingerprint, coalesce(m.n, 0) as n from unnest(v_changed || v_seen) u(fingerprint)
     left join redrive.failed_sum m on m.dimension = 'cause' and m.value = u.fingerprint) x
   where f.fingerprint = x.fingerprint and f.failing <> x.n;
+  -- Of joins that nobody holds: one that a handler's transaction has must not hold up all others. Of those that are gone nothing
+  -- is left to add to.
+  v_joins := array(
+    select j.id from redrive.task_join j
+    where j.id = any (array(select distinct d.join_id from redrive.join_delta d)) order by j.id for update skip locked);
+  delete from redrive.join_delta d where not exists (select 1 from redrive.task_join j where j.id = d.join_id);
   with gone as (
-    delete from redrive.join_delta d where d.ctid = any (array(select x.ctid from redrive.join_delta x limit p_limit))
+    delete from redrive.join_delta d where d.ctid = any (array(
+      select x.ctid from redrive.join_delta x where x.join_id = any (v_joins) limit p_limit))
     returning *
   )
   select jsonb_agg(s.*) into v_arrived from (
     select g.join_id, sum(g.completed) as completed, sum(g.failed) as failed, sum(g.cancelled) as cancelled, count(*) as n
     from gone g group by g.join_id) s;
   if v_arrived is not null then
-    v_joins := array(
-      select j.id from redrive.task_join j
-      where j.id = any (array(select a.join_id from jsonb_to_recordset(v_arrived) a(join_id uuid))) order by j.id for update);
     update redrive.task_join j set completed = j.completed + a.completed, failed = j.failed + a.failed,
       cancelled = j.cancelled + a.cancelled
     from jsonb_to_recordset(v_arrived) a(join_id uuid, completed bigint, failed bigint, cancelled bigint)
@@ -1966,7 +1989,9 @@ begin
     where (j.created_at, j.id) > (v_from.at, v_after) and j.created_at < p_before order by j.created_at, j.id limit p_limit
   ), gone as (
     delete from redrive.task_join j where j.id = any (array(
-      select p.id from piece p where coalesce(p.ended_at, p.created_at) < p_before
+      -- One that has not ended waits for somebody: whoever opened it closes it.
+      select p.id from piece p where p.ended_at < p_before
+        and p.id not in (select d.join_id from redrive.join_delta d)
         and not exists (select 1 from redrive.task t where t.join_id = p.id)
         and not exists (select 1 from redrive.task_join i where i.on_complete ->> 'join' = p.id::text)))
     returning 1

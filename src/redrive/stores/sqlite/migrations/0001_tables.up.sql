@@ -152,8 +152,11 @@ create table redrive_join (
   cancelled     integer not null default 0,
   is_open       integer not null default 0,        -- members may still come
   on_complete   text,                              -- JSON: the task to enqueue
-  on_success    text
+  on_success    text,
+  fault         text                               -- why it could not be
 ) strict;
+create index redrive_join_waiting on redrive_join (created_at) where ended_at is null;
+create index redrive_join_fault on redrive_join (id) where fault is not null;
 create index redrive_join_complete_scope on redrive_join (on_complete ->> 'scope') where on_complete ->> 'scope' is not null;
 create index redrive_join_success_scope on redrive_join (on_success ->> 'scope') where on_success ->> 'scope' is not null;
 create index redrive_join_outer on redrive_join (on_complete ->> 'join') where on_complete ->> 'join' is not null;
@@ -439,7 +442,7 @@ create index redrive_record_expires on redrive_record (expires_at) where expires
 create table redrive_account (
   name     text primary key not null,
   balance  integer not null default 0,
-  constraint account_never_negative check (balance >= 0 or name like 'system:%')
+  constraint account_never_negative check (balance >= 0 or name glob 'system:*')
 ) strict;
 create table redrive_posting (
   key   text primary key not null,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from redrive.kernel.audit import Audit
@@ -21,6 +22,7 @@ BROKEN = {
     "no such statement": [Rows("probe", "nowhere", ({},))],
     "no such table": [Rows("probe", "missing", ({},))],
     "no effects": [],
+    "no audit": [],
     "no json": [Rows("probe", "seen", ({"task": object()},))],
 }
 
@@ -29,6 +31,11 @@ def react(transition: Transition, landed: Landed) -> Effects | None:
     """Money and a following task at a completion; a row for every move."""
     if landed.facts.get("broken") == "no effects":
         return {"rows": []}  # type: ignore[return-value]
+    if landed.facts.get("broken") == "no audit":
+        return Effects(audits=[Audit("probe", "PROBE_DONE", after={"at": object()})])
+    if landed.facts.get("rubbish"):
+        rubbish: dict[str, Any] = {landed.facts["rubbish"]: [object()]}
+        return Effects(**rubbish)
     if landed.facts.get("raise on") == landed.state:
         raise ValueError("the probe does not like this")
     seen = {"task": str(landed.task_id), "was": landed.was, "state": landed.state, "event": transition.event}
