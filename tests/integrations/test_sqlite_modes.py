@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from redrive.errors import SchemaError
 from redrive.integrations import sqlite
-from redrive.stores.sqlite.enqueue import enqueue_with
+from redrive.stores.sqlite.borrowed import apply_with
 from tests.integrations.conftest import Outside
 
 connect: Any = sqlite3.connect  # takes more than its stubs admit
@@ -80,10 +80,10 @@ def test_a_failure_half_way_leaves_no_half(
         connection.execute("insert into business values ('mine')")
 
     def half(*given: Any) -> None:
-        enqueue_with(*given)
+        apply_with(*given)
         raise RuntimeError("half way")
 
-    monkeypatch.setattr(sqlite, "enqueue_with", half)
+    monkeypatch.setattr(sqlite, "apply_with", half)
     with pytest.raises(RuntimeError, match="half way"):
         on_sqlite.app.sync.enqueue("OTHER", idempotency_key="k", connection=connection)
     assert connection.in_transaction is joins
