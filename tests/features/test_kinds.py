@@ -109,6 +109,20 @@ async def test_its_worker_runs_them(url: str, app: App) -> None:
     await notes.close()
 
 
+async def test_tasks_of_a_feature_without_a_reaction_run_too(url: str, app: App) -> None:
+    quiet = App(
+        settings=load_settings(url=url, log_format="off"),
+        features=[ORDERS, Feature("quiet", "tests.features", kinds=kinds)],
+    )
+    store = await quiet.store()
+    task = work.options(feature="quiet").new()
+    await store.apply(Commit(enqueues=[task]))
+    await quiet.worker(stop_when_empty=True).run()
+    found = await quiet.get(task.id)
+    assert found is not None and (found.state, found.attempt_count) == (State.COMPLETED, 1)
+    await quiet.close()
+
+
 async def test_a_service_is_on_the_application(app: App) -> None:
     shop = await orders(app)
     await shop.pay_in("bob", 100)

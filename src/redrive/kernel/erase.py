@@ -27,6 +27,7 @@ class Erase:
     audit: Mapping[int, str] = field(default_factory=dict)
     telling: tuple[int, ...] = ()
     rows: int | None = None
+    callbacks: str | None = None  # a scope: what joins would enqueue about it goes before anything else of the Commit
 
     @property
     def about_somebody(self) -> bool:

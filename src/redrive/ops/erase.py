@@ -199,7 +199,7 @@ async def _erase_tasks(store: Store, operation: Operation, subject: Subject) -> 
         return LEFT_FOR_S
     live = [one.id for one in known if one.state in LIVE and one.state is not State.RUNNING and one.id not in foreign]
     moves = [Transition(task_id, Event.CANCEL, State.CANCELLED) for task_id in live]
-    commit = Commit(transitions=moves, erase=Erase(subject.tombstone, tuple(ids)))
+    commit = Commit(transitions=moves, erase=Erase(subject.tombstone, tuple(ids), callbacks=subject.scope))
     after = replace(operation, last_piece=len(ids))
     await _apply(store, commit, after, lambda applied: {"given_up": len(live) - len(applied.lost)})
     return 0.0

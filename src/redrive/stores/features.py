@@ -8,7 +8,8 @@ from uuid import UUID
 
 from redrive.errors import ConfigError, InvalidInput
 from redrive.kernel.feature import Feature
-from redrive.kernel.reactions import Reactions
+from redrive.kernel.machine import Transition
+from redrive.kernel.reactions import Landed, Reactions
 from redrive.stores.schema import load
 from redrive.stores.sql import statements
 
@@ -16,12 +17,17 @@ PERSONAL, ERASE = "personal", "erase"
 ALL_ROWS = 2**31 - 1
 
 
+def _nothing(transition: Transition, landed: Landed) -> None:
+    """The reaction of a feature that has none."""
+
+
 class Features:
     """The features that a store knows. ``dialect`` names the ``.sql`` file of each: "sqlite" or "postgres"."""
 
     def __init__(self, features: Sequence[Feature], dialect: str) -> None:
         self.all = tuple(features)
-        self.reactions = Reactions({f.name: f.react for f in features if f.react is not None})
+        # Also those that add nothing: their tasks are theirs all the same, and are run and ended here.
+        self.reactions = Reactions({f.name: f.react or _nothing for f in features})
         self._packages = {f.name: f.package for f in features}
         self._dialect = dialect
         # Those with tables: what stands there about a person is theirs to find.
@@ -59,6 +65,11 @@ class Features:
 def place_of(feature: str) -> str:
     """Returns under which name an erasure counts a feature's rows."""
     return f"{feature}_rows"
+
+
+def with_callbacks(erased: dict[str, int], callbacks: int) -> dict[str, int]:
+    """Returns what was erased, with what joins would have enqueued."""
+    return {**erased, "joins": erased.get("joins", 0) + callbacks} if callbacks else erased
 
 
 def subject_of(

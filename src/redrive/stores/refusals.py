@@ -69,9 +69,9 @@ def log_set_aside(task_id: UUID, why: str) -> None:
 
 
 def log_postponed(task_id: UUID, why: str) -> None:
-    """The same row, met by a process that may not fail it."""
+    """The same row, where it may not be failed: its feature is not known here, or does not let it end."""
     logger.warning(
-        "task %s was put off: its row cannot be worked with, and its feature is not known here: %s",
+        "task %s was put off, and not failed: its row cannot be worked with: %s",
         task_id,
         why,
         extra={"event": "task.postponed", "task_id": str(task_id), "reason": why},

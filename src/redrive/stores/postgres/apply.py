@@ -12,13 +12,13 @@ from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
 from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued
-from redrive.stores.features import Features
+from redrive.stores.features import Features, with_callbacks
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.audit import add_audits, add_conclusion
 from redrive.stores.postgres.bad_rows import about_a_row, settle_in_parts
 from redrive.stores.postgres.effects import write_rows
 from redrive.stores.postgres.enqueue import enqueue
-from redrive.stores.postgres.erase import erase
+from redrive.stores.postgres.erase import erase, erase_callbacks
 from redrive.stores.postgres.joins import close_joins, open_joins, opened_before
 from redrive.stores.postgres.ledger import post
 from redrive.stores.postgres.patience import patiently
@@ -63,6 +63,7 @@ async def apply(
     if again and await opened_before(connection, commit.joins):
         applied.enqueued = [Enqueued(task.id) for task in commit.enqueues]
         return applied
+    callbacks = await erase_callbacks(connection, commit.erase)
     await open_joins(connection, commit.joins)
     if commit.enqueues:
         applied.enqueued = await enqueue(connection, commit.enqueues, again)
@@ -88,7 +89,7 @@ async def apply(
     if commit.pruned:
         applied.pruned = {row["id"] for row in await connection.fetch(SQL["forget_audit"], list(commit.pruned))}
     if commit.erase is not None:
-        applied.erased = await erase(connection, commit.erase, features)
+        applied.erased = with_callbacks(await erase(connection, commit.erase, features), callbacks)
     if commit.conclusion is not None and (rows := commit.conclusion(applied)):
         applied.concluded = await add_conclusion(connection, rows)
     for put in sorted(commit.puts, key=lambda put: (put.collection, put.id)):  # one order for all: no deadlocks

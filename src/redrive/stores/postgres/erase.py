@@ -13,6 +13,14 @@ from redrive.stores.sql import statements
 SQL = statements("redrive.stores.postgres", "statements.sql")
 
 
+async def erase_callbacks(connection: Connection, wanted: Erase | None) -> int:
+    """Removes what joins would enqueue about a scope; returns how many. Called before anything is moved: a task that is
+    given up may be the last that they wait for."""
+    if wanted is None or wanted.callbacks is None:
+        return 0
+    return int(await connection.fetchval(SQL["erase_callbacks"], wanted.callbacks))
+
+
 async def erase(connection: Connection, wanted: Erase, features: Features) -> dict[str, int]:
     """Erases in the caller's transaction; returns how many, by place."""
     numbers, digests = list(wanted.audit), list(wanted.audit.values())

@@ -421,6 +421,9 @@ select u.id from unnest($1::uuid[]) u(id) where not exists (select 1 from redriv
 -- erase: personal data goes
 select redrive.erase($1, $2, $3, $4, $5, $6, $7);
 
+-- erase_callbacks: what joins would enqueue about a scope
+select redrive.erase_callbacks($1);
+
 -- personal: what is kept about a scope, or about tasks
 with meant as materialized (
   select t.id from redrive.task t where t.scope = $1

@@ -20,6 +20,7 @@ from redrive.kernel.commit import (
 )
 from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued
+from redrive.stores.features import with_callbacks
 from redrive.stores.refusals import changed_meanwhile
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.audit import add_audits
@@ -29,7 +30,7 @@ from redrive.stores.sqlite.clock import micros, to_micros
 from redrive.stores.sqlite.codec import audit as as_audit
 from redrive.stores.sqlite.effects import write_rows
 from redrive.stores.sqlite.enqueue import enqueue
-from redrive.stores.sqlite.erase import erase
+from redrive.stores.sqlite.erase import erase, erase_callbacks
 from redrive.stores.sqlite.joins import close_joins, open_joins, opened_before
 from redrive.stores.sqlite.ledger import post
 from redrive.stores.sqlite.session import Session, dumps
@@ -45,6 +46,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
     if again and opened_before(session, commit.joins):
         applied.enqueued = [Enqueued(task.id) for task in commit.enqueues]
         return applied
+    callbacks = erase_callbacks(session, commit.erase)
     open_joins(session, commit.joins)
     if commit.enqueues:
         applied.enqueued = enqueue(session, commit.enqueues, again=again)
@@ -71,7 +73,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
     if commit.pruned:
         applied.pruned = {row[0] for row in session.rows(SQL["forget_audit"], dumps(list(commit.pruned)))}
     if commit.erase is not None:
-        applied.erased = erase(session, commit.erase)
+        applied.erased = with_callbacks(erase(session, commit.erase), callbacks)
     if commit.conclusion is not None:
         _add_conclusion(session, commit.conclusion(applied), applied)
     for put in commit.puts:

@@ -31,5 +31,7 @@ where redrive_task.id = v.id
 -- members: joins have more members
 update redrive_join set total = total + v.n
 from (select json_extract(j.value, '$[0]') as id, json_extract(j.value, '$[1]') as n from json_each(?) j) v
-where redrive_join.id = v.id and redrive_join.ended_at is null
+where redrive_join.id = v.id and (redrive_join.ended_at is null
+  -- or somebody is at it again, who may need others for it
+  or (redrive_join.succeeded_at is null and redrive_join.completed + redrive_join.failed + redrive_join.cancelled < redrive_join.total))
 returning redrive_join.id

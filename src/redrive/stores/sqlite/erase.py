@@ -35,6 +35,12 @@ def erase(session: Session, wanted: Erase) -> dict[str, int]:
     return {place: n for place, n in done.items() if n}
 
 
+def erase_callbacks(session: Session, wanted: Erase | None) -> int:
+    """Removes what joins would enqueue about a scope; returns how many. Called before anything is moved: a task that is
+    given up may be the last that they wait for."""
+    return 0 if wanted is None or wanted.callbacks is None else _erase_joins(session, wanted.callbacks)
+
+
 def _erase_joins(session: Session, scope: str) -> int:
     """Removes what would be enqueued at the end of joins; a join that waits for it does not wait for ever."""
     arrivals = Arrivals()

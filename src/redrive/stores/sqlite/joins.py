@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
+from redrive.errors import InvalidInput
 from redrive.kernel.joins import Join, NewJoin, as_document, check_joins, from_document
 from redrive.kernel.task import NewTask, State
 from redrive.stores.sql import statements
@@ -63,9 +64,12 @@ def opened_before(session: Session, joins: Sequence[NewJoin]) -> bool:
 def close_joins(session: Session, join_ids: Iterable[UUID]) -> None:
     """Lets joins get no further members; those without any have ended."""
     ids = [str(join_id) for join_id in join_ids]
-    if ids:
-        session.run(SQL["close"], dumps(ids))
-        _end(session, ids)
+    if not ids:
+        return
+    for missing in set(ids) - {row[0] for row in session.rows(SQL["known"], dumps(ids))}:
+        raise InvalidInput(f"there is no join {missing}")
+    session.run(SQL["close"], dumps(ids))
+    _end(session, ids)
 
 
 def _end(session: Session, join_ids: Collection[str]) -> None:

@@ -22,7 +22,7 @@ from redrive.kernel.payload import encode
 from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import Claimed, NewTask, State
-from redrive.testing.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness
+from redrive.testing.conformance.harness import LEASE, RETRY_AT_ONCE, TERMINAL, Harness, operator_move
 from redrive.testing.conformance.options import TaskOptions
 
 LARGE = 1001  # members: from here on arrivals are added up now and then
@@ -302,17 +302,47 @@ class TestJoins:
         await harness.settle(await harness.claim_one(queues=("grown",)), Completed())
         assert await group.said() == ["ENDED", "SUCCEEDED"]
 
-    async def test_a_join_that_has_ended_is_not_brought_back_by_a_reaction(self, harness: Harness) -> None:
-        """Nothing of that settlement is kept, and the feature is named."""
+    @pytest.mark.parametrize("members", [2, LARGE + 1])
+    async def test_a_member_that_is_retried_after_the_end_may_add_others(self, harness: Harness, members: int) -> None:
+        """By its reaction or its handler; what came at the end does not come again, and success waits for all."""
         group = Group(harness)
-        first, second = await group.begin(2, grow=[str(new_id())])
-        await harness.settle(first, TERMINAL)
-        await harness.settle(second, TERMINAL)
+        tasks = await group.begin(members - 1)
+        grows = harness.new(join=group.join.id, feature="probe", facts=encode({"grow": [str(new_id())]}, "facts"))
+        await harness.store.apply(Commit(enqueues=[grows]))
+        last = await harness.claim_one()
+        await harness.settle_many([*((task, Completed()) for task in tasks), (last, TERMINAL)])
         assert await group.said() == ["ENDED"]
-        assert await harness.operate(Event.REDRIVE, first.id)
-        with pytest.raises(ReactionFailed, match=r"the feature 'probe' failed to add tasks.*takes no members"):
-            await harness.settle(await harness.claim_one(), Completed())
-        assert await harness.state(first.id) is State.RUNNING and await group.counts() == (2, 0, 1, 0)
+        with pytest.raises(InvalidInput, match="takes no members"):
+            await group.add()
+        assert await harness.operate(Event.REDRIVE, last.id)
+        again = await harness.claim_one()
+        await harness.enqueue("BY_HAND", join=group.join.id, queue="grown")
+        await harness.settle(again, Completed())
+        assert await group.counts() == (members + 2, members, 0, 0) and await group.said() == ["ENDED"]
+        await harness.settle_many([(task, Completed()) for task in await harness.claim(5, queues=("grown",))])
+        assert await group.said() == ["ENDED", "SUCCEEDED"]
+        assert [task.kind for task in await harness.claim(9, queues=("after",))] == ["ENDED", "SUCCEEDED"]
+
+    async def test_what_is_not_there_is_not_closed(self, harness: Harness) -> None:
+        """Nothing of such a settlement is kept, and the feature is named."""
+        with pytest.raises(InvalidInput, match="there is no join"):
+            await harness.control(CloseJoin(new_id()))
+        (member,) = await Group(harness).begin(1, close=[str(new_id())])
+        with pytest.raises(ReactionFailed, match=r"the feature 'probe' failed to close its joins: there is no join"):
+            await harness.settle(member, Completed())
+        assert await harness.state(member.id) is State.RUNNING
+
+    async def test_callbacks_about_somebody_go_before_the_last_member(self, harness: Harness) -> None:
+        """An erasure gives the last member up: nothing about the same person is enqueued by that."""
+        join = NewJoin(new_id(), on_complete=NewTask(new_id(), "MAIL", "after", '{"to":"bob"}', scope="bob"))
+        task = harness.new(join=join.id, scope="bob")
+        await harness.store.apply(Commit(joins=[join], enqueues=[task]))
+        moves = [operator_move(Event.CANCEL, task.id)]
+        erase = Erase("erased:1", (task.id,), callbacks="bob")
+        applied = await harness.store.apply(Commit(transitions=moves, erase=erase))
+        assert applied.erased["joins"] == 1 and await harness.claim(5, queues=("after",)) == []
+        (found,) = await harness.store.joins([join.id])
+        assert found.cancelled == 1 and found.ended_at is not None
 
     async def test_the_end_of_a_join_is_a_member_of_another(self, harness: Harness) -> None:
         """A member opens a join of its own: the outer one waits for what that one brings."""

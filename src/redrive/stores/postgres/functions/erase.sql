@@ -14,7 +14,6 @@ declare
     select u.id from unnest(v_ids) u(id) where not exists (select 1 from redrive.history h where h.id = u.id));
   v_n integer;
   v_more integer := 0;
-  v_outer uuid[];
   v_done jsonb := '{}';
 begin
   update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
@@ -50,17 +49,8 @@ begin
     and (g.message <> 'erased' or g.sample_scope is not null);
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('causes', v_n + v_more);
-  -- What is enqueued at the end of a join, and is about this scope; who waits for it does not wait for ever.
-  v_outer := array(select (j.on_complete ->> 'join')::uuid from redrive.task_join j
-    where j.on_complete ->> 'scope' = p_scope and j.on_complete ->> 'join' is not null);
-  update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
-    on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
-  where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;
-  get diagnostics v_n = row_count;
+  v_n := redrive.erase_callbacks(p_scope);
   v_done := v_done || jsonb_build_object('joins', v_n);
-  if cardinality(v_outer) > 0 then
-    perform redrive.arrive(v_outer, null, array_fill('cancelled'::redrive.state, array[cardinality(v_outer)]));
-  end if;
   update redrive.hold h set reason = 'erased'
   from jsonb_array_elements(p_holds) x(hold) where h.target = x.hold ->> 0 and h.name = x.hold ->> 1;
   get diagnostics v_n = row_count;
@@ -70,4 +60,23 @@ begin
   from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null;
   get diagnostics v_n = row_count;
   return v_done || jsonb_build_object('audit', v_n);
+end $$;
+
+-- What is enqueued at the end of joins, and is about this scope, goes; who waits for it does not wait for ever. Returns how many.
+create or replace function redrive.erase_callbacks(p_scope text) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_n integer;
+  v_outer uuid[] := array(
+    select (j.on_complete ->> 'join')::uuid from redrive.task_join j
+    where j.on_complete ->> 'scope' = p_scope and j.on_complete ->> 'join' is not null);
+begin
+  update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
+    on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
+  where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;
+  get diagnostics v_n = row_count;
+  if cardinality(v_outer) > 0 then
+    perform redrive.arrive(v_outer, null, array_fill('cancelled'::redrive.state, array[cardinality(v_outer)]));
+  end if;
+  return v_n;
 end $$;

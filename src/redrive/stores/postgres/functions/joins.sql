@@ -26,7 +26,10 @@ declare
   v_n bigint;
 begin
   for v_id, v_n in select u.id, count(*) from unnest(p_joins) u(id) group by u.id order by u.id loop
-    update redrive.task_join j set total = j.total + v_n where j.id = v_id and j.ended_at is null;
+    update redrive.task_join j set total = j.total + v_n where j.id = v_id and (j.ended_at is null
+      -- or somebody is at it again, who may need others for it
+      or (j.succeeded_at is null and j.completed + j.failed + j.cancelled + (
+        select coalesce(sum(d.completed + d.failed + d.cancelled), 0) from redrive.join_delta d where d.join_id = v_id) < j.total));
     if not found then
       raise exception 'join % takes no members: it has ended, or there is none', v_id using
         errcode = 'invalid_parameter_value',
@@ -128,8 +131,14 @@ end $$;
 -- No further members.
 create or replace function redrive.close_joins(p_ids uuid[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_there uuid[];
 begin
-  perform 1 from redrive.task_join j where j.id = any (p_ids) order by j.id for update;
+  v_there := array(select j.id from redrive.task_join j where j.id = any (p_ids) order by j.id for update);
+  if not p_ids <@ v_there then
+    raise exception 'there is no join %', (select u.id from unnest(p_ids) u(id) where u.id <> all (v_there) limit 1) using
+      errcode = 'invalid_parameter_value';
+  end if;
   update redrive.task_join j set is_open = false where j.id = any (p_ids) and j.is_open;
   perform redrive.end_joins(p_ids);
 end $$;

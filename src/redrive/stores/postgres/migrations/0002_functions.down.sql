@@ -71,6 +71,7 @@ begin
       'prune_series',
       'prune',
       'erase',
+      'erase_callbacks',
       'cut',
       'usable_time',
       'usable_json',

@@ -402,7 +402,10 @@ declare
   v_n bigint;
 begin
   for v_id, v_n in select u.id, count(*) from unnest(p_joins) u(id) group by u.id order by u.id loop
-    update redrive.task_join j set total = j.total + v_n where j.id = v_id and j.ended_at is null;
+    update redrive.task_join j set total = j.total + v_n where j.id = v_id and (j.ended_at is null
+      -- or somebody is at it again, who may need others for it
+      or (j.succeeded_at is null and j.completed + j.failed + j.cancelled + (
+        select coalesce(sum(d.completed + d.failed + d.cancelled), 0) from redrive.join_delta d where d.join_id = v_id) < j.total));
     if not found then
       raise exception 'join % takes no members: it has ended, or there is none', v_id using
         errcode = 'invalid_parameter_value',
@@ -504,8 +507,14 @@ end $$;
 -- No further members.
 create or replace function redrive.close_joins(p_ids uuid[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_there uuid[];
 begin
-  perform 1 from redrive.task_join j where j.id = any (p_ids) order by j.id for update;
+  v_there := array(select j.id from redrive.task_join j where j.id = any (p_ids) order by j.id for update);
+  if not p_ids <@ v_there then
+    raise exception 'there is no join %', (select u.id from unnest(p_ids) u(id) where u.id <> all (v_there) limit 1) using
+      errcode = 'invalid_parameter_value';
+  end if;
   update redrive.task_join j set is_open = false where j.id = any (p_ids) and j.is_open;
   perform redrive.end_joins(p_ids);
 end $$;
@@ -2187,7 +2196,6 @@ declare
     select u.id from unnest(v_ids) u(id) where not exists (select 1 from redrive.history h where h.id = u.id));
   v_n integer;
   v_more integer := 0;
-  v_outer uuid[];
   v_done jsonb := '{}';
 begin
   update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
@@ -2223,17 +2231,8 @@ begin
     and (g.message <> 'erased' or g.sample_scope is not null);
   get diagnostics v_n = row_count;
   v_done := v_done || jsonb_build_object('causes', v_n + v_more);
-  -- What is enqueued at the end of a join, and is about this scope; who waits for it does not wait for ever.
-  v_outer := array(select (j.on_complete ->> 'join')::uuid from redrive.task_join j
-    where j.on_complete ->> 'scope' = p_scope and j.on_complete ->> 'join' is not null);
-  update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
-    on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
-  where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;
-  get diagnostics v_n = row_count;
+  v_n := redrive.erase_callbacks(p_scope);
   v_done := v_done || jsonb_build_object('joins', v_n);
-  if cardinality(v_outer) > 0 then
-    perform redrive.arrive(v_outer, null, array_fill('cancelled'::redrive.state, array[cardinality(v_outer)]));
-  end if;
   update redrive.hold h set reason = 'erased'
   from jsonb_array_elements(p_holds) x(hold) where h.target = x.hold ->> 0 and h.name = x.hold ->> 1;
   get diagnostics v_n = row_count;
@@ -2243,6 +2242,25 @@ begin
   from unnest(p_audit, p_digests) u(id, digest) where a.id = u.id and a.erased is null;
   get diagnostics v_n = row_count;
   return v_done || jsonb_build_object('audit', v_n);
+end $$;
+
+-- What is enqueued at the end of joins, and is about this scope, goes; who waits for it does not wait for ever. Returns how many.
+create or replace function redrive.erase_callbacks(p_scope text) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  v_n integer;
+  v_outer uuid[] := array(
+    select (j.on_complete ->> 'join')::uuid from redrive.task_join j
+    where j.on_complete ->> 'scope' = p_scope and j.on_complete ->> 'join' is not null);
+begin
+  update redrive.task_join j set on_complete = case when j.on_complete ->> 'scope' is distinct from p_scope then j.on_complete end,
+    on_success = case when j.on_success ->> 'scope' is distinct from p_scope then j.on_success end
+  where j.on_complete ->> 'scope' = p_scope or j.on_success ->> 'scope' = p_scope;
+  get diagnostics v_n = row_count;
+  if cardinality(v_outer) > 0 then
+    perform redrive.arrive(v_outer, null, array_fill('cancelled'::redrive.state, array[cardinality(v_outer)]));
+  end if;
+  return v_n;
 end $$;
 
 -- functions/bad_rows.sql
