@@ -24,7 +24,7 @@ from redrive.stores.postgres.store import PostgresStore
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
-from tests.ops.making import fail, held
+from tests.ops.making import OTHER, fail, held
 from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
@@ -181,6 +181,23 @@ async def test_failures_quota_approvals_and_operations(harness: Harness) -> None
     await harness.tick("w1")
     (stuck,) = [f for f in await examine(harness.store) if f.code == "operation"]
     assert stuck.level is Level.WARNING and stuck.fix is not None and "canaries" in stuck.fix
+
+
+async def test_the_cause_by_which_most_are_failed_comes_first(harness: Harness) -> None:
+    await fail(harness, 3, OTHER, "IMPORT", queue="imports")
+    await fail(harness, 1, OTHER, "CHECK")
+    await fail(harness, 2)
+    first, second = [one for one in await examine(harness.store) if one.code == "failures"]
+    assert first.text.startswith("IMPORT and 1 other kind of queue imports and 1 other: 4 tasks failed by TASK_PAYLOAD")
+    assert second.text.startswith("A of queue default: 2 tasks failed by ") and first.level is second.level
+    assert first.about is not None
+    await operator(harness).causes.annotate(first.about[1], note="mine", owner="bea")
+    (alone,) = [one for one in await examine(harness.store, "imports") if one.code == "failures"]
+    assert alone.text.startswith("IMPORT of queue imports: 3 tasks failed by ")
+    assert alone.full.endswith(" ago [owner: bea, note: mine]: no such shot")
+    await operator(harness).causes.annotate(first.about[1], resolved=True)
+    levels = [(one.about, one.level) for one in await examine(harness.store) if one.code == "failures"]
+    assert levels == [(second.about, Level.WARNING), (first.about, Level.NOTE)]
 
 
 async def test_a_fix_can_be_pasted_into_a_shell(harness: Harness) -> None:

@@ -76,6 +76,11 @@ async def list_causes(
     return found[:limit]
 
 
+async def failing_causes(store: Store, limit: int) -> list[Cause]:
+    """Returns causes by which tasks are failed now, whatever is said about them, those that were seen last first."""
+    return await _with_notes(store, await store.causes(limit, failing=True))
+
+
 async def _annotated(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Cause]:
     """Returns causes that are muted, resolved or regressed: those that somebody has annotated, which are few."""
     found: list[Cause] = []

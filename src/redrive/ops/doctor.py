@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from redrive.errors import RedriveError, StoreError, StoreUnavailable, StoreUnusable
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
+from redrive.kernel.failed import FailedCount
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations
+from redrive.ops.causes import Cause
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
 
@@ -277,39 +280,57 @@ def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Findin
 
 
 async def _failures(store: Store, now: datetime, queues: dict[str, dict[str, int]]) -> list[Finding]:
+    """Causes by which tasks are failed now: among those of one level, the one by which most are comes first."""
     total = sum(row[State.FAILED.value] for row in queues.values())
     if not total:
         return []
-    latest = await causes.list_causes(store, limit=CAUSES)
-    counts = [
-        count
-        for count in await store.failed_counts([cause.row.fingerprint for cause in latest])
-        if count.queue in queues
-    ]
-    found: list[Finding] = []
-    shown = 0
-    for cause in latest:
-        row, own = cause.row, sum(count.n for count in counts if count.fingerprint == cause.row.fingerprint)
-        if own and len(found) < SHOWN:
-            shown += own
-            # What somebody has muted or resolved is known: worth a note, not an alarm.
-            known = "" if cause.status in ("open", "reopened") else f" ({cause.status})"
-            said = "".join(f"; {what}: {text}" for what, text in (("owner", cause.owner), ("note", cause.note)) if text)
-            level = Level.WARNING if now - row.last_seen < RECENT and not known else Level.NOTE
-            found.append(
-                Finding(
-                    level,
-                    "failures",
-                    f"{counted(own)} failed by {row.code}{known}, last {span(now - row.last_seen)} ago{said}",
-                    f"redrive causes show {row.fingerprint}",
-                    ("cause", row.fingerprint),
-                    row.message[:200],
-                )
-            )
-    if total > shown:
-        other = " by other causes" if shown else ""
-        found.append(Finding(Level.NOTE, "failures", f"{counted(total - shown)} failed{other}", "redrive causes"))
+    latest = await causes.failing_causes(store, CAUSES)
+    own: dict[str, list[FailedCount]] = defaultdict(list)
+    for count in await store.failed_counts([cause.row.fingerprint for cause in latest]):
+        if count.queue in queues:
+            own[count.fingerprint].append(count)
+    told = [(_tasks(own[one.row.fingerprint]), _by_cause(one, own[one.row.fingerprint], now)) for one in latest]
+    worst_first = sorted((one for one in told if one[0]), key=lambda one: (_ORDER[one[1].level], -one[0]))[:SHOWN]
+    found = [finding for _, finding in worst_first]
+    if rest := total - sum(n for n, _ in worst_first):
+        other = " by other causes" if found else ""
+        found.append(Finding(Level.NOTE, "failures", f"{counted(rest)} failed{other}", "redrive causes"))
     return found
+
+
+def _tasks(counts: Sequence[FailedCount]) -> int:
+    return sum(count.n for count in counts)
+
+
+def _by_cause(cause: Cause, counts: Sequence[FailedCount], now: datetime) -> Finding:
+    """Returns what is failed by one cause, whose it is first. What somebody has muted or resolved is known: worth a
+    note, not an alarm."""
+    row = cause.row
+    known = "" if cause.status in ("open", "reopened") else f" ({cause.status})"
+    said = ", ".join(f"{what}: {text}" for what, text in (("owner", cause.owner), ("note", cause.note)) if text)
+    return Finding(
+        Level.WARNING if now - row.last_seen < RECENT and not known else Level.NOTE,
+        "failures",
+        f"{_whose(counts)}: {counted(_tasks(counts))} failed by {row.code}{known}, last {span(now - row.last_seen)} ago"
+        + (f" [{said}]" if said else ""),
+        f"redrive causes show {row.fingerprint}",
+        ("cause", row.fingerprint),
+        row.message[:200],
+    )
+
+
+def _whose(counts: Sequence[FailedCount]) -> str:
+    """Returns of which kind and queue most of these are: ``SEND of queue mail``, and how many more there are."""
+
+    def most(of: Callable[[FailedCount], str]) -> tuple[str, int]:
+        sums: Counter[str] = Counter()
+        for count in counts:
+            sums[of(count)] += count.n
+        return max(sums, key=lambda name: sums[name], default=""), len(sums) - 1
+
+    (kind, kinds), (queue, queues) = most(lambda one: one.kind), most(lambda one: one.queue)
+    others = f" and {counted(kinds, 'other kind')}" if kinds > 0 else ""
+    return f"{kind}{others} of queue {queue}" + (f" and {counted(queues, 'other')}" if queues > 0 else "")
 
 
 async def _bulk(store: Store, overview: Overview) -> list[Finding]:
