@@ -93,7 +93,7 @@ def test_money_that_is_not_there_refuses_all_of_it(caller: Caller, outside: Outs
     order = f"o-{uuid4()}"
 
     async def scenario(caller: Caller) -> None:
-        with pytest.raises(InvalidInput, match="below zero"):
+        with pytest.raises(InvalidInput, match=f"account 'customer:{bob}' would go below zero"):
             await place(caller, order, bob, ["here"], 51)
         await settled(caller.rollback())
 

@@ -18,7 +18,7 @@ from redrive.integrations.own_commit import OwnCommit
 from redrive.kernel.ledger import Posting
 from redrive.kernel.task import Enqueued
 from redrive.stores.postgres import codec
-from redrive.stores.refusals import below_zero
+from redrive.stores.refusals import NEVER_NEGATIVE, below_zero, overdrawn
 from redrive.stores.sql import statements
 
 NUMBERED = statements("redrive.integrations", "postgres.sql")
@@ -115,8 +115,9 @@ def _refusal(error: Exception, remedy: Callable[[], str]) -> RedriveError | None
                 f"this connection's role may not enqueue: {cause}",
                 hint="run: redrive migrate --grant-producer ROLE; for joins and features --grant-worker",
             )
-        if "account_never_negative" in str(cause):
-            return below_zero()
+        if NEVER_NEGATIVE in str(cause):
+            said = getattr(getattr(cause, "diag", None), "message_detail", None)  # of psycopg; asyncpg has ``detail``
+            return below_zero(overdrawn(said or getattr(cause, "detail", None)))
     return None
 
 

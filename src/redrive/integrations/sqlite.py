@@ -15,7 +15,6 @@ from redrive.integrations.missing_tables import MEMORY, Remedy, migrate
 from redrive.integrations.own_commit import OwnCommit
 from redrive.integrations.waiting import before_the_first_statement
 from redrive.kernel.task import Enqueued
-from redrive.stores.refusals import below_zero
 from redrive.stores.sqlite.borrowed import apply_with
 from redrive.stores.sqlite.clock import micros
 from redrive.stores.sqlite.session import take_positions
@@ -92,8 +91,6 @@ def _explained(execute: Execute, remedy: Remedy) -> Iterator[None]:
                     f"this connection's database ({file or 'in memory'}) has no redrive tables: {cause}",
                     hint=remedy(f"sqlite:///{quote(file)}" if file else MEMORY),
                 ) from error
-            if isinstance(cause, sqlite3.IntegrityError) and "account_never_negative" in str(cause):
-                raise below_zero() from error
         raise
 
 

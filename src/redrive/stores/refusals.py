@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from uuid import UUID
 
 from redrive.errors import (
@@ -21,6 +22,8 @@ from redrive.kernel.task import MAX_PAYLOAD_BYTES
 from redrive.stores.shown import shown_scheme
 
 PAYLOAD_TOO_LARGE = f"its payload is over the limit of {MAX_PAYLOAD_BYTES:,} bytes"
+NEVER_NEGATIVE = "account_never_negative"  # the constraint, in both databases
+_ACCOUNT_ROW = re.compile(r"\((.*), -\d+\)", re.DOTALL)
 logger = logging.getLogger("redrive.store")
 
 
@@ -32,8 +35,19 @@ def changed_meanwhile(put: Put) -> ChangedMeanwhile:
     return ChangedMeanwhile(f"{put.collection} {put.id} was changed by somebody else", hint="look at it and try again")
 
 
-def below_zero() -> InvalidInput:
-    return InvalidInput("an account would go below zero; nothing was posted")
+def overdrawn(detail: str | None) -> str | None:
+    """Returns the account that PostgreSQL's DETAIL shows: "… (customer:bob, -5)." in whatever language."""
+    row = _ACCOUNT_ROW.search(detail or "")
+    return row and row[1]
+
+
+def below_zero(account: str | None) -> InvalidInput:
+    """Returns the error about a posting that an account has too little for; None where the database did not say
+    which."""
+    return InvalidInput(
+        f"{'an account' if account is None else f'account {account!r}'} would go below zero; nothing was posted",
+        hint="only accounts named system:… may; what comes from outside is taken from one of those",
+    )
 
 
 def no_usable_schema(where: str, said: str) -> SchemaError:

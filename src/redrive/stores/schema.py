@@ -82,6 +82,12 @@ def load(package: str, folder: str = "migrations") -> tuple[Migration, ...]:
         if match:
             half = found.setdefault(int(match[1]), {"name": match[2]})
             half[match[3]] = entry.read_text(encoding="utf-8")
+    for number, step in sorted(found.items()):
+        for half in {"up", "down"} - step.keys():
+            raise SchemaError(
+                f"the migration {number:04d}_{step['name']} of {package} has no {half!r}",
+                hint=f"write {folder}/{number:04d}_{step['name']}.{half}.sql",
+            )
     steps = [Migration(n, f["name"], f["up"], f["down"]) for n, f in sorted(found.items())]
     if [step.version for step in steps] != list(range(1, len(steps) + 1)):
         raise SchemaError(f"the migrations of {package} are not numbered without gaps")
@@ -171,13 +177,16 @@ def check_version(line: Line, version: int, needs: int, where: str) -> None:
 
 
 def check_digests(line: Line, applied: Mapping[int, str | None], where: str) -> None:
-    """Refuses a database whose steps were others than ours of the same number: made by a version in development."""
+    """Refuses a database whose steps were others than ours of the same number: a step was changed after it was run."""
     for step in line.steps:
         if step.version in applied and applied[step.version] != step.digest:
-            raise SchemaError(
-                f"{where} was made by another {line.label(step)} than this version's",
-                hint="a database of a development version cannot be upgraded; start with a new one",
-            )
+            raise SchemaError(f"{where} was made by another {line.label(step)} than this version's", hint=_undo(line, step))
+
+
+def _undo(line: Line, step: Migration) -> str:
+    if line.feature:
+        return f"put {line.label(step)} back as it was when it was run, and write what is new as the next step"
+    return "it was made by a redrive in development: use that one, or a database of its own for this one"
 
 
 def needs_of(steps: tuple[Migration, ...], version: int) -> int:

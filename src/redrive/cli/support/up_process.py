@@ -21,6 +21,7 @@ from redrive.cli.support.signals import stopping
 from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker, warn_of_unknown_queues
 from redrive.console import add_console
 from redrive.errors import ConfigError, RedriveError
+from redrive.features import installed
 from redrive.settings import DEFAULT_URL, Options
 from redrive.version import __version__
 from redrive.worker.worker import Worker
@@ -141,10 +142,12 @@ def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
     secret = loaded.app.shown_url != url
     where = "" if url == DEFAULT_URL or secret else f" --url {shlex.quote(url)}"
     which = f" --app {loaded.spec}" if loaded.spec else ""
+    # A task of a feature is moved only by who knows the feature.
+    brings = which if any(feature not in installed() for feature in loaded.app.features) else ""
     first = ["export REDRIVE_URL=…  # as here; it has a password, so it is not shown"] if secret else []
     ready = [kind for kind in kinds if not loaded.app.registry.handlers[kind].payload.required]
     tries = getattr(loaded.module, "TRY", None) or ready[:1] or BUILT_IN
     enqueues = [f"{command} enqueue{where}{which} {example}" for example in tries]
     looks = [f"{command} {rest}{where}" for rest in ("stats", "list", "list --state failed")]
-    acts = [f"{command} show{where} ID", f"""{command} retry{where} ID --reason "fixed the cause\""""]
+    acts = [f"{command} show{where} ID", f"""{command} retry{where}{brings} ID --reason "fixed the cause\""""]
     return [*first, *looks, *enqueues, *acts]

@@ -14,7 +14,7 @@ from redrive.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from redrive.stores.refusals import below_zero, no_usable_schema, not_now
+from redrive.stores.refusals import NEVER_NEGATIVE, below_zero, no_usable_schema, not_now, overdrawn
 
 # The same call may succeed later, on this or another connection.
 _PASSING: tuple[type[BaseException], ...] = (
@@ -48,8 +48,8 @@ def translate(error: BaseException, where: str) -> RedriveError:
     match error:
         case RedriveError():
             return error
-        case pg.CheckViolationError() if "account_never_negative" in said:
-            return below_zero()
+        case pg.CheckViolationError() if NEVER_NEGATIVE in said:
+            return below_zero(overdrawn(error.detail))
         case pg.UniqueViolationError() if "task_pkey" in said:
             return IdTaken("a task with this id exists already")
         case pg.TooManyConnectionsError():

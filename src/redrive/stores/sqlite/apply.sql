@@ -68,6 +68,12 @@ update redrive_account set balance = balance + v.amount
 from (select json_extract(j.value, '$[0]') as name, json_extract(j.value, '$[1]') as amount from json_each(?) j) v
 where redrive_account.name = v.name
 
+-- overdrawn: the first account that has too little for these sums; asked only when they were refused
+select a.name from redrive_account a
+join (select json_extract(j.value, '$[0]') as name, json_extract(j.value, '$[1]') as amount from json_each(?) j) v
+  on v.name = a.name
+where a.balance + v.amount < 0 and a.name not like 'system:%' order by a.name limit 1
+
 -- entries: what was moved
 insert into redrive_entry (posting, account, amount)
 select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]') from json_each(?) v

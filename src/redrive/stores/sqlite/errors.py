@@ -11,7 +11,7 @@ from redrive.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from redrive.stores.refusals import below_zero, no_usable_schema, not_now
+from redrive.stores.refusals import no_usable_schema, not_now
 
 # Primary result codes; an extended code carries its primary one in the low byte.
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
@@ -80,8 +80,6 @@ def _translate(error: sqlite3.Error, where: str) -> RedriveError:
 
 
 def _refused(error: sqlite3.Error, said: str, where: str) -> RedriveError:
-    if "account_never_negative" in said:
-        return below_zero()
     if any(mark in said for mark in _SCHEMA):
         return no_usable_schema(where, said)
     if isinstance(error, sqlite3.DataError):

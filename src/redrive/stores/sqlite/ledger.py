@@ -6,6 +6,7 @@ from collections import Counter
 
 from redrive.errors import InvalidInput
 from redrive.kernel.ledger import Posting
+from redrive.stores.refusals import NEVER_NEGATIVE, below_zero
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.session import Session, dumps
 
@@ -29,6 +30,12 @@ def post(session: Session, posting: Posting) -> bool:
         return False
     changes = dumps(list(sums.items()))
     session.run(SQL["accounts"], changes)
-    session.run(SQL["balances"], changes)
+    try:
+        session.run(SQL["balances"], changes)
+    except Exception as error:  # by whatever driver: the connection may be the caller's own
+        if NEVER_NEGATIVE not in str(error):
+            raise
+        found = session.row(SQL["overdrawn"], changes)
+        raise below_zero(found and found[0]) from error
     session.run(SQL["entries"], posting.key, dumps(posting.entries))
     return True

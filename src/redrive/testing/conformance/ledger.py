@@ -96,8 +96,9 @@ class TestLedger:
             postings=[charge("c1", "alice", 4), charge("c2", "alice", 7)],
             audits=[Audit("ann", "SETTLE")],
         )
-        with pytest.raises(InvalidInput, match="below zero"):
+        with pytest.raises(InvalidInput, match="account 'alice' would go below zero") as refused:
             await harness.store.apply(commit)
+        assert "system:" in (refused.value.hint or "")
         assert await harness.store.balance("alice") == 10 and await harness.store.balance("revenue") == 0
         assert await harness.totals() == {("default", "A", State.RUNNING): 1}
         assert await harness.audit() == []

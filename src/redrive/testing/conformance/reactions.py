@@ -162,7 +162,7 @@ class TestReactions:
 
     async def test_money_that_is_not_there_refuses_the_settlement(self, harness: Harness) -> None:
         claimed = await probed(harness, account="poor", price=5)
-        with pytest.raises(RedriveError, match="below zero"):
+        with pytest.raises(RedriveError, match="account 'poor' would go below zero"):
             await harness.settle(claimed, Completed())
         assert await harness.state(claimed.id) is State.RUNNING and await seen(harness, claimed) == []
 
