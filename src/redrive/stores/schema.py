@@ -83,10 +83,10 @@ def load(package: str, folder: str = "migrations") -> tuple[Migration, ...]:
             half = found.setdefault(int(match[1]), {"name": match[2]})
             half[match[3]] = entry.read_text(encoding="utf-8")
     for number, step in sorted(found.items()):
-        for half in {"up", "down"} - step.keys():
+        for missing in {"up", "down"} - step.keys():
             raise SchemaError(
-                f"the migration {number:04d}_{step['name']} of {package} has no {half!r}",
-                hint=f"write {folder}/{number:04d}_{step['name']}.{half}.sql",
+                f"the migration {number:04d}_{step['name']} of {package} has no {missing!r}",
+                hint=f"write {folder}/{number:04d}_{step['name']}.{missing}.sql",
             )
     steps = [Migration(n, f["name"], f["up"], f["down"]) for n, f in sorted(found.items())]
     if [step.version for step in steps] != list(range(1, len(steps) + 1)):
@@ -180,7 +180,9 @@ def check_digests(line: Line, applied: Mapping[int, str | None], where: str) -> 
     """Refuses a database whose steps were others than ours of the same number: a step was changed after it was run."""
     for step in line.steps:
         if step.version in applied and applied[step.version] != step.digest:
-            raise SchemaError(f"{where} was made by another {line.label(step)} than this version's", hint=_undo(line, step))
+            raise SchemaError(
+                f"{where} was made by another {line.label(step)} than this version's", hint=_undo(line, step)
+            )
 
 
 def _undo(line: Line, step: Migration) -> str:
