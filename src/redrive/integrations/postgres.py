@@ -116,9 +116,15 @@ def _refusal(error: Exception, remedy: Callable[[], str]) -> RedriveError | None
                 hint="run: redrive migrate --grant-producer ROLE; for joins and features --grant-worker",
             )
         if NEVER_NEGATIVE in str(cause):
-            said = getattr(getattr(cause, "diag", None), "message_detail", None)  # of psycopg; asyncpg has ``detail``
-            return below_zero(overdrawn(said or getattr(cause, "detail", None)))
+            details = (_detail(each) for each in causes(error))  # what wraps the driver's own error has none
+            return below_zero(overdrawn(next(filter(None, details), None)))
     return None
+
+
+def _detail(cause: BaseException) -> str | None:
+    """Returns the DETAIL of an error, as psycopg or asyncpg keep it."""
+    found: Any = getattr(getattr(cause, "diag", None), "message_detail", None) or getattr(cause, "detail", None)
+    return found if isinstance(found, str) and overdrawn(found) else None
 
 
 def _url(driver_connection: Any) -> str:
