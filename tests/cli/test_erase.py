@@ -23,14 +23,14 @@ def test_from_the_dry_run_to_the_verdict(redrive: Callable[..., Any], here: Path
     redrive("enqueue", *common, "SEND", '{"to": "ann@example"}', "--scope", "user:ann")
     redrive("work", *common, "--stop-when-empty")
     said = redrive("erase", *common, "--scope", "user:ann", "--dry-run")
-    assert said.code == 0 and "1  dead letters" in said.out and "backups, logs and exports are not covered" in said.out
+    assert said.code == 0 and "1  dead letters" in said.out and "are not covered" in said.out
     assert "nothing was done" in said.out and "a second operator has to agree" in said.out
     asked = json.loads(redrive("erase", *common, "--scope", "user:ann", "--by", "ann", "--yes", "--json").out)
     refused = redrive("approvals", "approve", asked["approval"]["id"], *common, "--by", "ann")
     assert refused.code == 1
     assert redrive("approvals", "approve", asked["approval"]["id"], *common, "--by", "bob").code == 0
     redrive("work", *common, "--stop-when-empty")
-    assert redrive("erase", *common, "--scope", "user:ann", "--dry-run").out.strip() == "nothing is known about it"
+    assert redrive("erase", *common, "--scope", "user:ann", "--dry-run").out.startswith("nothing is known about it\n")
     verdict = redrive("audit", "verify", *common)
     assert verdict.code == 0 and "ann erased personal data" in verdict.out and "no tampering was found" in verdict.out
     assert "ann@example" not in redrive("list", *common, "--json").out

@@ -11,7 +11,9 @@ import pytest
 from redrive import App
 from redrive.errors import ConfigError, InvalidInput
 from redrive.examples.orders import ORDERS
+from redrive.examples.orders.service import Orders
 from redrive.features import installed
+from redrive.handlers.registry import Registry
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.feature import Feature
@@ -20,7 +22,10 @@ from redrive.kernel.outcome import Completed
 from redrive.kernel.payload import encode
 from redrive.kernel.reactions import Rows
 from redrive.ops import erase, operation_runner
+from redrive.ops.access import Caller, Role
 from redrive.ops.audit_rows import ERASE_SUMMARY
+from redrive.ops.operator.session import Session
+from redrive.ops.policy import Policy
 from redrive.stores.schema import load
 from redrive.testing.conformance.harness import Harness
 from redrive.testing.conformance.probe import PROBE
@@ -100,6 +105,19 @@ async def test_rows_are_counted_before_and_after(make: Make) -> None:
     ended = await carried_out(harness, await begun(harness))
     assert ended.erased["orders_rows"] == 1
     assert "orders_rows" not in await erase.preview(harness.store, SCOPE, None)
+
+
+async def test_what_it_wrote_into_the_audit_log_goes_by_its_scope(make: Make) -> None:
+    """Rows of no task that name somebody only as their target."""
+    harness = await make(ORDERS)
+    shop = Orders(Session(harness.store, Registry(), Policy(), Caller("ann", Role.OPERATOR)))
+    await shop.pay_in("roberta-smith", 100)
+    await shop.place("o1", "roberta-smith", ["High Street 1"], 10)
+    assert (await erase.preview(harness.store, "roberta-smith", None))["audit"] == 2
+    await carried_out(harness, await begun(harness, scope="roberta-smith"))
+    assert "roberta-smith" not in repr(await harness.audit())
+    assert await erase.preview(harness.store, "roberta-smith", None) == {}
+    assert await harness.store.balance("customer:roberta-smith") == 100, "the books stay as they are"
 
 
 @pytest.mark.parametrize("by", ["scope", "task"])

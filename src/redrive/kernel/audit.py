@@ -11,7 +11,9 @@ from uuid import UUID
 
 @dataclass(slots=True, frozen=True)
 class Audit:
-    """An audit row that a Commit adds. Operators' transitions and controls write their own rows without it."""
+    """An audit row that a Commit adds. Operators' transitions and controls write their own rows without it.
+
+    ``scope``: whom it is about, where its task does not say so; by it the row is found when that is erased."""
 
     actor: str
     action: str
@@ -21,6 +23,7 @@ class Audit:
     before: Any = None
     after: Any = None
     target: str | None = None
+    scope: str | None = None
 
 
 @dataclass(slots=True, frozen=True)

@@ -49,7 +49,7 @@ OF_TASKS = {"running", "live", "finished", "attempts", "dead_letters", "audit"} 
 PAGES_PER_STEP = 20  # of the audit log, looked through in one step
 QUOTING_COLLECTIONS = (plans.COLLECTION, OPERATIONS, approvals.COLLECTION, causes.COLLECTION, drill.COLLECTION)
 STILL_IN_THE_LOG = "others read meanwhile, so the log of the file may still hold it; the next pruning empties that"
-NOT_COVERED = "backups, logs and exports are not covered: erase there, too"
+NOT_COVERED = "backups, logs, exports and names of accounts in the ledger are not covered: erase there, too"
 
 
 async def preview(store: Store, scope: str | None, task_id: UUID | None, archive: str | None = None) -> dict[str, int]:

@@ -43,7 +43,7 @@ def erase(
 ) -> None:
     """Remove personal data of a scope or a task for good: payloads, results, messages, stacks, keys, labels, and what
     the audit log and its archive say about it. Ids, kinds, states, times and totals stay. A second operator has to
-    agree; backups, logs and exports are not covered."""
+    agree; backups, logs, exports and the ledger (names of accounts, postings) are not covered."""
     if (scope is None) == (task is None):
         raise typer.BadParameter("say whose data: --scope TEXT, or --task ID")
     task_id = None if task is None else inspect.parse_id(task)
@@ -65,7 +65,7 @@ def _say_preview(seen: ErasurePreview, dry_run: bool, json: bool) -> None:
     if json:
         output.emit({**asdict(seen), "dry_run": dry_run, "not_covered": service.NOT_COVERED})
     elif not seen.places:
-        output.say("nothing is known about it")
+        output.say("nothing is known about it", service.NOT_COVERED)
     else:
         output.say(*_lines(seen), "nothing was done")
         if seen.approval is not None:

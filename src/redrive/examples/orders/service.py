@@ -38,7 +38,7 @@ class Orders(Service):
         if amount <= 0:
             raise InvalidInput("what is paid in is more than 0")
         entries = (("system:bank", -amount), (f"customer:{customer}", amount))
-        said = Audit(who, "ORDERS_PAID_IN", target=f"customer:{customer}", after={"amount": amount})
+        said = Audit(who, "ORDERS_PAID_IN", target=f"customer:{customer}", scope=customer, after={"amount": amount})
         await self._store.apply(Commit(postings=[Posting(f"pay-in:{new_id()}", entries)], audits=[said]))
 
     async def place(self, order: str, customer: str, addresses: Sequence[str], price: int) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def placing(who: str, order: str, customer: str, addresses: Sequence[str], price
         enqueues=parcels,
         postings=[Posting(f"order:{order}", ((f"customer:{customer}", -total), (held(order), total)))],
         rows=[Rows("orders", "parcels_placed", tuple({"task": str(each.id), **shared} for each in parcels))],
-        audits=[Audit(who, "ORDERS_PLACED", target=f"order:{order}")],
+        audits=[Audit(who, "ORDERS_PLACED", target=f"order:{order}", scope=customer)],
     )
 
 

@@ -191,6 +191,7 @@ def audits(rows: Sequence[Audit]) -> str:
                 "bulk_id": a.bulk_id,
                 "task_id": None if a.task_id is None else str(a.task_id),
                 "target": a.target,
+                "scope": a.scope,
                 "before": a.before,
                 "after": a.after,
             }

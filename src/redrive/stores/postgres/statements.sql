@@ -141,9 +141,9 @@ select redrive.post($1, $2, $3, $4);
 insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, target, kind, scope, trace_id, before, after)
 select clock_timestamp(), x.actor, x.action, x.reason, x.task_id, x.bulk_id, x.target,
   coalesce(t.kind, h.kind, case when x.target like 'kind:%' then substr(x.target, 6) end),
-  coalesce(t.scope, h.scope), coalesce(t.trace_id, h.trace_id), x.before, x.after
+  coalesce(x.scope, t.scope, h.scope), coalesce(t.trace_id, h.trace_id), x.before, x.after
 from rows from (jsonb_to_recordset($1) as (actor text, action text, reason text, task_id uuid, bulk_id text, target text,
-  before jsonb, after jsonb)) with ordinality x(actor, action, reason, task_id, bulk_id, target, before, after, nth)
+  scope text, before jsonb, after jsonb)) with ordinality x(actor, action, reason, task_id, bulk_id, target, scope, before, after, nth)
 left join redrive.task t on t.id = x.task_id
 left join lateral (
   select o.kind, o.scope, o.trace_id from redrive.history o where t.id is null and o.id = x.task_id

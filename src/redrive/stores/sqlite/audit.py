@@ -13,7 +13,8 @@ SQL = statements("redrive.stores.sqlite", "settle.sql")
 
 
 def add_audits(session: Session, rows: Sequence[list[Any]]) -> None:
-    """Adds rows of: actor, action, reason, task id, bulk id, target, before, after (the last two as JSON text)."""
+    """Adds rows of: actor, action, reason, task id, bulk id, target, before, after (these two as JSON text),
+    and the scope, if they have one of their own."""
     if rows:
         session.run(SQL["audit"], session.now, dumps(rows))
 
@@ -29,6 +30,7 @@ def values(audit: Audit) -> list[Any]:
         audit.target,
         _json(audit.before),
         _json(audit.after),
+        audit.scope,
     ]
 
 

@@ -165,7 +165,7 @@ select ?, json_extract(v.value, '$[0]'), json_extract(v.value, '$[1]'), json_ext
   json_extract(v.value, '$[3]'), json_extract(v.value, '$[4]'), json_extract(v.value, '$[5]'),
   json_extract(v.value, '$[6]'), json_extract(v.value, '$[7]'),
   coalesce(t.kind, h.kind, case when json_extract(v.value, '$[5]') like 'kind:%' then substr(json_extract(v.value, '$[5]'), 6) end),
-  coalesce(t.scope, h.scope), coalesce(t.trace_id, h.trace_id)
+  coalesce(json_extract(v.value, '$[8]'), t.scope, h.scope), coalesce(t.trace_id, h.trace_id)
 from json_each(?) v left join redrive_task t on t.id = json_extract(v.value, '$[3]')
 left join redrive_history h on h.rowid = (select n.rowid from redrive_history n where t.id is null
   and n.id = json_extract(v.value, '$[3]') order by n.finished_at desc, n.rowid desc limit 1) order by v.key
