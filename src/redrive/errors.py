@@ -203,6 +203,12 @@ class StoreUnavailable(StoreError, Unavailable):
     code = "STORE_UNAVAILABLE"
 
 
+class StoreHeld(StoreUnavailable):
+    """Somebody's open transaction holds a row that this call needs; nothing of the call happened."""
+
+    code = "STORE_HELD"
+
+
 class StoreUnusable(StoreError, Unavailable):
     """The store is reachable but cannot work: corrupt, read-only or full."""
 

@@ -190,3 +190,31 @@ async def test_arrivals_at_a_join_that_is_gone_are_forgotten(harness: PostgresHa
     await harness.sql(f"insert into redrive.join_delta values ('{UUID(int=7)}', 1, 0, 0)")
     await harness.store.upkeep("fold")
     assert await harness.sql("select count(*) from redrive.join_delta") == [(0,)]
+
+
+async def test_a_heartbeat_waits_for_no_row_that_somebody_else_is_at(harness: PostgresHarness) -> None:
+    """A settlement holds its rows while it waits for a join or an account; other leases must not run out meanwhile."""
+    await harness.enqueue_many(2)
+    held, free = await harness.claim(2, lease=5.0)
+    before = {task.id: (await harness.task(task.id)).lease_expires_at for task in (held, free)}
+    async with session(harness) as other:
+        await other.execute("select 1 from redrive.task where id = $1 for update", held.id)
+        async with asyncio.timeout(10):
+            lost = await harness.store.renew([(task.id, task.token) for task in (held, free)], 60.0, {})
+        assert lost == set()
+        after = {task.id: (await harness.task(task.id)).lease_expires_at for task in (held, free)}
+        assert after[held.id] == before[held.id] and (after[free.id] or 0) > (before[free.id] or 0)  # type: ignore[operator]
+    assert await harness.renew(held, 60.0)
+    assert (await harness.task(held.id)).lease_expires_at != before[held.id]
+
+
+async def test_recovery_passes_by_what_an_open_transaction_holds(harness: PostgresHarness) -> None:
+    await harness.enqueue_many(6, max_attempts=1)
+    held, *_ = claimed = await harness.claim(6)
+    await harness.advance(61)
+    async with session(harness) as other:
+        await other.execute("select 1 from redrive.task where id = $1 for update", held.id)
+        applied = await harness.store.apply(Commit(transitions=await harness.look_for_expired()))
+        assert applied.refused.keys() == applied.lost == {held.id}
+    assert {(await harness.task(task.id)).state for task in claimed[1:]} == {State.FAILED}
+    assert not (await harness.store.apply(Commit(transitions=await harness.look_for_expired()))).lost

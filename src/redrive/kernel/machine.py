@@ -232,6 +232,7 @@ class Transition:
     seen: int | None = None  # only if it is still failed by this failure (``Task.failed_seq``)
     keep: float | None = None  # of a completion: see ``Policy.history``
     feature: str | None = None  # of a settlement under a lease: who reacts to it, as the row said when it was claimed
+    join: UUID | None = None  # of a settlement under a lease: where it arrives when it ends
 
     @property
     def rule(self) -> Rule:
@@ -254,6 +255,7 @@ class Lease:
     worker_id: str | None = None
     execution_ms: float | None = None
     feature: str | None = None
+    join: UUID | None = None
 
 
 @dataclass(slots=True)
@@ -286,7 +288,9 @@ def settle(lease: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tra
     """Returns the transition that follows from an outcome. Pure: the same inputs give the same transition."""
     match outcome:
         case Completed(result=result):
-            return complete(lease.id, lease.token, result, policy, lease.worker_id, lease.execution_ms, lease.feature)
+            done = complete(lease.id, lease.token, result, policy, lease.worker_id, lease.execution_ms, lease.feature)
+            done.join = lease.join
+            return done
         case Snooze(seconds=seconds, state=state):
             check_seconds(seconds, "Snooze(seconds)")  # the handler may have changed it since
             return _move(lease, Event.SNOOZE, _waiting(seconds), delay=seconds, memo=_memo(state))
@@ -386,6 +390,7 @@ def _move(lease: Lease, event: Event, to: State, **values: Any) -> Transition:
         worker_id=lease.worker_id,
         execution_ms=lease.execution_ms,
         feature=lease.feature,
+        join=lease.join,
         **values,
     )
 

@@ -58,7 +58,7 @@ async def _known(store: Store, claimed: list[Claimed]) -> list[Claimed]:
 
 
 def _lease(task: Claimed) -> Lease:
-    return Lease(task.id, task.token, task.attempt, task.max_attempts, feature=task.feature)
+    return Lease(task.id, task.token, task.attempt, task.max_attempts, feature=task.feature, join=task.join)
 
 
 async def _readable(store: Store, claimed: list[Claimed]) -> list[Claimed]:
@@ -173,7 +173,7 @@ async def report(
     ms: float | None = None,
 ) -> None:
     """Settles an attempt, fenced by the token. Reporting the same twice is fine."""
-    lease = Lease(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature)
+    lease = Lease(task.id, token, task.attempt_count, task.max_attempts, task.worker_id, ms, task.feature, task.join_id)
     given = Payload(task.payload if isinstance(task.payload, JsonText) else None)
     if isinstance(said, Fail | Retry):
         said = declared(said, Origin(place=task.kind, payload=given))

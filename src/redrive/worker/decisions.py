@@ -23,9 +23,12 @@ class Decisions:
         task, tries = run.task, self._tries
         policy = run.handler.policy if run.handler is not None else Policy(backoff=self._backoff)
         if type(outcome) is Completed:
-            return complete(task.id, task.token, outcome.result, policy, self._worker_id, run.ms, task.feature)
+            done = complete(task.id, task.token, outcome.result, policy, self._worker_id, run.ms, task.feature)
+            if task.join is not None:
+                done.join = task.join
+            return done
         allowed = task.max_attempts if tries is None else min(task.max_attempts, tries)
-        lease = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature)
+        lease = Lease(task.id, task.token, task.attempt, allowed, self._worker_id, run.ms, task.feature, task.join)
         decided: Transition | None
         try:
             decided = settle(lease, outcome, policy, random.random())  # noqa: S311 (jitter)

@@ -74,13 +74,14 @@ class Outage:
         """Drops somebody who has no reason to try again: its last failure says nothing about now."""
         self._met.discard(who)
 
-    def give_up(self, unsettled: int) -> None:
-        """Logs that the worker stops without its store."""
+    def give_up(self, unsettled: int, why: str = "the store is unreachable") -> None:
+        """Logs that the worker stops without having settled everything."""
         self._say(
             logging.ERROR,
             "worker.unsettled",
-            "stopping while the store is unreachable: %d outcomes could not be settled; their leases will expire "
+            "stopping while %s: %d outcomes could not be settled; their leases will expire "
             "and the tasks will run again",
+            why,
             unsettled,
         )
 

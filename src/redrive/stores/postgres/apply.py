@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable
 from typing import Any
 
-from redrive.errors import RedriveError
+from redrive.errors import RedriveError, StoreHeld
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
@@ -28,6 +27,9 @@ from redrive.stores.refusals import changed_meanwhile
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
+# How long moves wait for a row that somebody's open transaction holds: among many, alone, and when those are looked for
+# that wait.
+PATIENCE, OPERATORS_PATIENCE, NO_PATIENCE = "250ms", "5s", "20ms"
 
 
 async def commit_patiently(pool: Pool, commit: Commit, features: Features, *, again: bool) -> Applied:
@@ -41,14 +43,23 @@ async def _commit(pool: Pool, commit: Commit, features: Features, again: bool) -
     try:
         return await _run(pool, commit, features, again)
     except RedriveError as error:
-        if not commit.transitions or not about_a_row(error):
+        apart = about_a_row(error) or (isinstance(error, StoreHeld) and _settles_many(commit))
+        if not commit.transitions or not apart:
             raise
     return await _run(pool, commit, features, again, careful=pool.where)
 
 
+def _settles_many(commit: Commit) -> bool:
+    """Returns whether it settles under leases, and can go on without some of them: recovery does."""
+    return len(commit.transitions) > 1 and all(t.rule.fenced for t in commit.transitions)
+
+
 async def _run(pool: Pool, commit: Commit, features: Features, again: bool, careful: str | None = None) -> Applied:
-    def work(connection: Connection) -> Awaitable[Applied]:
-        return apply(connection, commit, features, again=again, careful=careful)
+    async def work(connection: Connection) -> Applied:
+        if commit.transitions:
+            patience = PATIENCE if _settles_many(commit) else OPERATORS_PATIENCE
+            await connection.execute(SQL["patience"], patience if careful is None else NO_PATIENCE)
+        return await apply(connection, commit, features, again=again, careful=careful)
 
     applied: Applied = await pool.run(work, atomic=True)
     return applied

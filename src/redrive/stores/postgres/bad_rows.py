@@ -18,6 +18,7 @@ from redrive.errors import (
     RedriveError,
     SchemaError,
     StoreError,
+    StoreHeld,
     StoreUnavailable,
     StoreUnusable,
 )
@@ -33,6 +34,8 @@ from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 MOST_ROWS_CHECKED = 3000  # of each lane; more than a claim looks at
+# Each costs a moment of waiting; the rest of them is left for the next time.
+MOST_HELD_LOOKED_FOR = 20
 T = TypeVar("T")
 
 
@@ -97,8 +100,12 @@ async def settle_in_parts(
         return moved
     except Exception as raised:
         error = translate(raised, where)
-        if not about_a_row(error):
+        held = isinstance(error, StoreHeld)
+        if not held and not about_a_row(error):
             raise
+    if held and (len(transitions) == 1 or len(applied.refused) >= MOST_HELD_LOOKED_FOR):
+        applied.refused.update((transition.task_id, error.message) for transition in transitions)
+        return set()
     if len(transitions) > 1:
         half = len(transitions) // 2
         first = await settle_in_parts(connection, transitions[:half], features, applied, where)

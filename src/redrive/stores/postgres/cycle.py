@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from redrive.kernel.commit import Commit
+from redrive.kernel.machine import Transition
 from redrive.kernel.ports.store import ClaimRequest, Cycle
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
 from redrive.stores.features import Features
 from redrive.stores.postgres.apply import apply
 from redrive.stores.postgres.bad_rows import fail_row, past_bad_rows
 from redrive.stores.postgres.calls import fetch
-from redrive.stores.postgres.claim import Claims
+from redrive.stores.postgres.claim import Claims, Send
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.settle import reacts
 from redrive.stores.refusals import PAYLOAD_TOO_LARGE
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
+# How long a settlement waits for what an application's open transaction may hold: a join, an account, the key of what
+# follows, a feature's row. All others of the call wait as well; whoever settles sends the held ones apart after that.
+PATIENCE = "250ms"
 
 
 class Cycles:
@@ -44,7 +48,7 @@ class Cycles:
 
     async def _once(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
         if commit.only_transitions and not reacts(commit.transitions):
-            cycle = await self._claims.claim(commit.transitions, want, again, self._send)
+            cycle = await self._claims.claim(commit.transitions, want, again, self._sender(commit.transitions))
         else:
             cycle = await self._with_effects(commit, want, again)
         large = [task for task in cycle.claimed if task.payload and len(task.payload) > MAX_PAYLOAD_BYTES]
@@ -52,13 +56,16 @@ class Cycles:
             await self._set_aside_large(cycle, large)
         return cycle
 
-    async def _send(self, args: list[Any]) -> list[Any]:
-        return await fetch(self._pool, "cycle", *args)
+    def _sender(self, transitions: Sequence[Transition]) -> Send:
+        if any(transition.join is not None for transition in transitions):
+            return lambda args: fetch(self._pool, "cycle_bounded", *args, PATIENCE)
+        return lambda args: fetch(self._pool, "cycle", *args)
 
     async def _with_effects(self, commit: Commit, want: ClaimRequest | None, again: bool) -> Cycle:
         """Does the same in several statements of one transaction: what features add is worked out between them."""
 
         async def work(connection: Connection) -> Cycle:
+            await connection.execute(SQL["patience"], PATIENCE)
             applied = await apply(connection, commit, self._features, again=again)
             if want is None:
                 return Cycle(lost=applied.lost, instead=applied.instead)

@@ -11,6 +11,7 @@ from redrive.errors import (
     PayloadInvalid,
     RedriveError,
     StoreError,
+    StoreHeld,
     StoreUnavailable,
     StoreUnusable,
 )
@@ -73,6 +74,11 @@ def translate(error: BaseException, where: str) -> RedriveError:
             return PayloadInvalid(said, hint=getattr(error, "hint", None))
         case pg.InvalidParameterValueError() | pg.DataError():
             return InvalidInput(said, hint=getattr(error, "hint", None))
+        case pg.LockNotAvailableError():
+            return StoreHeld(
+                f"{where}: an open transaction holds what this needs: {said}",
+                hint="it goes on when that transaction ends; pg_blocking_pids() in pg_stat_activity says whose it is",
+            )
         case _ if isinstance(error, _PASSING):
             return not_now(where, said, hint="is the server running and reachable?")
     return StoreError(f"{where} refused: {said}")

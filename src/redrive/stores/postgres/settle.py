@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,13 +13,15 @@ from redrive.kernel.task import State
 from redrive.stores.features import Features
 from redrive.stores.postgres import codec
 from redrive.stores.postgres.move import move
-from redrive.stores.postgres.pool import Connection
+from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.refusals import ended_inside, lease_lost
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 
 _COMPLETE = Event.COMPLETE
+# Longer than a settlement waits for what others hold.
+MISSED_AGAIN_AFTER_S = 0.3
 
 
 def reacts(transitions: Sequence[Transition]) -> bool:
@@ -89,10 +92,23 @@ async def settle_or_raise(connection: Connection, transition: Transition, featur
 
 
 async def renew(
-    connection: Connection, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
+    pool: Pool, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
 ) -> set[UUID]:
-    """Extends leases and keeps progress, fenced by token; returns the ids whose lease is lost."""
+    """Extends leases and keeps progress, fenced by token; returns the ids whose lease is lost. It waits for none that
+    somebody else is at: those are tried once more, when a settlement that waits for something has given up."""
+    lost, missed = await pool.run(lambda connection: _renew(connection, leases, lease, progress))
+    if missed:
+        await asyncio.sleep(MISSED_AGAIN_AFTER_S)
+        left = [pair for pair in leases if pair[0] in missed]
+        more, _ = await pool.run(lambda connection: _renew(connection, left, lease, progress))
+        lost |= more
+    return lost
+
+
+async def _renew(
+    connection: Connection, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]
+) -> tuple[set[UUID], set[UUID]]:
     ids, tokens = [task_id for task_id, _ in leases], [token for _, token in leases]
     noted, texts = list(progress) or None, list(progress.values()) or None
-    renewed = await connection.fetchval(SQL["renew"], ids, tokens, lease, noted, texts)
-    return set(ids) - set(renewed)
+    renewed, missed = await connection.fetchrow(SQL["renew"], ids, tokens, lease, noted, texts)
+    return set(ids).difference(renewed, missed), set(missed)

@@ -55,6 +55,13 @@ where redrive.landed(u.id, u.token) or (u.traceless and not redrive.is_kept(u.id
 -- cycle: settle and claim
 select * from redrive.cycle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
 
+-- cycle_bounded: the same, and it waits only so long for a row that an open transaction holds
+select c.* from (select set_config('lock_timeout', $20, true) as patience) s cross join lateral
+  redrive.cycle($1, $2, $3, $4, $5, $6 and s.patience is not null, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) c;
+
+-- patience: how long statements of this transaction wait for a row that another one holds
+select set_config('lock_timeout', $1, true);
+
 -- move: transitions decided by the state machine; $3: only in the transaction that began then
 select moved, landed, members, instead from redrive.move($1, $2) where $3::timestamptz is null or pg_catalog.now() = $3;
 
@@ -71,7 +78,7 @@ select redrive.complete($1, $2, $3, $4, $5) where $6::timestamptz is null or pg_
 select pg_catalog.now();
 
 -- renew: heartbeat and progress
-select redrive.renew($1, $2, $3, $4, $5);
+select renewed, missed from redrive.renew($1, $2, $3, $4, $5);
 
 -- tick: a worker's beat
 select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,

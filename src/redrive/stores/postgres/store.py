@@ -102,8 +102,7 @@ class PostgresStore(Reads, Series):
         return await self._cycles.cycle(commit, want, again)
 
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
-        lost: set[UUID] = await self.pool.run(lambda connection: renew(connection, leases, lease, progress))
-        return lost
+        return await renew(self.pool, leases, lease, progress)
 
     async def tick(self, beat: Heartbeat) -> TickResult:
         await self._unanswered.give_back()

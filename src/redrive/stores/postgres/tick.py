@@ -72,6 +72,7 @@ class Ticks:
                 row["worker_id"],
                 None,
                 row["feature"],
+                None,
                 row["kind"],
                 row["queue"],
                 row["trace_id"],

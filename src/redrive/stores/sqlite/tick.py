@@ -118,6 +118,7 @@ def expired(session: Session, limit: int, feature: str | None) -> list[ExpiredLe
             worker,
             None,
             feature,
+            None,
             kind,
             queue,
             trace,

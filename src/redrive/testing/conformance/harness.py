@@ -139,7 +139,8 @@ class Harness(ABC):
         return task_id
 
     def decide(self, claimed: Claimed, outcome: Outcome, worker: str = "w1") -> Transition:
-        lease = Lease(claimed.id, claimed.token, claimed.attempt, claimed.max_attempts, worker, 12.5, claimed.feature)
+        attempt, most = claimed.attempt, claimed.max_attempts
+        lease = Lease(claimed.id, claimed.token, attempt, most, worker, 12.5, claimed.feature, claimed.join)
         return settle(lease, outcome, POLICY, 0.5)
 
     async def settle(
