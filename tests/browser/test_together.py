@@ -7,8 +7,12 @@ import re
 import pytest
 
 from redrive import App
-from redrive.ops.access import Role
+from redrive.kernel.operation import Action
+from redrive.ops.access import Caller, Role
+from redrive.ops.failed import failures
+from redrive.ops.inspect import parse_id
 from tests.browser.conftest import Sit, console, expect, token, working
+from tests.browser.test_live import SHIFTED
 from tests.console.conftest import fail_some
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
@@ -78,3 +82,47 @@ async def test_what_is_dangerous_is_asked_for_by_one_and_approved_by_another(app
             await expect(ann.page.locator("#progress .tag").first).to_have_text("completed")
         await expect(ann.page.get_by_text("It is over; there is nothing left to do with it.")).to_be_visible()
         await expect(ann.page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+async def test_a_task_that_a_colleague_gives_up_says_so_and_nothing_moves(app: App, sit: Sit) -> None:
+    async with console(app) as client, sit(client.base_url) as ann:
+        [failed] = await fail_some(app, 1)
+        await ann.go(f"/tasks/{failed}")
+        await ann.is_live()
+        await expect(ann.page.locator("#state")).to_have_text("failed")
+        await ann.page.wait_for_timeout(1500)  # what it was has been heard
+        await ann.page.evaluate(SHIFTED)
+        bea = await app.operator(Caller("bea", Role.OPERATOR))
+        await bea.failures.forget([parse_id(failed)], "it is known")
+        await expect(ann.page.locator("#state")).to_have_text("cancelled")
+        await expect(ann.page.locator("#news")).to_contain_text("This page has changed")
+        assert await ann.page.evaluate("window.shifted") < 0.001, await ann.page.evaluate("window.moved")
+        await ann.page.get_by_role("button", name="Retry").click()
+        await expect(ann.page.get_by_text("Nothing was done: the task has changed")).to_be_visible()
+        assert await bea.tasks.seen(parse_id(failed)) == "cancelled:0"
+
+
+async def test_the_buttons_of_an_operation_stay_where_they_are(app: App, sit: Sit) -> None:
+    async with console(app) as client, sit(client.base_url) as ann, working(app):
+        await app.enqueue_many([{"kind": "SEND", "payload": {"to": "t"}}] * 40)
+        await ann.go()
+        await expect(ann.page.locator("#totals .bad b").first).to_have_text("40")
+        operator = await app.operator(Caller("ann", Role.ADMIN))
+        begun = await operator.operations.begin(Action.RETRY, failures(kind="SEND"), reason="again", rate=8.0)
+        await ann.go(f"/operations/{begun.operation.id}")
+        stop = ann.page.get_by_role("button", name="Stop")
+        before = await stop.bounding_box()
+        await expect(ann.page.locator("#again tr")).to_have_count(20)
+        assert await stop.bounding_box() == before
+
+
+async def test_ticks_are_ticks_after_coming_back(app: App, sit: Sit) -> None:
+    async with console(app) as client, sit(client.base_url) as ann:
+        await fail_some(app, 3)
+        await ann.go("/failures/preview?kind=SEND")
+        await ann.page.locator("tbody input[type=checkbox]").first.check()
+        await ann.page.locator("tbody a.id").first.click()
+        await expect(ann.page.get_by_role("heading", name="SEND")).to_be_visible()
+        await ann.page.go_back()
+        await expect(ann.page.locator("tbody input[type=checkbox]").first).to_be_checked()
+        await expect(ann.page.get_by_role("button", name="Retry Selected")).to_be_enabled()

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from redrive.api.problems import status_of
 from redrive.console.door import HOME, SignInNeeded
 from redrive.console.templates_env import render
-from redrive.errors import InvalidInput, RedriveError
+from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -55,6 +55,8 @@ def sign_in_first(request: Request) -> Response:
 
 async def error_page(request: Request, error: RedriveError) -> Response:
     status = status_of(error)
+    if isinstance(error, StoreUnavailable):  # who asks is not known then: where the store is, is not for everybody
+        error = StoreUnavailable("its database does not answer", hint="it is tried again; the server's log says more")
     text = await render(
         "error.html",
         title=_TITLES.get(status, "That did not work"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from redrive.console.regions import changes, fleet, history, menu, news, operations, overview
+from redrive.console.regions import changes, fleet, history, menu, news, one_task, operations, overview
 from redrive.console.sample import Sample, Sampler
 from redrive.errors import InvalidInput
 
@@ -19,6 +19,8 @@ TOPICS: dict[str, Sampler] = {
     "operations": operations.list_sampler,
     "workers": fleet.sampler,
     "failures": news.sampler,
+    "task": one_task.sampler,
+    "cause": changes.cause,
     "history": history.sampler,
     "approvals": changes.of(changes.approvals),
     "queues": changes.of(changes.queues),

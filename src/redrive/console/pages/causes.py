@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 
 from redrive.console.filters import PAGE_SIZE
-from redrive.console.page import TheForm, ThePage
+from redrive.console.page import Form, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput, TaskNotFound
 from redrive.kernel.failed import FailureFilter
@@ -45,7 +45,10 @@ async def annotate(page: TheForm, fingerprint: str) -> Response:
     said: dict[str, Any]
     match form.text("do"):
         case "note":
-            said = {"note": form.text("note"), "owner": form.text("owner")}
+            said = _changed(form)
+            lost = await _overwritten(page, fingerprint, said)
+            if lost is not None:
+                return page.back(lost, "bad")
         case "mute":
             span = MUTES.get(form.text("for") or "")
             if span is None:
@@ -61,3 +64,19 @@ async def annotate(page: TheForm, fingerprint: str) -> Response:
             raise InvalidInput(f"there is no such thing to do: {other}")
     await page.operator.causes.annotate(fingerprint, reason, **said)
     return page.back("Saved.")
+
+
+def _changed(form: Form) -> dict[str, Any]:
+    """Returns what somebody has changed in the form; what they left as it was is nothing that they say."""
+    given = {name: form.text(name) for name in ("note", "owner")}
+    return {name: value for name, value in given.items() if value != form.text(f"was_{name}")}
+
+
+async def _overwritten(page: Page, fingerprint: str, said: dict[str, Any]) -> str | None:
+    """Returns why nothing is saved, when a colleague has written something else since the page was made."""
+    now = await page.operator.causes.show(fingerprint)
+    for name, value in said.items():
+        found = getattr(now, name)
+        if found not in (page.form.text(f"was_{name}"), value):
+            return f"Nothing was saved: meanwhile somebody has set the {name} to {found or 'nothing'!r}."
+    return None

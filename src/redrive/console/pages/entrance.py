@@ -56,6 +56,8 @@ async def sign_out(page: TheForm) -> Response:
 
 @router.get("/who")
 async def who(page: ThePage) -> Response:
+    if page.visitor.signed_in:
+        return page.go(HOME, f"You are {page.visitor.caller.name}: your token says so.")
     return await page.render("who.html")
 
 

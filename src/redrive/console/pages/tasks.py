@@ -11,7 +11,7 @@ from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields
 from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.console.story import tell
-from redrive.errors import InvalidInput
+from redrive.errors import ChangedMeanwhile, InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Query
 from redrive.kernel.task import State, Task
@@ -52,7 +52,8 @@ async def task(page: ThePage, task_id: str) -> Response:
     found = story.timeline.task
     related = [one for one in await _related(page, found) if one.tasks]
     panel = await page.extensions.panel(operator, found, page=page, now=page.now)
-    return await page.render("task.html", story=tell(story, operator.sight, page.now), related=related, panel=panel)
+    told, seen = tell(story, operator.sight, page.now), await operator.tasks.seen(found.id)
+    return await page.render("task.html", story=told, related=related, panel=panel, seen=seen)
 
 
 @dataclass(slots=True, frozen=True)
@@ -97,6 +98,12 @@ async def document(page: ThePage, task_id: str, name: str) -> Response:
 async def act(page: TheForm, task_id: str) -> Response:
     """Retry, cancel, pause, resume and forget, each by its button."""
     which, reason, operator = parse_id(task_id), page.form.text("reason"), page.operator
+    seen = page.form.text("seen")
+    if seen is not None:
+        try:
+            await operator.tasks.check_seen(which, seen)
+        except ChangedMeanwhile as error:
+            return page.back(f"Nothing was done: {error.message}.", "bad")
     match page.form.text("do"):
         case "retry":
             await operator.tasks.retry(which, reason)

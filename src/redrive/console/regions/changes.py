@@ -23,6 +23,16 @@ def of(look: Callable[[Operator], Awaitable[object]]) -> Sampler:
     return sampler
 
 
+def cause(fingerprint: str) -> Sample:
+    """Samples what people say of a cause."""
+
+    async def said(operator: Operator) -> object:
+        found = await operator.causes.show(fingerprint)
+        return found.note, found.owner, found.status
+
+    return of(said)(fingerprint)
+
+
 async def approvals(operator: Operator) -> object:
     return [(record.id, record.state) for record in await operator.approvals.list(limit=50)]
 

@@ -50,6 +50,7 @@ def sampler(operation_id: str) -> Callable[[Operator], Awaitable[Mapping[str, st
         latest = await rows(operator, operation_id)
         return {
             "#progress": fragment("regions/progress.html", shown=shown, now=now),
+            "#again": fragment("regions/again.html", shown=shown, now=now),
             "#rows": fragment("audit_rows.html", rows=latest, now=now),
         }
 

@@ -20,4 +20,6 @@ export function startTicks() {
     tell();
   });
   tell();
+  // Whoever comes back finds the ticks that the browser has kept.
+  window.addEventListener("pageshow", tell);
 }

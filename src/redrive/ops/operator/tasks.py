@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import IdempotencyConflict, StoreError
+from redrive.errors import ChangedMeanwhile, IdempotencyConflict, StoreError
 from redrive.handlers.new_task import as_enqueued, make_task
 from redrive.kernel.commit import Commit
 from redrive.kernel.operation import Action
@@ -105,6 +105,20 @@ class TaskService(Service):
         """Returns pauses and workers, looked up only where one of these tasks can be held or lost by one."""
         self._session.may(Role.VIEWER)
         return await self._store.overview() if any(task.state in AFFECTED for task in tasks) else None
+
+    async def seen(self, task_id: UUID) -> str:
+        """Returns what stands for the state in which a task is; it is another one when somebody has acted since."""
+        self._session.may(Role.VIEWER)
+        status = (await self._store.statuses([task_id])).get(task_id)
+        return "gone" if status is None else f"{status.state.value}:{status.failed_seq or 0}"
+
+    async def check_seen(self, task_id: UUID, seen: str) -> None:
+        """Refuses what was decided by looking at another state: a colleague's act is not undone unawares."""
+        now = await self.seen(task_id)
+        if now != seen:
+            before, after = seen.partition(":")[0], now.partition(":")[0]
+            told = f"it is {after} now" if before != after else f"it is {after} again, by another failure"
+            raise ChangedMeanwhile(f"the task has changed since this page was made: {told}", hint="look at it again")
 
     async def retry(self, task_id: UUID, reason: str | None = None) -> Task:
         """Makes one failed or cancelled task run again, with fresh attempts."""

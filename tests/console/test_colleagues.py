@@ -1,0 +1,92 @@
+"""Two people at the same thing: what one has done is not undone by what the other saw before."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+
+from redrive import App
+from redrive.ops import access
+from redrive.ops.access import Caller, Role
+from redrive.ops.inspect import parse_id
+from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+def field(html: str, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', html)
+    assert found, name
+    return unescape(found[1])
+
+
+@pytest.mark.parametrize("what", ["retry", "forget"])
+async def test_a_page_that_is_no_longer_true_does_nothing(any_app: App, what: str) -> None:
+    async with console(any_app) as client:
+        [failed] = await fail_some(any_app, 1)
+        path = f"/tasks/{failed}"
+        seen = field(await page(client, path), "seen")
+        bea = await any_app.operator(Caller("bea", Role.OPERATOR))
+        await bea.failures.forget([parse_id(failed)], "it is known")
+        told = text_of(await done(client, path, {"do": what, "seen": seen}, path))
+        assert "Nothing was done: the task has changed since this page was made: it is cancelled now." in told
+        assert (await bea.tasks.seen(parse_id(failed))).startswith("cancelled")
+        # Who has looked again may do it.
+        seen = field(await page(client, path), "seen")
+        assert "It is queued again" in text_of(await done(client, path, {"do": "retry", "seen": seen}, path))
+
+
+async def test_a_note_does_not_take_a_colleagues_words_away(any_app: App) -> None:
+    async with console(any_app) as client:
+        await fail_some(any_app, 1)
+        bea = await any_app.operator(Caller("bea", Role.OPERATOR))
+        [cause] = await bea.causes.list(limit=1)
+        path, owned = f"/causes/{cause.row.fingerprint}", {"was_owner": "", "owner": ""}
+        await bea.causes.annotate(cause.row.fingerprint, None, note="restarting it", owner="bea")
+        form = {"do": "note", "was_note": "", "note": "mine", **owned}
+        told = text_of(await done(client, path, form, path))
+        assert "Nothing was saved: meanwhile somebody has set the note to 'restarting it'." in told
+        form["was_note"] = "restarting it"
+        assert "Saved." in text_of(await done(client, path, form, path))
+        found = await bea.causes.show(cause.row.fingerprint)
+        assert (found.note, found.owner) == ("mine", "bea")
+
+
+async def test_who_has_a_token_is_not_asked_for_a_name(app: App) -> None:
+    async with console(app) as client:
+        made = await access.create(await app.store(), "ann", Role.VIEWER, actor="admin")
+        await client.post(f"{HOME}/sign-in", data={"token": made.secret})
+        answer = await client.get(f"{HOME}/who")
+        assert answer.status_code == 303
+        assert "no tokens" not in (await client.get(HOME)).text
+
+
+async def test_a_long_payload_is_not_nothing(any_app: App) -> None:
+    async with console(any_app) as client:
+        task = await any_app.enqueue("SEND", {"to": "x" * 900_000})
+        found = await page(client, f"/tasks/{task.id}")
+        assert "open it by itself" in found and "It carries nothing" not in found
+
+
+async def test_a_store_that_is_away_is_not_named(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    from redrive.errors import StoreUnavailable
+
+    async with console(app) as client:
+        store = await app.store()
+
+        async def away() -> None:
+            raise StoreUnavailable("PostgreSQL database 'night' at 10.0.0.7:5432 does not answer")
+
+        monkeypatch.setattr(store, "overview", away)
+        found = await page(client, "/workers", 503)
+        assert "10.0.0.7" not in found and "night" not in found and "does not answer" in found
+
+
+async def test_an_unknown_task_has_nothing_to_be_done(app: App) -> None:
+    async with console(app) as client:
+        [failed] = await fail_some(app, 1)
+        answer = await send(client, f"/tasks/{failed}", {"do": "retry", "seen": "failed:999"}, f"/tasks/{failed}")
+        assert answer.status_code == 303
+        assert "by another failure" in text_of((await client.get(answer.headers["location"])).text)
