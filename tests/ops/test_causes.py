@@ -25,6 +25,7 @@ from redrive.ops.allowance import Rule
 from redrive.ops.why import why
 from redrive.testing.conformance.harness import TERMINAL, Harness, failing
 from tests.ops.making import OTHER, fail, held, run
+from tests.ops.test_operator import operator
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +46,31 @@ class TestGroups:
         assert (locked.row.count, locked.failed, locked.kinds, locked.status) == (5, 5, {"A": 3, "B": 2}, "open")
         assert sum(locked.trend) == 5 and len(locked.trend) == 24
         assert locked.row.sample_task is not None
+
+    async def test_causes_of_a_filter(self, harness: Harness) -> None:
+        own = operator(harness)
+        await fail(harness, 3, scope="s1")
+        await fail(harness, 2, OTHER, "B", queue="mail")
+        await fail(harness, 1, OTHER, scope="s1")
+
+        async def told(**which: Any) -> list[tuple[int, dict[str, int]]]:
+            return [(one.failed, one.kinds) for one in await own.causes.list(FailureFilter(**which))]
+
+        for _ in range(2):  # also of what is folded
+            assert await told(kind="B") == [(2, {"B": 2})]
+            assert await told(kind="A") == [(1, {"A": 1}), (3, {"A": 3})]
+            assert [failed for failed, _ in await told(scope="s1")] == [1, 3]
+            assert await told(scope="s1", queue="mail") == []
+            await fold(harness)
+        latest, other = await own.causes.list(FailureFilter(kind="A"))
+        (second,) = await own.causes.list(FailureFilter(kind="A"), limit=1, before=latest.place)
+        assert second.row.fingerprint == other.row.fingerprint
+        assert await told(fingerprint=other.row.fingerprint[:8], kind="A") == [(3, {"A": 3})]
+        await own.causes.annotate(other.row.fingerprint, resolved=True)
+        (known,) = await own.causes.list(FailureFilter(scope="s1"), status="resolved")
+        assert known.row.fingerprint == other.row.fingerprint
+        found = await own.failures.search("TASK", FailureFilter(kind="B"))
+        assert [one.row.fingerprint for one in found.causes] == [latest.row.fingerprint]
 
     async def test_resolved_until_it_comes_back(self, harness: Harness) -> None:
         await fail(harness)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from redrive.api import models as m
 from redrive.api import serialize
 from redrive.api.access import TheOperator
 from redrive.api.encode import json_answer, respond
-from redrive.api.filters import Limit
+from redrive.api.filters import Limit, failures
 from redrive.api.operations import Begun, BulkIn, begin_operation
 from redrive.api.problems import PROBLEMS
 from redrive.kernel.failed import FailureFilter
@@ -34,12 +34,14 @@ class CauseIn(m.In):
 @router.get("/failure-groups", response_model=m.CausePage)
 async def list_causes(
     operator: TheOperator,
+    which: Annotated[FailureFilter, Depends(failures)],
     limit: Limit = 50,
     status: str | None = None,
     before: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    """Failures by cause, the latest first."""
-    found = await operator.causes.list(limit=limit, status=status, before=before)
+    """Failures by cause, the latest first. With a filter: causes of what is failed now and matches, and how many of
+    these tasks each has."""
+    found = await operator.causes.list(which, limit=limit, status=status, before=before)
     following = found[-1].place if len(found) == limit else None
     return await json_answer(groups=serialize.causes(found, operator), next_before=following)
 

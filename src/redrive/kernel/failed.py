@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from uuid import UUID
 
@@ -38,6 +38,17 @@ class FailureFilter:
             if name not in _NO_COLUMNS and wanted is not None and found != wanted:
                 return f"its {name.replace('_', ' ')} is {found or 'none'}, not {wanted}"
         return self._outside(task.failed_at)
+
+    @property
+    def unsummed(self) -> list[str]:
+        """Names of those that are given and by which no totals are kept: for these, tasks have to be counted."""
+        summed = {one.name for one in fields(FailedCount)}
+        return sorted(name for name, wanted in asdict(self).items() if wanted is not None and name not in summed)
+
+    def sums(self, count: FailedCount) -> bool:
+        """Returns whether a total is part of what matches, as far as totals are kept."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return all(getattr(count, name, value) == value for name, value in given.items())
 
     def _outside(self, failed_at: datetime | None) -> str | None:
         if self.since is None and self.until is None:

@@ -61,9 +61,9 @@ async def list_causes(
 ) -> list[Cause]:
     """Returns causes, those that were seen last first; ``before`` is the ``place`` of the last one seen."""
     check_int(limit, "limit", 1, 500)
-    at = None if before is None else _parse_place(before)
+    at = None if before is None else parse_place(before)
     if status is None:
-        return await _with_notes(store, await store.causes(limit, before=at))
+        return await with_notes(store, await store.causes(limit, before=at))
     check_states([status], CAUSE_STATES)
     if status in _SAID:
         return await _annotated(store, status, limit, at)
@@ -72,13 +72,13 @@ async def list_causes(
     failing = status == "open"
     while len(found) < limit and (rows := await store.causes(MOST_CAUSES_SEARCHED, before=at, failing=failing)):
         at = (rows[-1].last_seen, rows[-1].fingerprint)
-        found += [cause for cause in await _with_notes(store, rows) if cause.status == status]
+        found += [cause for cause in await with_notes(store, rows) if cause.status == status]
     return found[:limit]
 
 
 async def failing_causes(store: Store, limit: int) -> list[Cause]:
     """Returns causes by which tasks are failed now, whatever is said about them, those that were seen last first."""
-    return await _with_notes(store, await store.causes(limit, failing=True))
+    return await with_notes(store, await store.causes(limit, failing=True))
 
 
 async def _annotated(store: Store, status: str, limit: int, before: tuple[datetime, str] | None) -> list[Cause]:
@@ -88,7 +88,7 @@ async def _annotated(store: Store, status: str, limit: int, before: tuple[dateti
     while records := await store.records(COLLECTION, states=(SPOKEN_OF,), limit=MOST_CAUSES_SEARCHED, before=after):
         after = records[-1].seq
         rows = await store.causes_of([record.id for record in records])
-        found += [cause for cause in await _with_notes(store, rows) if cause.status == status]
+        found += [cause for cause in await with_notes(store, rows) if cause.status == status]
     found.sort(key=lambda cause: (cause.row.last_seen, cause.row.fingerprint), reverse=True)
     return [cause for cause in found if before is None or (cause.row.last_seen, cause.row.fingerprint) < before][:limit]
 
@@ -109,7 +109,7 @@ async def show(store: Store, fingerprint: str) -> Cause:
         raise InvalidInput(f"{len(rows)} fingerprints begin with {fingerprint!r}", hint=f"say more of it: {several}")
     if not rows:
         raise CauseUnknown(f"no failure has the fingerprint {fingerprint!r}", hint="redrive causes lists them")
-    return (await _with_notes(store, rows))[0]
+    return (await with_notes(store, rows))[0]
 
 
 async def annotate(store: Store, fingerprint: str, *, actor: str, reason: str | None = None, **said: Any) -> Cause:
@@ -165,7 +165,7 @@ def _action(said: dict[str, Any]) -> str:
     return "CAUSE_NOTE"
 
 
-async def _with_notes(store: Store, rows: list[CauseRow]) -> list[Cause]:
+async def with_notes(store: Store, rows: list[CauseRow]) -> list[Cause]:
     """Adds what is failed now, the trend, and what people noted."""
     if not rows:
         return []
@@ -215,7 +215,8 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _parse_place(text: str) -> tuple[datetime, str]:
+def parse_place(text: str) -> tuple[datetime, str]:
+    """Returns the ``place`` of a cause, as it is ordered by."""
     when, found, fingerprint = text.partition("~")
     try:
         at = datetime.fromisoformat(when)

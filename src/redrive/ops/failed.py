@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -365,12 +365,11 @@ async def statistics(store: Store, which: FailureFilter = EVERY_FAILURE) -> Fail
 
 
 async def _counted(store: Store, which: FailureFilter) -> list[FailedCount]:
-    wanted = {name: value for name, value in asdict(which).items() if value is not None}
-    if others := sorted(set(wanted) - set(FailedCount.__dataclass_fields__)):
-        named = " and ".join(name.replace("_", " ") for name in others)
+    if which.unsummed:
+        named = " and ".join(name.replace("_", " ") for name in which.unsummed)
         raise InvalidInput(f"totals are not kept by {named}", hint="leave that filter out; redrive failed lists by it")
     found = await store.failed_counts(None if which.fingerprint is None else [which.fingerprint])
-    return [one for one in found if all(getattr(one, name) == value for name, value in wanted.items())]
+    return [one for one in found if which.sums(one)]
 
 
 def _sums(counts: Sequence[FailedCount]) -> dict[str, dict[str, int]]:

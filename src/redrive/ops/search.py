@@ -14,6 +14,7 @@ from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Task
 from redrive.ops import causes
 from redrive.ops.causes import Cause
+from redrive.ops.filtered_causes import causes_of
 from redrive.ops.pages import LONGEST_IN_A_LIST
 from redrive.ops.views import Sight
 
@@ -52,7 +53,7 @@ async def search(
         raise InvalidInput(f"search for 1 to {LONGEST_WORDS} characters", hint="a few words are enough")
     found = Found()
     if before is None:
-        known = await causes.list_causes(store, limit=CAUSES_LOOKED_AT)
+        known = await _known(store, which)
         found.causes = [one for one in known if _stands_in(wanted, _cause_text(one, sight))][:CAUSES_FOUND]
     ends = clock() + LONGEST_SECONDS
     upto = None if before is None else before - 1
@@ -70,6 +71,12 @@ async def search(
             break
         upto = found.before - 1
     return found
+
+
+async def _known(store: Store, which: FailureFilter) -> list[Cause]:
+    if which == FailureFilter():
+        return await causes.list_causes(store, limit=CAUSES_LOOKED_AT)
+    return await causes_of(store, which, limit=CAUSES_LOOKED_AT)
 
 
 def _stands_in(words: list[str], text: str) -> bool:

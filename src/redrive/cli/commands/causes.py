@@ -9,6 +9,7 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.confirm import DryRun, Yes
+from redrive.cli.support.filters import filter_text, filtered
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.cli.support.start_operation import Ask, First, Percent, Rate, StopOnReturn, Wait, begin_bulk, pace
@@ -17,6 +18,7 @@ from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import check_seconds
 from redrive.ops.causes import Cause
+from redrive.ops.failed import EVERY_FAILURE
 from redrive.ops.inspect import plain
 from redrive.ops.text import counted
 
@@ -31,8 +33,10 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
 @causes_cli.callback()
+@filtered
 def list_causes(
     context: typer.Context,
+    which: FailureFilter,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = 20,
     status: Status = None,
     before: Annotated[str | None, typer.Option("--before", metavar="P", help="Go on from the next of a list.")] = None,
@@ -40,15 +44,16 @@ def list_causes(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Failures by cause, the latest first."""
+    """Failures by cause, the latest first; with a filter, causes of what is failed now and matches."""
     if context.invoked_subcommand is not None:
         return
-    found = operate(url, app, lambda own: own.causes.list(limit=limit, status=status, before=before))
+    found = operate(url, app, lambda own: own.causes.list(which, limit=limit, status=status, before=before))
     if json:
         output.emit_list([_document(cause) for cause in found], found[-1].place if len(found) == limit else None)
         return
     if not found:
-        output.say("nothing has failed" if status is None else f"no cause is {status}")
+        fits = "" if which == EVERY_FAILURE else f" ({filter_text(which)})"
+        output.say(("nothing has failed" if status is None else f"no cause is {status}") + fits)
         return
     rows = [
         (

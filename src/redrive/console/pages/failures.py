@@ -29,10 +29,10 @@ async def failures(page: ThePage) -> Response:
     words = page.query.get("q")
     operator = page.operator
     before = whole_number(page, "before")
-    causes = await operator.causes.list(limit=CAUSES, status=status) if which == EVERY_FAILURE and not before else []
     if words is not None:
         return await _search(page, words)
     meant = await operator.failures.known(which)
+    causes = [] if before else await operator.causes.list(meant, limit=CAUSES, status=status)
     listed = await operator.failures.list(meant, limit=PAGE_SIZE, before=before, most=MOST_COUNTED)
     return await page.render(
         "failures.html",
