@@ -69,13 +69,15 @@ async def retry_two(page: Page) -> None:
 
 
 async def retry_the_rest(page: Page) -> None:
-    form = page.locator("form.act").filter(has=page.get_by_role("button", name=re.compile("Retry all|Ask for")))
+    form = page.locator("form[data-shell]")
     await form.get_by_label("Why").fill("the locks are mended")
-    await form.get_by_label("Canary: first").fill("3")
+    await form.get_by_label("Try first (canary)").fill("3")
     if await form.get_by_label("What was fixed").count():
         await form.get_by_label("What was fixed").fill("locks")
         await form.get_by_label("May the handlers run twice?").select_option("yes")
-    await form.get_by_role("button", name="Retry all 58").click()
+    said = "--reason 'the locks are mended' --canary 3"
+    await expect(page.locator("#shell code").first).to_contain_text(said)
+    await form.get_by_role("button", name="Retry 3 first").click()
     await expect(page.get_by_role("heading", name="Retry of 58 tasks")).to_be_visible()
     await page.evaluate("window.same = true")
     await expect(page.locator("#progress .tag").first).to_have_text("completed", timeout=30_000)

@@ -11,7 +11,7 @@ import pytest
 from redrive.errors import ChangedMeanwhile, InvalidInput, InvalidTransition, NotAllowed
 from redrive.kernel import operation as kernel
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Action, Canary, Operation, Status
+from redrive.kernel.operation import Action, Canary, Operation, Status, Then
 from redrive.kernel.outcome import Completed
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import State
@@ -195,6 +195,29 @@ class TestCanary:
         assert sorted(await run(harness)) == sorted(ids[:3])
         ended = await to_the_end(harness.store, operation)
         assert (ended.status, ended.done) == (Status.COMPLETED, 10)
+
+    async def test_the_rest_waits_for_somebody(self, harness: Harness) -> None:
+        await fail(harness, 5)
+        operation = await begin(harness.store, canary=Canary(2, then=Then.WAIT))
+        assert await step(harness.store, operation.id, "w1") == 0.0
+        await run(harness, count=2)
+        waiting = await to_the_end(harness.store, operation)
+        assert (waiting.status, waiting.done) == (Status.PAUSED, 2)
+        assert waiting.note == "2 of the first 2 succeeded: resume it for the others, or cancel it"
+        rows = await harness.audit(bulk_id=operation.id)
+        assert [(row.actor, row.after) for row in rows if row.action == "OPERATION_PAUSE"] == [
+            ("ann", {"status": "paused", "note": waiting.note})
+        ]
+        await operations.resume(harness.store, operation.id, actor="bob")
+        ended = await to_the_end(harness.store, operation)
+        assert (ended.status, ended.done, ended.note) == (Status.COMPLETED, 5, None)
+
+    async def test_nobody_is_waited_for_where_nothing_is_left(self, harness: Harness) -> None:
+        await fail(harness, 2)
+        operation = await begin(harness.store, canary=Canary(2, then=Then.WAIT))
+        await step(harness.store, operation.id, "w1")
+        await run(harness, count=2)
+        assert (await to_the_end(harness.store, operation)).status is Status.COMPLETED
 
     async def test_the_rest_stays_when_they_fail(self, harness: Harness) -> None:
         await fail(harness, 10)

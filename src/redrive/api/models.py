@@ -351,6 +351,7 @@ class CausePage(Out):
 class CanaryOut(Out):
     first: int
     percent: float
+    then: str
     ids: list[UUID]
     passed: bool
 

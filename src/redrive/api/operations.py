@@ -14,7 +14,7 @@ from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Before, FilterIn, Limit, States
 from redrive.api.problems import PROBLEMS
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Action, Canary, Operation
+from redrive.kernel.operation import Action, Canary, Operation, Then
 from redrive.ops import operations, views
 from redrive.ops.operator import Operator
 
@@ -22,10 +22,12 @@ router = APIRouter(prefix="/api", tags=["bulk"], responses=PROBLEMS)
 
 
 class CanaryIn(m.In):
-    """The first so many go ahead; the rest follows if at least ``percent`` of them succeed."""
+    """The first so many go ahead. If at least ``percent`` of them succeed, the rest follows; or, with ``then`` being
+    ``wait``, the operation is paused until somebody resumes it."""
 
     first: Annotated[int, Field(ge=1, le=500)]
     percent: Annotated[float, Field(gt=0, le=100)] = 100.0
+    then: Annotated[Then, Field(strict=False)] = Then.GO_ON
 
 
 class BulkIn(m.In):
@@ -104,7 +106,7 @@ async def cancel(operation_id: str, by: By) -> Response:
 async def begin_operation(
     action: Action, which: FailureFilter, body: BulkIn, operator: Operator, plan: str | None = None
 ) -> Response:
-    canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent)
+    canary = None if body.canary is None else Canary(body.canary.first, body.canary.percent, then=body.canary.then)
     begun = await operator.named(body.actor).operations.begin(
         action,
         which,

@@ -59,15 +59,22 @@ class Status(StrEnum):
 FINAL = (Status.COMPLETED, Status.STOPPED, Status.CANCELLED)
 
 
+class Then(StrEnum):
+    GO_ON = "go-on"
+    WAIT = "wait"  # it is paused, until somebody resumes or cancels it
+
+
 @dataclass(slots=True, frozen=True)
 class Canary:
-    """The first tasks of an operation; the others follow if enough of these succeed."""
+    """The first tasks of an operation; the others follow if enough of these succeed: at once, or when somebody says
+    so."""
 
     first: int
     percent: float = 100.0
     ids: tuple[UUID, ...] = ()
     full: bool = False  # all of them are out, or there are no more
     passed: bool = False
+    then: Then = Then.GO_ON
 
 
 @dataclass(slots=True, frozen=True)
@@ -112,7 +119,8 @@ class Operation:
         body = dict(record.body)
         canary = body.pop("canary")
         if canary is not None:
-            canary = Canary(**{**canary, "ids": tuple(UUID(task_id) for task_id in canary["ids"])})
+            ids, then = tuple(UUID(task_id) for task_id in canary["ids"]), Then(canary.get("then", Then.GO_ON))
+            canary = Canary(**{**canary, "ids": ids, "then": then})
         return cls(
             **{
                 **body,
@@ -133,7 +141,7 @@ class Operation:
             del values[name]
         values["which"] = facts(self.which)
         if self.canary is not None:
-            values["canary"]["ids"] = [str(task_id) for task_id in self.canary.ids]
+            values["canary"] |= {"ids": [str(task_id) for task_id in self.canary.ids], "then": self.canary.then.value}
         return values
 
     def put(self, keep: float | None = None) -> Put:
@@ -241,8 +249,17 @@ class Operation:
             told = "" if worst is None else f" with {worst.error_code}: task {worst.id}"
             return f"{len(bad)} of the first {number} failed again{told}"
         if good >= needed and good + len(bad) == number:
-            return replace(self, canary=replace(self.canary, passed=True))
+            return self._passed(good, number)
         return None
+
+    def _passed(self, good: int, number: int) -> Operation:
+        """Returns the operation with its canary passed; paused where somebody wanted to look before it goes on."""
+        assert self.canary is not None
+        after = replace(self, canary=replace(self.canary, passed=True))
+        if self.canary.then is Then.GO_ON or self.done + self.skipped >= self.total:
+            return after
+        note = f"{good} of the first {number} succeeded: resume it for the others, or cancel it"
+        return replace(after, status=Status.PAUSED, note=note)
 
     def returned(self, tasks: Iterable[TaskStatus | Task]) -> str | None:
         """Returns why to stop, when one of these tasks failed again by a cause that was redriven."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from redrive.errors import ChangedMeanwhile, PlanUnknown, StoreUnavailable, StoreUnusable
+from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailedRef, FailureFilter
 from redrive.kernel.operation import COLLECTION, Action, Operation, Status
@@ -197,8 +198,17 @@ async def _look_at_canaries(store: Store, operation: Operation) -> float | None:
     if isinstance(verdict, str):
         await _end(store, operation, Status.STOPPED, verdict)
         return None
-    await store.apply(Commit(puts=[verdict.put()]))
+    await store.apply(Commit(puts=[verdict.put()], audits=_paused(operation, verdict)))
     return 0.0
+
+
+def _paused(before: Operation, after: Operation) -> list[Audit]:
+    """Returns the row of an operation that waits behind its canary, as whoever began it wanted."""
+    if after.status is before.status:
+        return []
+    states = {"status": before.status.value}, {"status": after.status.value, "note": after.note}
+    target = f"operation:{after.id}"
+    return [Audit(after.actor, "OPERATION_PAUSE", after.reason, None, after.id, *states, target=target)]
 
 
 async def _came_back(store: Store, operation: Operation) -> str | None:

@@ -208,7 +208,13 @@ def operation(record: Record, became: Retried | None = None) -> View:
         approval_id=found.approval,
         canary=None
         if canary is None
-        else View(first=canary.first, percent=canary.percent, ids=list(canary.ids), passed=canary.passed),
+        else View(
+            first=canary.first,
+            percent=canary.percent,
+            then=canary.then,
+            ids=list(canary.ids),
+            passed=canary.passed,
+        ),
         tasks=None if became is None else View(became.numbers),
         created_at=record.created_at,
         updated_at=record.updated_at,

@@ -12,7 +12,7 @@ from redrive.cli.support.confirm import DryRun, Yes
 from redrive.cli.support.filters import filter_text, filtered
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
-from redrive.cli.support.start_operation import Ask, First, Percent, Rate, StopOnReturn, Wait, begin_bulk, pace
+from redrive.cli.support.start_operation import After, Ask, First, Percent, Rate, StopOnReturn, Wait, begin_bulk, pace
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
@@ -135,6 +135,7 @@ def retry(
     rate: Rate = None,
     canary: First = None,
     percent: Percent = None,
+    then: After = None,
     stop_on_return: StopOnReturn = False,
     wait: Wait = False,
     dry_run: DryRun = False,
@@ -147,7 +148,7 @@ def retry(
 ) -> None:
     """Retry everything that failed by this cause and is failed or cancelled now."""
     found = operate(url, app, lambda own: own.causes.show(fingerprint))
-    how = pace(rate, canary, percent, stop_on_return)
+    how = pace(rate, canary, percent, then, stop_on_return)
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     begin_bulk(Action.RETRY, FailureFilter(fingerprint=found.row.fingerprint), how, ask)
 

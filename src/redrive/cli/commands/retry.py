@@ -11,6 +11,7 @@ from redrive.cli.support.confirm import DryRun, Yes
 from redrive.cli.support.filters import filtered
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.start_operation import (
+    After,
     Ask,
     First,
     Fixed,
@@ -43,6 +44,7 @@ def retry(
     rate: Rate = None,
     canary: First = None,
     percent: Percent = None,
+    then: After = None,
     stop_on_return: StopOnReturn = False,
     fixed: Fixed = None,
     idempotent: Idempotent = None,
@@ -60,7 +62,7 @@ def retry(
     Filters, --all and plans are about dead letters: of tasks that are failed now, or cancelled after they had failed. A
     task that was cancelled and never failed is retried by its id.
     """
-    how = pace(rate, canary, percent, stop_on_return)
+    how = pace(rate, canary, percent, then, stop_on_return)
     ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     if ids == ["all"]:
         ids, everything = None, True

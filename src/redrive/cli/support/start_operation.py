@@ -15,7 +15,7 @@ from redrive.cli.support.filters import filter_text
 from redrive.cli.support.follow import follow, say_begun
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Action, Canary
+from redrive.kernel.operation import Action, Canary, Then
 from redrive.ops import operations
 from redrive.ops.operator import Operator
 from redrive.ops.operator.operations import BegunOperation, OperationPreview
@@ -34,6 +34,10 @@ First = Annotated[
 Percent = Annotated[
     float | None,
     typer.Option("--percent", metavar="P", min=0.1, max=100, help="How many canaries have to succeed (100)."),
+]
+After = Annotated[
+    Then | None,
+    typer.Option("--then", metavar="go-on|wait", help="When the canaries have succeeded: go on, or wait for resume."),
 ]
 StopOnReturn = Annotated[
     bool, typer.Option("--stop-on-return", help="Stop when a task fails again by a cause that was retried.")
@@ -64,11 +68,15 @@ class Ask:
     json: bool
 
 
-def pace(rate: float | None, canary: int | None, percent: float | None, stop_on_return: bool) -> dict[str, Any]:
+def pace(
+    rate: float | None, canary: int | None, percent: float | None, then: Then | None, stop_on_return: bool
+) -> dict[str, Any]:
     """Returns how an operation is carried out: its rate, its canary, when it stops."""
     if percent is not None and canary is None:
         raise typer.BadParameter("--percent is about canaries: say how many with --canary N")
-    first = None if canary is None else Canary(canary, 100.0 if percent is None else percent)
+    if then is not None and canary is None:
+        raise typer.BadParameter("--then is about canaries: say how many with --canary N")
+    first = None if canary is None else Canary(canary, 100.0 if percent is None else percent, then=then or Then.GO_ON)
     return {"rate": rate, "canary": first, "stop_on_return": stop_on_return}
 
 
@@ -151,7 +159,11 @@ def _options(how: dict[str, Any]) -> str:
     canary: Canary | None = how.get("canary")
     given = [f" --rate {how['rate']:g}"] if how.get("rate") else []
     given += (
-        [f" --canary {canary.first}" + (f" --percent {canary.percent:g}" if canary.percent < 100 else "")]
+        [
+            f" --canary {canary.first}"
+            + (f" --percent {canary.percent:g}" if canary.percent < 100 else "")
+            + (f" --then {canary.then}" if canary.then is not Then.GO_ON else "")
+        ]
         if canary is not None
         else []
     )

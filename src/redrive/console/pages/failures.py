@@ -9,7 +9,7 @@ from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Action, Canary
+from redrive.kernel.operation import MOST_CANARIES, Action, Canary, Then
 from redrive.ops import views
 from redrive.ops.causes import CAUSE_STATES
 from redrive.ops.failed import EVERY_FAILURE, parse_ids
@@ -94,6 +94,7 @@ async def preview(page: ThePage) -> Response:
         foreseen=foreseen,
         everything=which == EVERY_FAILURE,
         options=command_options(which) or "--all",
+        most_canaries=MOST_CANARIES,
     )
 
 
@@ -125,6 +126,9 @@ async def begin(page: Page, action: Action, which: FailureFilter, plan: str | No
     form = page.form
     first = form.whole("canary", "the number of canaries")
     percent = form.number("percent", "the share of canaries that must succeed")
+    then = Then.WAIT if form.text("then") == Then.WAIT else Then.GO_ON
+    if then is Then.WAIT and first is None:
+        raise InvalidInput("it is not said how many to try first", hint="say so, or choose to go on with the others")
     idempotent = form.text("idempotent")
     return await page.operator.operations.begin(
         action,
@@ -132,7 +136,7 @@ async def begin(page: Page, action: Action, which: FailureFilter, plan: str | No
         reason=form.text("reason"),
         plan=plan,
         rate=form.number("rate", "the rate"),
-        canary=None if first is None else Canary(first, 100.0 if percent is None else percent),
+        canary=None if first is None else Canary(first, 100.0 if percent is None else percent, then=then),
         stop_on_return=form.is_on("stop_on_return"),
         fixed=form.text("fixed"),
         idempotent=None if idempotent is None else idempotent == "yes",
