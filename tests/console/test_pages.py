@@ -52,6 +52,7 @@ async def test_the_way_from_a_failure_to_its_retry(any_app: App) -> None:
         assert "60 tasks failed by TASK_PRECONDITION_FAILED" in text_of(overview)
         fingerprint = re.search(r"/causes/([0-9a-f]{16})", overview)
         assert fingerprint
+        assert f"/causes/{fingerprint[1]}" in await page(client, "/failures?kind=SEND")
         cause = await page(client, f"/causes/{fingerprint[1]}")
         assert "60" in text_of(cause)
 
@@ -101,11 +102,19 @@ async def test_everything_needs_a_second_person(any_app: App) -> None:
         fields = {"all": "1", "reason": "all", "fixed": "the lock", "idempotent": "yes"}
         waiting = await done(client, "/failures/retry", fields, "/failures/preview")
         assert "waiting" in text_of(waiting)
-        approval = re.search(r'action="/ops/queue/approvals/([^"]+)"', await page(client, "/approvals"))
+        asked = await page(client, "/approvals")
+        approval = re.search(r'action="/ops/queue/approvals/([^"]+)"', asked)
         assert approval
+        assert "You asked for it" in asked and 'value="approve"' not in asked and 'value="reject"' in asked
+        operation = re.search(r'href="/ops/queue(/operations/[^"]+)"', asked)
+        assert operation
+        again = await page(client, operation[1])
+        assert "It waits for a second person, because everything is retried. ann asked for it" in text_of(again)
+        assert f'href="/ops/queue/approvals#{approval[1]}"' in again and f'id="{approval[1]}"' in asked
         own = await send(client, f"/approvals/{approval[1]}", {"do": "approve"}, "/approvals")
         assert own.status_code in (403, 409)
         await done(client, "/who", {"name": "bob"}, "/who")
+        assert 'value="approve"' in await page(client, "/approvals")
         begun = await done(client, f"/approvals/{approval[1]}", {"do": "approve", "reason": "ok"}, "/approvals")
         assert "Approved; it has begun." in text_of(begun)
 
@@ -123,9 +132,11 @@ async def test_queues_are_paused_resumed_and_limited(any_app: App) -> None:
         )
         limited = await done(client, "/queues/limit", {"name": "SEND", "concurrency": "3"}, "/queues")
         assert "0 of 3 at once" in text_of(limited)
+        await any_app.enqueue("SEND", {"to": "t"}, queue="nobody")
+        assert "no worker of queue nobody" in text_of(await page(client, "/queues"))
         unknown = await send(client, "/queues/pause", {"target": "queue", "name": "defualt"}, "/queues")
         assert unknown.status_code == 422
-        assert "known queues: default" in text_of(unknown.text)
+        assert "known queues: default, nobody" in text_of(unknown.text)
 
 
 async def test_causes_are_annotated(any_app: App) -> None:

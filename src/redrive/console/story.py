@@ -150,7 +150,7 @@ def _commands(task: Task) -> dict[str, str]:
         named["pause"] = f'redrive pause {task.id} --reason "…"'
     if task.state is State.PAUSED:
         named["resume"] = f"redrive resume {task.id}"
-    if task.state not in (State.COMPLETED, State.CANCELLED):
+    if task.state not in (State.COMPLETED, State.CANCELLED, State.FAILED):  # what is failed is given up by forget
         named["cancel"] = f'redrive cancel {task.id} --reason "…"'
     return named
 

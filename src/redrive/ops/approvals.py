@@ -131,6 +131,12 @@ def expired(record: Record, now: datetime) -> bool:
     return record.state == PENDING and expires_at(record) <= now
 
 
+def asked_by(record: Record, who: str) -> bool:
+    """Returns whether somebody asked for it, and so cannot approve it. Names are compared as people read them: "Ann" is
+    "ann"."""
+    return person(who) == person(record.body["requested_by"])
+
+
 async def withdrawn(store: Store, operation: Operation) -> list[Put]:
     """Returns what to write when an operation that waits is cancelled."""
     if operation.approval is None or operation.status is not Status.WAITING:
@@ -148,8 +154,7 @@ async def _decide(
         raise InvalidTransition(f"approval {approval_id} is {record.state}", hint="only pending ones can be decided")
     if expired(record, await store.now()):
         raise InvalidTransition(f"approval {approval_id} has expired", hint="ask for it again")
-    # Names are compared as people read them: "Ann" is "ann".
-    if decision == APPROVED and person(who) == person(record.body["requested_by"]):
+    if decision == APPROVED and asked_by(record, who):
         raise NotAllowed(f"{who} asked for it, and cannot approve it", hint="somebody else has to")
     return await _close(store, record, who, why, decision, then)
 

@@ -19,6 +19,7 @@ async def approvals(page: ThePage) -> Response:
     return await page.render(
         "approvals.html",
         approvals=[views.approval(one) for one in found],
+        own={one.id for one in found if page.operator.approvals.is_own(one)},
         before=found[-1].seq if len(found) == PAGE_SIZE else None,
     )
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from redrive.console.templates_env import fragment
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Operation
+from redrive.kernel.operation import Operation, Status
 from redrive.ops import views
 from redrive.ops.operator import Operator
 from redrive.ops.retried import Retried
 from redrive.ops.views import View
 
-SHOWN = 20
+SHOWN, CAUSES_SHOWN = 20, 5
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,17 +25,30 @@ class Progress:
     retried: Retried | None
     again: list[View]
     has_driver: bool
+    approval: View | None  # that it waits for
+    causes: list[View]  # by which tasks failed again, those by which most did first
 
 
 async def look(operator: Operator, operation_id: str) -> Progress:
     record = await operator.operations.record(operation_id)
-    listed = await operator.failures.list(FailureFilter(bulk_id=operation_id), limit=SHOWN)
+    which = FailureFilter(bulk_id=operation_id)
+    listed = await operator.failures.list(which, limit=SHOWN)
+    causes = await operator.causes.list(which) if listed.tasks else []
+    causes.sort(key=lambda cause: -cause.failed)
     return Progress(
         views.operation(record),
         await operator.operations.retried(Operation.of(record)),
         [views.task(one, operator.sight) for one in listed.tasks],
         await operator.operations.has_driver(),
+        await _awaited(operator, Operation.of(record)),
+        [views.cause(one, operator.sight) for one in causes[:CAUSES_SHOWN]],
     )
+
+
+async def _awaited(operator: Operator, operation: Operation) -> View | None:
+    if operation.status is not Status.WAITING or operation.approval is None:
+        return None
+    return views.approval(await operator.approvals.show(operation.approval))
 
 
 async def rows(operator: Operator, operation_id: str) -> list[View]:

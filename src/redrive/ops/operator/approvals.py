@@ -27,6 +27,10 @@ class ApprovalService(Service):
         who = self._session.may(Role.OPERATOR)
         return await approvals.approve(self._store, approval_id, actor=who, reason=reason)
 
+    def is_own(self, record: Record) -> bool:
+        """Returns whether the caller asked for it: then somebody else has to approve."""
+        return approvals.asked_by(record, self._session.may(Role.VIEWER))
+
     async def reject(self, approval_id: str, reason: str | None = None) -> Record:
         who = self._session.may(Role.OPERATOR)
         return await approvals.reject(self._store, approval_id, actor=who, reason=reason)

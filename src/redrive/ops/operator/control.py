@@ -53,6 +53,8 @@ class Kind:
     limit: LimitRow | None
     totals: dict[str, int]
     dead_letters: int = 0
+    unserved: tuple[str, ...] = ()  # queues in which tasks of it wait, and that no live worker serves
+    stopped: tuple[str, ...] = ()  # queues in which tasks of it wait, and that are paused
 
 
 class ControlService(Service):
@@ -155,4 +157,14 @@ def _none() -> dict[str, int]:
 def _kind(name: str, stats: Stats) -> Kind:
     limit = next((limit for limit in stats.overview.limits if limit.kind == name), None)
     totals, letters = stats.by("kind").get(name, _none()), stats.dead_letters().get(name, 0)
-    return Kind(name, stats.overview.pause_of("kind", name), limit, totals, letters)
+    waiting = [one.queue for one in stats.counts if one.kind == name and one.state is State.QUEUED and one.n]
+    served = {queue for row in live_workers(stats.overview) for queue in row.queues}
+    return Kind(
+        name,
+        stats.overview.pause_of("kind", name),
+        limit,
+        totals,
+        letters,
+        tuple(queue for queue in waiting if queue not in served),
+        tuple(queue for queue in waiting if stats.overview.pause_of("queue", queue) is not None),
+    )
