@@ -238,3 +238,9 @@ class PageUnknown(NotFound):
     """The console has no such page."""
 
     code = "PAGE_UNKNOWN"
+
+
+class PageFailed(RedriveError):
+    """A page of the console raised something: a mistake in it, which the log shows."""
+
+    code = "PAGE_FAILED"

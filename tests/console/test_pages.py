@@ -8,9 +8,13 @@ import re
 from html import unescape
 from uuid import uuid4
 
+import httpx
 import pytest
+from fastapi import FastAPI, Response
 
 from redrive import App, Context
+from redrive.console.navigation import SECTIONS
+from redrive.console.routes import pages_router
 from redrive.kernel.operation import Status
 from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of, work
 
@@ -41,6 +45,29 @@ async def test_every_page_answers_on_an_empty_store(any_app: App) -> None:
             found = await page(client, path)
             assert "<h1>" in found, path
             assert "style=" not in found, path
+
+
+async def test_every_item_of_the_menu_has_its_page(any_app: App) -> None:
+    async with console(any_app) as client:
+        for item in (item for section in SECTIONS for item in section.items):
+            assert (await client.get(item.url)).status_code == 200, f"{item.name}: {item.url}"
+
+
+async def test_a_page_that_fails_is_a_page_and_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    api = FastAPI()
+    router = pages_router("broken")
+
+    @router.get("")
+    async def broken() -> Response:
+        raise RuntimeError("no such column: secret")
+
+    api.include_router(router)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://127.0.0.1") as client:
+        answer = await client.get(f"{HOME}/broken")
+    assert answer.status_code == 500 and answer.headers["content-type"].startswith("text/html")
+    assert "could not be made" in answer.text and "PAGE_FAILED" in answer.text and "secret" not in answer.text
+    (told,) = [record for record in caplog.records if getattr(record, "event", "") == "console.page_failed"]
+    assert told.exc_info and "no such column" in str(told.exc_info[1])
 
 
 async def test_the_way_from_a_failure_to_its_retry(any_app: App) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
@@ -11,12 +12,14 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from redrive.api.problems import status_of
 from redrive.console.door import HOME, SignInNeeded
 from redrive.console.templates_env import render
-from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
+from redrive.errors import InvalidInput, PageFailed, RedriveError, StoreUnavailable
 
+logger = logging.getLogger("redrive.console")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -35,6 +38,15 @@ class PageRoute(APIRoute):
                 return await error_page(request, _worded(error))
             except RedriveError as error:
                 return await error_page(request, error)
+            except HTTPException:  # an answer, and no mistake
+                raise
+            except Exception:
+                logger.exception(
+                    "the page %s could not be made", request.url.path, extra={"event": "console.page_failed"}
+                )
+                return await error_page(
+                    request, PageFailed("this page could not be made", hint="the server's log says why")
+                )
 
         return guarded
 
