@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from redrive import errors
 from redrive.api.access import TooManyFailures, Unauthorized
 from redrive.api.problems import status_of
 from redrive.cli.support.http_client import Refused
-from redrive.errors import RedriveError
+from redrive.errors import ErrorCode, RedriveError
 
 # Those that say what they and theirs are; all others say only their code.
 BASES = {
@@ -30,6 +31,8 @@ BASES = {
     TooManyFailures,
 }
 INTERNAL = {"NotMade", "KeyHeld", "IdTaken"}  # never reach a face by themselves
+AS_ITS_BASE = {"WrongSetting", "SignInNeeded"}  # to programs the same, to people told otherwise
+GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
 _HEAVY = ("redrive.testing.conformance", "redrive.integrations.django", "redrive.__main__", "redrive.cli.__main__")
 
 
@@ -61,6 +64,20 @@ def test_each_has_a_code(kind: type[RedriveError]) -> None:
     assert kind.code.replace("_", "").isalpha() and kind.code.isupper()
     if kind is not RedriveError and kind.__name__ not in INTERNAL:
         assert kind.code != RedriveError.code
+
+
+def test_no_two_have_the_same_code() -> None:
+    """A code that is inherited is somebody else's as well."""
+    taken: dict[str, str] = {}
+    for kind in OWN:
+        if kind.__name__ not in INTERNAL | AS_ITS_BASE:
+            other = taken.setdefault(kind.code, kind.__name__)
+            assert other == kind.__name__, f"{kind.__name__} has the code of {other}: give it one of its own"
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_each_code_of_a_failed_task_is_explained(code: ErrorCode) -> None:
+    assert f"| `{code}` |" in GUIDE.read_text(encoding="utf-8"), "its row in the table of docs/guide.md"
 
 
 @pytest.mark.parametrize(
