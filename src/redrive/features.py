@@ -73,7 +73,7 @@ def _names_some(folder: Path) -> bool:
 def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:
     """Returns all features of an application; one whose name is taken is refused."""
     found: dict[str, Feature] = {}
-    for feature in (*installed(), *own):
+    for feature in (*installed(), *_checked(own)):
         if feature.name in TAKEN or feature.name.partition("_")[0] in TABLES:
             raise ConfigError(
                 f"a feature cannot be named {feature.name!r}",
@@ -87,10 +87,32 @@ def features_of(own: Iterable[Feature]) -> tuple[Feature, ...]:
     return tuple(found.values())
 
 
+def _checked(own: Any) -> list[Feature]:
+    """Returns what an application was given as its features, if it is a list of them."""
+    if own == ():  # as most are; then nothing is imported
+        return []
+    from redrive.kernel.feature import Feature
+
+    given: list[Any] = [own] if isinstance(own, Feature | str) else list(own)
+    for one in given:
+        if one is own or not isinstance(one, Feature):
+            what = "one Feature" if isinstance(one, Feature) else repr(one)
+            raise ConfigError(
+                f"the features of an application are a list of Feature values, not {what}",
+                hint="App(features=[ORDERS]), with: from redrive.examples.orders import ORDERS",
+            )
+    return given
+
+
 def load(name: str) -> Any:
     """Imports what a feature names as "package.module:attribute"."""
     module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except AttributeError as error:
+        if getattr(error, "obj", None) is not sys.modules.get(module):
+            raise  # a mistake inside the module
+        raise ConfigError(f"{module} has no {attribute!r}, which a feature names as {name!r}") from None
 
 
 def _load(name: str, value: str) -> Feature:

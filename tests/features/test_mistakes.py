@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from redrive import App
 from redrive.cli.support.loading import Loaded
 from redrive.cli.support.up_process import _hints
-from redrive.errors import SchemaError
+from redrive.errors import ConfigError, SchemaError
 from redrive.examples.orders import ORDERS
 from redrive.feature import Feature
+from redrive.features import load
 from redrive.stores import schema
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +67,7 @@ async def test_a_step_that_was_run_is_put_back_and_not_the_database_thrown_away(
     assert f"{package.name}/0001_letters" in await app.migrate()
     await app.close()
     for dialect in TABLES:
-        package.write(f"migrations/{dialect}/0001_letters.up.sql", "create table other (id text);\n")
+        package.write(f"migrations/{dialect}/0001_letters.up.sql", "select 1;\n")
     app = App(url, features=[package.feature])
     with pytest.raises(SchemaError, match=f"another {package.name}/0001_letters") as refused:
         await app.migrate()
@@ -79,6 +81,46 @@ async def test_a_step_without_its_other_half(package: Package, half: str) -> Non
     with pytest.raises(SchemaError, match=f"0001_letters of {package.name} has no '{half}'") as refused:
         await App("sqlite://", features=[package.feature]).migrate()
     assert refused.value.hint == f"write migrations/sqlite/0001_letters.{half}.sql"
+
+
+@pytest.mark.parametrize("made", ["letters", 'redrive."letters"', "if not exists redrive_lettersx", "redrive.other"])
+@pytest.mark.parametrize("dialect", TABLES)
+async def test_a_table_that_is_not_named_after_its_feature(package: Package, dialect: str, made: str) -> None:
+    package.write(f"migrations/{dialect}/0001_letters.up.sql", f"-- create table one\nCREATE TABLE {made} (id text);\n")
+    with pytest.raises(SchemaError, match=f"{package.name}/0001_letters makes the table .*not named after") as refused:
+        schema.lines_of((), [package.feature], dialect)
+    table = TABLES[dialect].format(name=package.name)
+    assert refused.value.hint == f"call it {table.removesuffix('_letter')}, or {table.removesuffix('letter')}…"
+
+
+@pytest.mark.parametrize("lacking", TABLES)
+def test_a_statement_that_only_one_database_has(package: Package, lacking: str) -> None:
+    (other,) = set(TABLES) - {lacking}
+    text = (package.folder / f"{other}.sql").read_text()
+    package.write(f"{other}.sql", f"{text}\n-- late: those that are\nselect 1\n")
+    for url in ("sqlite:///:memory:", "postgresql://nobody@127.0.0.1:1/nothing"):
+        with pytest.raises(ConfigError, match=f"{lacking}.sql of {package.name} has no statement 'late'"):
+            App(url, features=[package.feature])
+
+
+def test_a_feature_of_one_module_has_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "greetings_alone.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    alone = Feature("greetings", "greetings_alone", react=lambda *_: None)
+    for url in ("sqlite:///:memory:", "postgresql://nobody@127.0.0.1:1/nothing"):
+        assert alone in App(url, features=[alone]).features
+
+
+@pytest.mark.parametrize("given", [ORDERS, "orders", ["orders"], [ORDERS, None]])
+def test_features_that_are_no_list_of_features(given: Any) -> None:
+    with pytest.raises(ConfigError, match="are a list of Feature values, not") as refused:
+        App("sqlite:///:memory:", features=given)
+    assert refused.value.hint and "features=[" in refused.value.hint
+
+
+def test_a_name_that_its_module_does_not_have() -> None:
+    with pytest.raises(ConfigError, match=r"redrive\.examples\.orders\.service has no 'Shopp'"):
+        load("redrive.examples.orders.service:Shopp")
 
 
 @pytest.mark.parametrize("brought", [True, False])

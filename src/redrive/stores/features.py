@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from uuid import UUID
 
 from redrive.errors import ConfigError, InvalidInput
@@ -11,14 +12,26 @@ from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Transition
 from redrive.kernel.reactions import Landed, Reactions
 from redrive.stores.schema import load
-from redrive.stores.sql import statements
+from redrive.stores.sql import has_file, statements
 
+DIALECTS = ("sqlite", "postgres")
 PERSONAL, ERASE = "personal", "erase"
 ALL_ROWS = 2**31 - 1
 
 
 def _nothing(transition: Transition, landed: Landed) -> None:
     """The reaction of a feature that has none."""
+
+
+@cache
+def _compare(package: str) -> None:
+    """Refuses a feature one of whose two files lacks a statement: that would be noticed by its first call, in
+    production."""
+    files = [f"{dialect}.sql" for dialect in DIALECTS if has_file(package, f"{dialect}.sql")]
+    names = [statements(package, file).keys() for file in files]
+    if len(names) == len(DIALECTS) and (odd := sorted(names[0] ^ names[1])):
+        lacking = files[odd[0] in names[0]]
+        raise ConfigError(f"{lacking} of {package} has no statement {odd[0]!r}, which the other file has")
 
 
 class Features:
@@ -30,6 +43,8 @@ class Features:
         self.reactions = Reactions({f.name: f.react or _nothing for f in features})
         self._packages = {f.name: f.package for f in features}
         self._dialect = dialect
+        for feature in features:
+            _compare(feature.package)
         # Those with tables: what stands there about a person is theirs to find.
         self.erasing = {f.name: self._erasing(f.name) for f in features if load(f.package, f"migrations/{dialect}")}
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 
 from redrive.errors import InvalidInput, SchemaError
 from redrive.kernel.feature import Feature
+from redrive.stores.sql import folder_of
 
 _INDEX = re.compile(r"^create (?:unique )?index (\w+)", re.MULTILINE)
+_TABLE = re.compile(r"\bcreate\s+(?:unlogged\s+)?table\s+(?:if\s+not\s+exists\s+)?([\w.\"]+)", re.IGNORECASE)
+_COMMENT = re.compile(r"--.*")
 _FILE = re.compile(r"(\d{4})_(\w+)\.(up|down)\.sql")
 
 
@@ -69,15 +71,31 @@ def foreign_owners(lines: Iterable[Line], applied: Mapping[str, object]) -> tupl
 def lines_of(core: tuple[Migration, ...], features: Iterable[Feature], dialect: str) -> tuple[Line, ...]:
     """Returns redrive's own line first: features may refer to its tables."""
     own = [Line(f.name, load(f.package, f"migrations/{dialect}")) for f in features]
+    for line in own:
+        _check_tables(line, {"sqlite": "redrive_", "postgres": "redrive."}[dialect])
     return (Line("", core), *(line for line in own if line.steps))
+
+
+def _check_tables(line: Line, prefix: str) -> None:
+    """Refuses tables that are not named after their feature: rights are granted by that name, and nobody else's table
+    has it."""
+    named = f"{prefix}{line.feature}"
+    for step in line.steps:
+        for table in _TABLE.findall(_COMMENT.sub("", step.up)):
+            if table.replace('"', "").lower() != named and not table.replace('"', "").lower().startswith(f"{named}_"):
+                raise SchemaError(
+                    f"{line.label(step)} makes the table {table}, which is not named after its feature",
+                    hint=f"call it {named}, or {named}_…",
+                )
 
 
 @cache
 def load(package: str, folder: str = "migrations") -> tuple[Migration, ...]:
     """Returns all migrations in a folder of a package, oldest first; gaps or a missing half are a packaging mistake."""
     found: dict[int, dict[str, str]] = {}
-    place = files(package).joinpath(*folder.split("/"))
-    for entry in place.iterdir() if place.is_dir() else ():
+    home = folder_of(package)
+    place = None if home is None else home.joinpath(*folder.split("/"))
+    for entry in place.iterdir() if place is not None and place.is_dir() else ():
         match = _FILE.fullmatch(entry.name)
         if match:
             half = found.setdefault(int(match[1]), {"name": match[2]})
