@@ -21,6 +21,7 @@ from redrive.kernel.audit import AuditFilter
 from redrive.kernel.ports.store import Query
 from redrive.ops import executor
 from redrive.ops.doctor import examine
+from redrive.ops.why import why
 from redrive.settings import load_settings
 from tests.api.conftest import served
 from tests.features.conftest import ANN, orders
@@ -212,7 +213,9 @@ async def test_a_worker_that_does_not_know_the_feature_hands_its_tasks_back(
         assert len(said) == 1 and '"feature":"orders"' in said[0]
         found = {finding.code: finding.text for finding in await examine(store)}
         assert found["unknown_feature"].startswith("2 tasks belong to feature orders, which no live worker knows")
+        assert next(reason.code for reason in await why(store, parcels[0])) == "unknown_feature"
         await drain(app)
+        assert "unknown_feature" not in {reason.code for reason in await why(store, parcels[0])}
         assert "unknown_feature" not in {finding.code for finding in await examine(store)}
     finally:
         await stranger.close()

@@ -50,7 +50,8 @@ async def _reasons(store: Store, task: Task) -> list[Reason]:
         case State.PAUSED:
             return await _paused(store, task)
         case State.DELAYED:
-            return [_delayed(task, await store.now()), *_held(task, (await store.overview()).holds)]
+            unknown = await _unknown_feature(store, task)
+            return [*unknown, _delayed(task, await store.now()), *_held(task, (await store.overview()).holds)]
         case State.QUEUED:
             return await _queued(store, task)
         case State.RUNNING:
@@ -168,6 +169,15 @@ async def _paused(store: Store, task: Task) -> list[Reason]:
     return [Reason("paused", f"paused by {by or 'somebody'}{said}", f"redrive resume {task.id}")]
 
 
+async def _unknown_feature(store: Store, task: Task) -> list[Reason]:
+    """Returns the reason for a task that every worker hands back: its feature is misspelt, or its application is not
+    running."""
+    if task.feature is None or task.feature not in (await store.diagnose()).unknown:
+        return []
+    text = f"it belongs to feature {task.feature}, which no live worker knows"
+    return [Reason("unknown_feature", text, "redrive work --app module:app")]
+
+
 def _delayed(task: Task, now: datetime) -> Reason:
     due = task.next_attempt_at
     left = max((due - now).total_seconds(), 0.0) if due is not None else 0.0
@@ -182,7 +192,12 @@ def _delayed(task: Task, now: datetime) -> Reason:
 
 async def _queued(store: Store, task: Task) -> list[Reason]:
     overview = await store.overview()
-    reasons = [*_held(task, overview.holds), *await _limited(store, task, overview), *_served(task, overview)]
+    reasons = [
+        *await _unknown_feature(store, task),
+        *_held(task, overview.holds),
+        *await _limited(store, task, overview),
+        *_served(task, overview),
+    ]
     return reasons or [Reason("ready", "ready: the next free worker takes it in its turn")]
 
 
