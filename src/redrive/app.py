@@ -383,14 +383,15 @@ class App:
             store = await self.store()
             keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
             return (await store.apply(Commit(enqueues=new, all_or_none=keyed), in_parts=in_parts)).enqueued
-        return await self._apply_on(connection, Commit(enqueues=new))
+        return (await self._apply_on(connection, Commit(enqueues=new))).enqueued
 
-    async def _apply_on(self, connection: Any, commit: Commit) -> list[Enqueued]:
+    async def _apply_on(self, connection: Any, commit: Commit) -> Applied:
         from redrive.integrations import OwnCommit, apply_on
 
         try:
-            answers = apply_on(connection, OwnCommit(commit, self.features))
-            return await answers if isinstance(answers, Awaitable) else answers
+            own = OwnCommit(commit, self.features)
+            answers = apply_on(connection, own)
+            return Applied(enqueued=await answers if isinstance(answers, Awaitable) else answers, repeated=own.repeated)
         except SchemaError as error:  # tables there would be of no use to workers that look elsewhere
             error.hint = f"{error.hint} (this application's workers look in {self.shown_url})"
             raise
@@ -420,7 +421,7 @@ class App:
         """
         if connection is None:
             return await (await self.store()).apply(commit)
-        return Applied(enqueued=await self._apply_on(connection, commit))
+        return await self._apply_on(connection, commit)
 
     # -- looking and acting ----------------------------------------------------------------------------------------
 

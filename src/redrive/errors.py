@@ -209,6 +209,12 @@ class StoreHeld(StoreUnavailable):
     code = "STORE_HELD"
 
 
+class MayHaveLanded(StoreUnavailable):
+    """The answer to a commit was lost: all of it happened, or nothing."""
+
+    code = "MAY_HAVE_LANDED"
+
+
 class StoreUnusable(StoreError, Unavailable):
     """The store is reachable but cannot work: corrupt, read-only or full."""
 

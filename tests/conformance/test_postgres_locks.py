@@ -7,10 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from redrive.kernel.commit import Commit, Limit, Target
+from redrive.ids import new_id
+from redrive.kernel.commit import CloseJoin, Commit, Limit, Target
+from redrive.kernel.joins import NewJoin
+from redrive.kernel.ledger import Posting
 from redrive.kernel.outcome import Completed, Released
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import NewTask, State
+from redrive.stores.postgres import apply
 from redrive.testing.conformance.joins import LARGE, Group
 from redrive.testing.conformance.wakes import ears, ready
 from tests.conformance.harness_postgres import PostgresHarness
@@ -218,3 +222,35 @@ async def test_recovery_passes_by_what_an_open_transaction_holds(harness: Postgr
         assert applied.refused.keys() == applied.lost == {held.id}
     assert {(await harness.task(task.id)).state for task in claimed[1:]} == {State.FAILED}
     assert not (await harness.store.apply(Commit(transitions=await harness.look_for_expired()))).lost
+
+
+async def test_joins_are_closed_in_one_order(harness: PostgresHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "MOST_DEADLOCKS", 0)
+    joins = [NewJoin(new_id(), open=True) for _ in range(4)]
+    await harness.store.apply(Commit(joins=joins))
+    other = await harness.another()
+
+    async def close(n: int) -> None:
+        closes = [CloseJoin(join.id) for join in (joins if n % 2 else joins[::-1])]
+        await (harness.store if n % 3 else other).apply(Commit(controls=closes))
+
+    await asyncio.gather(*(close(n) for n in range(20)))
+    assert all(join.ended_at is not None for join in await harness.store.joins([join.id for join in joins]))
+
+
+async def test_the_victim_of_a_deadlock_tries_again(harness: PostgresHarness) -> None:
+    """Somebody's own transaction may take accounts in another order."""
+    seed = Posting("seed", (("system:world", -2), ("alice", 1), ("bob", 1)))
+    await harness.store.apply(Commit(postings=[seed]))
+    async with session(harness) as other:
+        await other.execute("set local deadlock_timeout = '1min'")  # so that the other one is the victim
+        await other.execute("update redrive.account set balance = balance where name = 'bob'")
+        move = Commit(postings=[Posting("p", (("alice", -1), ("bob", 1)))])
+        asked = asyncio.create_task(harness.store.apply(move))
+        waits = "select count(*) from pg_locks where not granted"
+        while await harness.sql(waits) == [(0,)]:
+            await asyncio.sleep(0.01)
+        await other.execute("update redrive.account set balance = balance where name = 'alice'")
+        assert not asked.done()
+    assert (await asked).repeated == set()
+    assert await harness.store.balance("bob") == 2

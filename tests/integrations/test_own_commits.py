@@ -11,13 +11,14 @@ from uuid import uuid4
 import pytest
 
 from redrive import App, Context
-from redrive.errors import InvalidInput
+from redrive.errors import IdempotencyConflict, InvalidInput
 from redrive.examples.orders import ORDERS
 from redrive.handlers.new_task import make_task
 from redrive.ids import new_id
 from redrive.kernel.commit import CloseJoin, Commit, Hold, Target
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.ledger import Posting
+from redrive.kernel.task import NewTask
 from redrive.settings import load_settings
 from tests.integrations.callers import Caller, settled
 from tests.integrations.conftest import Outside
@@ -99,6 +100,39 @@ def test_money_that_is_not_there_refuses_all_of_it(caller: Caller, outside: Outs
 
     caller.play(scenario)
     assert seen(outside, order) == (0, 0, 0) and outside.totals == (0, 0)
+
+
+def test_a_key_of_other_work_refuses_all_of_it(caller: Caller, outside: Outside, own_app: App, bob: str) -> None:
+    """And the caller's transaction goes on without it."""
+    key, account = f"k-{uuid4()}", f"customer:{bob}"
+    move = Posting(f"m:{key}", ((account, -5), ("shop", 5)))
+
+    async def scenario(caller: Caller) -> None:
+        first = NewTask(new_id(), "OTHER", "default", '{"n": 1}', idempotency_key=key)
+        await own_app.apply(Commit(enqueues=[first], all_or_none=True), connection=caller.handle)
+        second = NewTask(new_id(), "OTHER", "default", '{"n": 2}', idempotency_key=key)
+        join = NewJoin(new_id())
+        commit = Commit(joins=[join], enqueues=[second], postings=[move], all_or_none=True)
+        with pytest.raises(IdempotencyConflict):
+            await own_app.apply(commit, connection=caller.handle)
+        await caller.write("order")
+        await settled(caller.commit())
+
+    caller.play(scenario)
+    assert outside.business == ["order"] and outside.totals == (1, 0)
+    assert outside.ask(f"select balance from {outside.table('account')} where name = '{account}'")[0][0] == 50
+    assert outside.ask(f"select count(*) from {outside.table('posting')} where key = 'm:{key}'")[0][0] == 0
+
+
+def test_postings_that_were_there_are_named(caller: Caller, own_app: App, bob: str) -> None:
+    move = Posting(f"m:{bob}", ((f"customer:{bob}", -5), ("shop", 5)))
+
+    async def scenario(caller: Caller) -> None:
+        answers = [await own_app.apply(Commit(postings=[move]), connection=caller.handle) for _ in range(2)]
+        await settled(caller.commit())
+        assert [answer.repeated for answer in answers] == [set(), {move.key}]
+
+    caller.play(scenario)
 
 
 async def _end(app: App, tx: Any, join_id: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from redrive.errors import InvalidInput
@@ -15,10 +15,12 @@ from redrive.stores.features import Features
 
 @dataclass(slots=True, frozen=True)
 class OwnCommit:
-    """A Commit, and the features that its rows may belong to."""
+    """A Commit, and the features that its rows may belong to. ``repeated``: keys that were posted before, when it was
+    applied."""
 
     commit: Commit
     features: Sequence[Feature] = ()
+    repeated: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if not self.commit.only_adds:

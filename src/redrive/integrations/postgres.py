@@ -15,7 +15,6 @@ from redrive.errors import RedriveError, SchemaError, StoreError
 from redrive.integrations.causes import causes
 from redrive.integrations.missing_tables import Remedy, migrate
 from redrive.integrations.own_commit import OwnCommit
-from redrive.kernel.ledger import Posting
 from redrive.kernel.task import Enqueued
 from redrive.stores.postgres import codec
 from redrive.stores.refusals import NEVER_NEGATIVE, below_zero, overdrawn
@@ -40,26 +39,19 @@ def call(own: OwnCommit, *, numbered: bool = False) -> tuple[str, tuple[Any, ...
     members = [_column(column) for column in codec.memberships(own.tasks)]
     joins = codec.joins(own.commit.joins) if own.commit.joins else None
     closed = [str(join_id) for join_id in own.closed]
-    return texts["apply"], (joins, *columns, *members, closed, _postings(own.commit.postings), _rows(own))
+    return texts["apply"], (
+        joins,
+        *columns,
+        *members,
+        closed,
+        codec.postings(own.commit.postings),
+        _rows(own),
+        own.commit.all_or_none,
+    )
 
 
 def _column(values: list[Any] | None) -> list[Any] | None:
     return values and [_plain(value) for value in values]
-
-
-def _postings(postings: Sequence[Posting]) -> str:
-    """Returns movements of money in the order in which everybody locks accounts."""
-    return json.dumps(
-        [
-            {
-                "key": posting.key,
-                "accounts": [account for account, _ in posting.entries],
-                "amounts": [amount for _, amount in posting.entries],
-                "note": posting.note,
-            }
-            for posting in postings
-        ]
-    )
 
 
 def _rows(own: OwnCommit) -> str:
@@ -84,9 +76,17 @@ def _plain(value: Any) -> Any:
 
 
 def answers(own: OwnCommit, known: Iterable[Sequence[Any]]) -> list[Enqueued]:
-    """``known`` are the rows of ``redrive.enqueue``: only tasks whose key already named another one."""
-    existing = {id: Enqueued(UUID(other), created=False, conflict=conflict) for id, other, conflict in known}
-    return [existing.get(str(task.id)) or Enqueued(task.id) for task in own.tasks]
+    """``known`` are the rows of ``redrive.enqueue``: only tasks whose key already named another one. Those of
+    ``redrive.apply_own`` also name postings that were there."""
+    existing: dict[str, Enqueued] = {}
+    for task_id, other, conflict, *repeated in known:
+        if task_id is None:
+            own.repeated.update(repeated)
+        else:
+            existing[task_id] = Enqueued(UUID(other), created=False, conflict=conflict)
+    found = [existing.get(str(task.id)) or Enqueued(task.id) for task in own.tasks]
+    own.commit.check_conflicts(found)
+    return found
 
 
 @contextmanager

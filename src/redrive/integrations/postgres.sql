@@ -5,8 +5,8 @@ from redrive.enqueue(
   $8::text[]::timestamptz[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[])
 
 -- apply: new joins, many new tasks that may belong to them and to features, money and rows; returns the same
-select id::text, existing::text, conflict
+select id::text, existing::text, conflict, repeated
 from redrive.apply_own(
   $1::text::jsonb, $2::text[]::uuid[], $3::text[], $4::text[], $5::text[]::jsonb[], $6::integer[], $7::integer[],
   $8::double precision[], $9::text[]::timestamptz[], $10::integer[], $11::text[], $12::text[], $13::text[], $14::text[],
-  $15::text[], $16::text[]::jsonb[], $17::text[]::uuid[], $18::text[]::uuid[], $19::text::jsonb, $20::text::jsonb)
+  $15::text[], $16::text[]::jsonb[], $17::text[]::uuid[], $18::text[]::uuid[], $19::text::jsonb, $20::text::jsonb, $21::boolean)

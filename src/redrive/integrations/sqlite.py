@@ -49,7 +49,10 @@ def apply(
     with _explained(execute, remedy), _atomically(raw, execute):
         # Write before reading: a transaction that reads first cannot wait for a writer that comes in between.
         take_positions(execute, 0)
-        return apply_with(execute, own.commit, own.known("sqlite"), micros(time.time()) if now_us is None else now_us)
+        now = micros(time.time()) if now_us is None else now_us
+        applied = apply_with(execute, own.commit, own.known("sqlite"), now)
+        own.repeated.update(applied.repeated)
+        return applied.enqueued
 
 
 @contextmanager

@@ -146,6 +146,12 @@ class Commit:
         return not self.enqueues and not self._others
 
     @property
+    def told_again(self) -> bool:
+        """True if a store can tell that it landed before: a join is known by its id, and with it all that came along;
+        tasks and postings land once, by their ids and keys. Rows and audit rows have no such thing."""
+        return bool(self.joins) or (not self.transitions and all(other is self.postings for other in self._others))
+
+    @property
     def only_adds(self) -> bool:
         """True if it changes nothing that is there, but for joins that it closes: then it may be part of a transaction
         of somebody's own."""
@@ -153,7 +159,8 @@ class Commit:
         return not any(changes) and all(isinstance(control, CloseJoin) for control in self.controls)
 
     @property
-    def _others(self) -> bool:
+    def _others(self) -> tuple[object, ...]:
+        """What it holds besides tasks and their moves."""
         others = (
             self.joins,
             self.controls,
@@ -167,7 +174,7 @@ class Commit:
             self.conclusion,
             self.erase,
         )
-        return any(others)
+        return tuple(other for other in others if other)
 
     def check_conflicts(self, answers: Sequence[Enqueued]) -> None:
         """Raises IdempotencyConflict if one key of an all-or-none Commit names other work; called inside the store's

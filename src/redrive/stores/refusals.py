@@ -10,6 +10,7 @@ from redrive.errors import (
     ChangedMeanwhile,
     InvalidInput,
     LeaseLost,
+    MayHaveLanded,
     SchemaError,
     StoreError,
     StoreUnavailable,
@@ -56,6 +57,13 @@ def no_usable_schema(where: str, said: str) -> SchemaError:
 
 def not_now(where: str, said: str, hint: str) -> StoreUnavailable:
     return StoreUnavailable(f"{where} cannot be used right now: {said}", hint=hint)
+
+
+def may_have_landed(error: StoreUnavailable) -> MayHaveLanded:
+    return MayHaveLanded(
+        f"{error.message}; the answer to the commit was lost: all of it has landed, or nothing",
+        hint="look before you try again, unless a repeat is recognised: by a key, a join's id or a posting's key",
+    )
 
 
 def refused_url(url: str, why: str, hint: str) -> WrongSetting:

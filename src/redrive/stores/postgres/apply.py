@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 from typing import Any
 
-from redrive.errors import RedriveError, StoreHeld
+import asyncpg
+
+from redrive.errors import MayHaveLanded, RedriveError, StoreHeld, StoreUnavailable
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
@@ -23,19 +27,22 @@ from redrive.stores.postgres.ledger import post
 from redrive.stores.postgres.patience import patiently
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.settle import landed_before, settle
-from redrive.stores.refusals import changed_meanwhile
+from redrive.stores.refusals import changed_meanwhile, may_have_landed
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "statements.sql")
 # How long moves wait for a row that somebody's open transaction holds: among many, alone, and when those are looked for
 # that wait.
 PATIENCE, OPERATORS_PATIENCE, NO_PATIENCE = "250ms", "5s", "20ms"
+MOST_DEADLOCKS = 4
 
 
 async def commit_patiently(pool: Pool, commit: Commit, features: Features, *, again: bool) -> Applied:
-    """Applies a Commit in a transaction of its own; an interruption is ridden out where a repeat can do no harm."""
+    """Applies a Commit in a transaction of its own; an interruption is ridden out where a repeat can do no harm: before
+    the commit was sent, or where it can be told that it landed."""
     if commit.all_or_none:
-        return await patiently(lambda more: _commit(pool, commit, features, more), again)
+        final = () if commit.told_again else (MayHaveLanded,)
+        return await patiently(lambda more: _commit(pool, commit, features, more), again, final)
     return await _commit(pool, commit, features, again)
 
 
@@ -55,14 +62,29 @@ def _settles_many(commit: Commit) -> bool:
 
 
 async def _run(pool: Pool, commit: Commit, features: Features, again: bool, careful: str | None = None) -> Applied:
+    sent = False
+
     async def work(connection: Connection) -> Applied:
+        nonlocal sent
         if commit.transitions:
             patience = PATIENCE if _settles_many(commit) else OPERATORS_PATIENCE
             await connection.execute(SQL["patience"], patience if careful is None else NO_PATIENCE)
-        return await apply(connection, commit, features, again=again, careful=careful)
+        applied = await apply(connection, commit, features, again=again, careful=careful)
+        sent = True
+        return applied
 
-    applied: Applied = await pool.run(work, atomic=True)
-    return applied
+    for turn in range(MOST_DEADLOCKS, -1, -1):
+        try:
+            applied: Applied = await pool.run(work, atomic=True)
+            return applied
+        except StoreUnavailable as error:
+            if sent:
+                raise may_have_landed(error) from error
+            if not turn or not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
+                raise
+        # Nothing of it has happened, and whoever had the other half goes on.
+        await asyncio.sleep(random.uniform(0.01, 0.1))  # noqa: S311 (so that two do not meet again; no secret)
+    raise AssertionError("unreachable")
 
 
 async def apply(
@@ -86,14 +108,14 @@ async def apply(
         await _conclude(connection, commit.bulk, commit, features, applied)
     for control in commit.controls:
         await _control(connection, control, applied)
+    # In one call, which locks them in one order.
+    await close_joins(connection, [control.join_id for control in commit.controls if isinstance(control, CloseJoin)])
     for fire in commit.fires:
         if await connection.fetchval(SQL["fire"], fire.name, fire.seen, fire.next_at):
             applied.fired.add(fire.name)
             if fire.tasks:
                 await enqueue(connection, fire.tasks, False, verb="add")
-    for posting in commit.postings:
-        if not await post(connection, posting):
-            applied.repeated.add(posting.key)
+    applied.repeated |= await post(connection, commit.postings)
     await write_rows(connection, commit.rows, features)
     if commit.audits:
         await add_audits(connection, commit.audits)
@@ -169,5 +191,5 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
                     applied.asked_before.add(task_id)
         case Declare(owner, schedules):
             await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
-        case CloseJoin(join_id):
-            await close_joins(connection, [join_id])
+        case CloseJoin():
+            pass  # all of them together

@@ -10,6 +10,7 @@ from uuid import UUID
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Schedule
 from redrive.kernel.joins import NewJoin, as_document, check_joins
+from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import INSTEAD, Meets, Transition
 from redrive.kernel.reactions import Landed
 from redrive.kernel.task import Claimed, NewTask, State
@@ -216,5 +217,20 @@ def schedules(rows: Sequence[Schedule]) -> str:
                 "next_at": s.next_at.isoformat(),
             }
             for s in rows
+        ]
+    )
+
+
+def postings(given: Sequence[Posting]) -> str:
+    """Returns movements of money as one document."""
+    return json.dumps(
+        [
+            {
+                "key": posting.key,
+                "accounts": [account for account, _ in posting.entries],
+                "amounts": [amount for _, amount in posting.entries],
+                "note": posting.note,
+            }
+            for posting in given
         ]
     )

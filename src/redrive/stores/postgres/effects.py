@@ -40,8 +40,7 @@ async def follow(
     with _blaming(who, "to close its joins"):
         await close_joins(connection, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
     with _blaming(who, "to move money"):
-        for posting in sorted(effects.postings, key=lambda posting: sorted(posting.entries)):
-            await post(connection, posting)
+        await post(connection, effects.postings)
     for rows in effects.rows:
         with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             await write_rows(connection, [rows], features)

@@ -141,8 +141,8 @@ select redrive.declare_schedules($1, $2);
 -- fire: true for one caller per planned run
 select redrive.fire($1, $2, $3);
 
--- post: one movement of money
-select redrive.post($1, $2, $3, $4);
+-- post: movements of money
+select redrive.post($1);
 
 -- audit: audit rows of their own, with what their task says about itself
 insert into redrive.audit (at, actor, action, reason, task_id, bulk_id, target, kind, scope, trace_id, before, after)

@@ -65,9 +65,7 @@ def apply(session: Session, commit: Commit, *, again: bool = False, careful: boo
     for fire in commit.fires:
         if _fire(session, fire):
             applied.fired.add(fire.name)
-    for posting in commit.postings:
-        if not post(session, posting):
-            applied.repeated.add(posting.key)
+    applied.repeated |= post(session, commit.postings)
     write_rows(session, commit.rows)
     add_audits(session, [_audit(audit) for audit in commit.audits])
     if commit.pruned:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
-from redrive.kernel.task import Enqueued
 from redrive.stores.features import Features
 from redrive.stores.sqlite.apply import apply
 from redrive.stores.sqlite.session import Execute, Session
 
 
-def apply_with(execute: Execute, commit: Commit, features: Features, now_us: int) -> list[Enqueued]:
+def apply_with(execute: Execute, commit: Commit, features: Features, now_us: int) -> Applied:
     """Applies what only adds; ``execute(sql, args)`` returns the rows, placeholders are ``?`` or ``?1``."""
     session = Session(cast(Any, _Connection(execute)), now_us, features)
     applied = apply(session, commit)
     session.tally.flush(execute)
-    return applied.enqueued
+    return applied
 
 
 class _Connection:

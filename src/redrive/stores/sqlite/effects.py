@@ -31,8 +31,7 @@ def follow(session: Session, moves: Sequence[tuple[Transition, Landed]], arrival
     with _blaming(who, "to close its joins"):
         close_joins(session, [*effects.closes, *(join.id for join in effects.joins if not join.open)])
     with _blaming(who, "to move money"):
-        for posting in effects.postings:
-            post(session, posting)
+        post(session, effects.postings)
     for rows in effects.rows:
         with _blaming(f"the feature {rows.feature!r}", f"to write its {rows.statement}"):
             write_rows(session, [rows])

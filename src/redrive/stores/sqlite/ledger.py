@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from redrive.errors import InvalidInput
 from redrive.kernel.ledger import Posting
@@ -13,8 +14,12 @@ from redrive.stores.sqlite.session import Session, dumps
 SQL = statements("redrive.stores.sqlite", "apply.sql")
 
 
-def post(session: Session, posting: Posting) -> bool:
-    """Posts one movement of money; False when the key was posted before."""
+def post(session: Session, postings: Iterable[Posting]) -> set[str]:
+    """Posts movements of money, each at most once; returns the keys that were posted before."""
+    return {posting.key for posting in postings if not _post(session, posting)}
+
+
+def _post(session: Session, posting: Posting) -> bool:
     sums: Counter[str] = Counter()
     for account, amount in posting.entries:
         sums[account] += amount

@@ -129,3 +129,21 @@ class TestLedger:
 
         await asyncio.gather(*(move(n) for n in range(40)))
         assert await harness.store.balance("alice") + await harness.store.balance("bob") == 2000
+
+    async def test_several_postings_in_any_order_do_not_deadlock(self, harness: Harness) -> None:
+        other = await harness.another()
+        await post(harness, grant("g1", "alice", 1000), grant("g2", "bob", 1000))
+
+        async def move(n: int) -> None:
+            postings = [charge(f"a{n}", "alice", 1), Posting(f"b{n}", (("bob", -1), ("costs", 1)))]
+            await (harness.store if n % 3 else other).apply(Commit(postings=postings if n % 2 else postings[::-1]))
+
+        await asyncio.gather(*(move(n) for n in range(40)))
+        assert [await harness.store.balance(a) for a in ("alice", "bob", "revenue", "costs")] == [960, 960, 40, 40]
+
+    async def test_postings_are_made_in_their_order(self, harness: Harness) -> None:
+        """What the first brings, the second may spend; not the other way round."""
+        with pytest.raises(InvalidInput, match="below zero"):
+            await post(harness, charge("c", "alice", 5), grant("g", "alice", 5))
+        assert await post(harness, grant("g", "alice", 5), charge("c", "alice", 5)) == set()
+        assert [await harness.store.balance(a) for a in ("alice", "revenue")] == [0, 5]

@@ -56,6 +56,8 @@ begin
       'declare_schedules',
       'fire',
       'post',
+      'post_one',
+      'check_repeated',
       'apply_own',
       'letters_gone',
       'fold',
