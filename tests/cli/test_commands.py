@@ -337,6 +337,18 @@ def test_migrations(redrive, here: Path) -> None:
     assert (grants.code, grants.error["code"]) == (2, "INPUT_INVALID")
 
 
+def test_going_down_names_the_features_whose_tables_stay(redrive, here: Path) -> None:
+    (here / "with_orders.py").write_text(
+        "from redrive import App\nfrom redrive.examples.orders import ORDERS\napp = App(features=[ORDERS])\n"
+    )
+    assert redrive("migrate", "--app", "with_orders:app").code == 0
+    down = redrive("migrate", "--down", "--to", "0", "--yes")
+    assert down.code == 0 and "left with their rows: the tables of orders" in down.out
+    down = redrive("migrate", "--down", "--to", "0", "--yes", "--app", "with_orders:app", "--json")
+    assert (down.json["left"], down.json["steps"]) == ([], ["orders/0001_parcels"])
+    assert "left" not in redrive("migrate", "--down", "--to", "0", "--yes").out
+
+
 def test_the_status_of_migrations(redrive, here: Path) -> None:
     fresh = redrive("migrate", "--status")
     assert "version 0 of" in fresh.out and "pending 0001_tables" in fresh.out

@@ -96,7 +96,10 @@ async def _run(store: Store, to: int | None, down: bool, status: bool, granted: 
             steps = await (store.migrations.down(to or 0) if down else store.migrations.up(to))
             if granted:
                 await _grant(store, granted)
-        return {**_document(await store.migrations.status()), "steps": steps, "granted": granted, "down": down}
+        found = await store.migrations.status()
+        # Of features that nobody named here: nothing says how their tables go.
+        left = [feature for feature, applied in found.features.items() if applied] if down and to == 0 else []
+        return {**_document(found), "steps": steps, "granted": granted, "down": down, "left": left}
     finally:
         await store.close()
 
@@ -133,6 +136,11 @@ def _print(found: dict[str, Any], where: str) -> None:
     output.say(f"{where}: schema version {found['version']} of {found['latest']}{_standing(found)}")
     for step in found["pending"]:
         output.say(f"pending {step}")
+    if found["left"]:
+        output.say(
+            f"left with their rows: the tables of {', '.join(found['left'])}, which this command does not know; "
+            "--down --to 0 --app NAME of an application with these features removes them"
+        )
 
 
 def _print_steps(found: dict[str, Any]) -> None:
