@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from redrive import App
+from redrive.cli.main import run
 from redrive.errors import ConfigError
 from redrive.examples.orders import ORDERS
 from redrive.examples.orders.settings import OrderSettings
@@ -153,3 +154,16 @@ def test_names_of_others_are_refused() -> None:
             App(MEMORY, features=[ORDERS, Feature("shop", __package__, settings=kind)])
     with pytest.raises(ConfigError, match="belongs to no feature"):
         App(MEMORY).settings.of(OrderSettings)
+
+
+def test_a_command_says_what_is_misspelt_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["from redrive import App", "from redrive.examples.orders import ORDERS", "app = App(features=[ORDERS])"]
+    (tmp_path / "misspelt_shop.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("ORDERS_KEEP_DAY", "7")
+    for more, times in ((), 1), (("--json",), 0):
+        assert run(["settings", "--app", "misspelt_shop:app", *more]) == 0
+        assert capsys.readouterr().err.count("did you mean ORDERS_KEEP_DAYS?") == times

@@ -34,9 +34,9 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
     as_json = "--json" in arguments
     output.repeat(arguments)
-    if not as_json and not {"work", "up"} & set(arguments[:1]):  # those have it in their log
+    if not {"work", "up"} & set(arguments[:1]):  # those have it in their log
         for text in misspelt():
-            sys.stderr.write(f"warning: {output.clean(text)}\n")
+            output.warn(text)
     try:
         code = _answer(list(arguments))
         sys.stdout.flush()

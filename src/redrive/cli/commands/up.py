@@ -47,7 +47,7 @@ def up(
 ) -> None:
     """Everything in one process: brings the store up to date, runs a worker with 10 slots (more if the settings say so,
     any number with --concurrency), serves HTTP."""
-    loaded = load(url, app)
+    loaded = load(url, app, warns=False)
     settings = loaded.app.settings
     configure(choose_style(settings.log_format))
     warn_of_unknown_settings(loaded.app)

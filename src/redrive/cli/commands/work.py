@@ -54,7 +54,7 @@ def work(
     json: Json = False,
 ) -> None:
     """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
-    loaded = load(url, app)
+    loaded = load(url, app, warns=False)
     refuse_memory(loaded)
     options = make_options(loaded.app, given)
     if worker_id is not None:

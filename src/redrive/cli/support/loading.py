@@ -14,7 +14,7 @@ from types import ModuleType
 from redrive.app import DEFAULT_NAME, App
 from redrive.cli.support import output
 from redrive.errors import ConfigError, RedriveError, WrongSetting
-from redrive.settings import configured_app, load_settings
+from redrive.settings import configured_app, load_settings, misspelt
 
 MOST_ERROR_LINES = 6
 _DJANGO_NOT_SET_UP = ("ImproperlyConfigured", "AppRegistryNotReady")
@@ -31,8 +31,9 @@ class Loaded:
     module: ModuleType | None = None
 
 
-def load(url: str | None, spec: str | None) -> Loaded:
-    """Returns the application of ``--app`` or ``REDRIVE_APP``, else a bare one.
+def load(url: str | None, spec: str | None, *, warns: bool = True) -> Loaded:
+    """Returns the application of ``--app`` or ``REDRIVE_APP``, else a bare one. ``warns``: of misspelt settings of its
+    features; not where a log has it.
 
     Its store is that of ``--url``, else of ``REDRIVE_URL``, else the application's own: whoever runs a command decides
     where it acts, also for an application with a URL written in its code.
@@ -49,6 +50,8 @@ def load(url: str | None, spec: str | None) -> Loaded:
         loaded.app.use(chosen)
     if loaded.app.name == DEFAULT_NAME and loaded.spec is not None:
         loaded.app.owner = loaded.spec
+    for text in misspelt(loaded.app.features) if warns else ():
+        output.warn(text)
     return loaded
 
 

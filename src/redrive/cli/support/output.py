@@ -139,11 +139,22 @@ _ALONE = (
 _SUGGESTED = re.compile(rf"\bredrive (?:(?:{_WITH_SUBCOMMANDS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
 _repeated = ""
 _app_known = False
+_as_json = False
+_warned: set[str] = set()
+
+
+def warn(text: str) -> None:
+    """Says once, beside what was asked for, what a person should know; programs that read --json need not."""
+    if not _as_json and text not in _warned:
+        _warned.add(text)
+        sys.stderr.write(f"warning: {clean(text)}\n")
 
 
 def repeat(arguments: Sequence[str]) -> None:
     """Makes the commands that are suggested from now on be about the same store and application as this one."""
-    global _repeated, _app_known
+    global _repeated, _app_known, _as_json
+    _as_json = "--json" in arguments
+    _warned.clear()
     given = {name: _given(arguments, name) for name in ("--url", "--app")}
     shown = dict(given)
     if given["--url"]:
