@@ -13,9 +13,10 @@ import pytest
 from fastapi import FastAPI, Response
 
 from redrive import App, Context
-from redrive.console.navigation import SECTIONS
+from redrive.console.navigation import ACTIONS, SECTIONS, actions_named
 from redrive.console.routes import pages_router
 from redrive.kernel.operation import Status
+from redrive.ops.access import Role
 from tests.console.conftest import HOME, console, done, fail_some, page, send, text_of, work
 
 pytestmark = pytest.mark.anyio
@@ -294,3 +295,33 @@ async def test_the_overview_says_how_long_each_kind_waits(any_app: App) -> None:
         found = await page(client)
         row = found[found.index('data-key="SEND"') :]
         assert "data-age" in row[: row.index("</tr>")]
+
+
+async def test_actions_are_found_by_their_names(app: App) -> None:
+    async with console(app) as client:
+        for words, name, path in (
+            ("pause", "Pause or resume a queue or kind", "/queues"),
+            ("prune", "Prune the audit log", "/audit/prune"),
+            ("run again", "Retry failed tasks", "/failures/preview"),
+        ):
+            found = (await client.get(f"{HOME}/find.json", params={"q": words})).json()
+            assert {"what": "action", "name": name, "url": HOME + path} in found
+            assert name in await page(client, f"/find?q={words}")
+        for item in ACTIONS:
+            await page(client, item.path)
+    assert [one.name for one in actions_named("audit", Role.VIEWER)] == ["Export the audit log", "Verify the audit log"]
+    assert not actions_named("", Role.ADMIN)
+
+
+async def test_what_failed_again_is_counted_by_cause(app: App) -> None:
+    async with console(app) as client:
+        [failed, *_] = await fail_some(app, 3)
+        assert 'value="cancel"' not in await page(client, f"/tasks/{failed}"), "forget is the name of it"
+        fields = {"all": "1", "kind": "SEND", "reason": "again", "canary": "2", "then": "wait"}
+        begun = await done(client, "/failures/retry", fields, "/failures/preview?kind=SEND")
+        operation = re.search(r"/operations/([0-9a-f-]{36})", begun)
+        assert operation and "then it waits for somebody to resume it" in text_of(begun)
+        await work(app)
+        assert "2 × the shot t" in text_of(await page(client, f"/operations/{operation[1]}"))
+        unsaid = await send(client, "/failures/retry", {**fields, "canary": ""}, "/failures/preview?kind=SEND")
+        assert unsaid.status_code == 422 and "how many to try first" in text_of(unsaid.text)

@@ -62,6 +62,31 @@ SECTIONS = (
     ),
 )
 
+# What can be done, by its name, and the page on which it is done.
+ACTIONS = (
+    Item(
+        "Retry failed tasks",
+        "/failures/preview",
+        "run again, redrive, replay: preview what matches",
+        role=Role.OPERATOR,
+    ),
+    Item("Mute or resolve a cause", "/failures", "note, owner, silence", role=Role.OPERATOR),
+    Item("Pause or resume an operation", "/operations", "stop, cancel", role=Role.OPERATOR),
+    Item("Approve or reject", "/approvals", "second person, decide", role=Role.OPERATOR),
+    Item("Pause or resume a queue or kind", "/queues", "hold, stop", role=Role.OPERATOR),
+    Item("Change limits", "/queues", "quota, concurrency, rate", role=Role.ADMIN),
+    Item("Export the audit log", "/audit", "csv, json"),
+    Item("Verify the audit log", "/audit/verify", "chain, hashes"),
+    Item("Prune the audit log", "/audit/prune", "retention, remove", role=Role.ADMIN),
+)
+
+
+def actions_named(words: str, role: Role) -> list[Item]:
+    """Returns the actions that are called so, or are meant by it, and that this role may do."""
+    wanted = words.casefold().split()
+    allowed = [one for one in ACTIONS if one.role <= role]
+    return [one for one in allowed if wanted and all(word in f"{one.name} {one.about}".casefold() for word in wanted)]
+
 
 def joined(sections: Iterable[Section]) -> tuple[Section, ...]:
     """Returns sections of one name as one; a key that two pages want is refused."""

@@ -85,7 +85,7 @@ function openKeys() {
   made.showModal();
 }
 
-/** @typedef {{what: string, name: string, url: string}} Entry */
+/** @typedef {{what: string, name: string, url: string, press?: HTMLElement}} Entry */
 
 function openPalette() {
   const made = dialog("Jump to", "palette");
@@ -104,6 +104,14 @@ function openPalette() {
   /** @type {Entry[]} */
   let entries = [];
   let chosen = 0;
+  /** @param {Entry} entry */
+  const go = (entry) => {
+    if (!entry.press) location.href = entry.url;
+    else {
+      made.close();
+      entry.press.click();
+    }
+  };
   const draw = () => {
     list.replaceChildren(
       ...entries.map((entry, i) => {
@@ -117,7 +125,7 @@ function openPalette() {
         what.className = "quiet small";
         what.textContent = entry.what;
         line.append(name, what);
-        line.addEventListener("click", () => (location.href = entry.url));
+        line.addEventListener("click", () => go(entry));
         return line;
       }),
     );
@@ -152,7 +160,7 @@ function openPalette() {
       made.close();
     } else if (event.key === "Enter") {
       event.preventDefault();
-      if (entries[chosen]) location.href = entries[chosen].url;
+      if (entries[chosen]) go(entries[chosen]);
       else if (field.value.trim()) location.href = `${document.body.dataset.home}/find?q=${encodeURIComponent(field.value.trim())}`;
     }
   });
@@ -182,10 +190,13 @@ async function suggestions(words) {
 function matching(words) {
   const folded = words.toLowerCase();
   const links = [...document.querySelectorAll(".menu a, .heading a.button")];
-  return links
+  const named = links
     .filter((link) => link instanceof HTMLAnchorElement)
-    .map((link) => ({ what: link.closest(".menu") ? "page" : "action", name: label(link), url: /** @type {HTMLAnchorElement} */ (link).href }))
-    .filter((entry) => entry.name.toLowerCase().includes(folded));
+    .map((link) => ({ what: link.closest(".menu") ? "page" : "action", name: label(link), url: /** @type {HTMLAnchorElement} */ (link).href }));
+  const buttons = [...document.querySelectorAll("[data-theme-switch], form[action$='/sign-out'] button")]
+    .filter((button) => button instanceof HTMLElement)
+    .map((button) => ({ what: "action", name: button.getAttribute("aria-label") ?? label(button), url: "", press: button }));
+  return [...named, ...(folded ? buttons : [])].filter((entry) => entry.name.toLowerCase().includes(folded));
 }
 
 /** @param {Element} link */
