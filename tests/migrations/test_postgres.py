@@ -23,6 +23,7 @@ from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
 from redrive.kernel.ports.store import Query
+from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.retention import Retention
 from redrive.kernel.task import NewTask, State
 from redrive.stores.postgres.migrate import CREATE_STEPS_TABLE, STEPS
@@ -340,7 +341,7 @@ class TestRoles:
             applied = await store.apply(Commit(enqueues=[NewTask(new_id(), "A", "default", "{}") for _ in range(3)]))
             assert all(answer.created for answer in applied.enqueued)
         async with opened(postgres_url) as owner:
-            task = await owner.get(row[0])
+            task = await get_task(owner, row[0])
             assert task is not None
             assert (task.kind, task.queue, task.priority, task.timeout, task.state) == (
                 "SEND_EMAIL",
