@@ -244,13 +244,13 @@ async def test_the_victim_of_a_deadlock_tries_again(harness: PostgresHarness) ->
     await harness.store.apply(Commit(postings=[seed]))
     async with session(harness) as other:
         await other.execute("set local deadlock_timeout = '1min'")  # so that the other one is the victim
-        await other.execute("update redrive.account set balance = balance where name = 'bob'")
+        await other.execute("select 1 from redrive.account where name = 'bob' for update")
         move = Commit(postings=[Posting("p", (("alice", -1), ("bob", 1)))])
         asked = asyncio.create_task(harness.store.apply(move))
-        waits = "select count(*) from pg_locks where not granted"
-        while await harness.sql(waits) == [(0,)]:
+        here = "datname = current_database() and wait_event_type = 'Lock'"
+        while await harness.sql(f"select count(*) from pg_stat_activity where {here}") == [(0,)]:
             await asyncio.sleep(0.01)
-        await other.execute("update redrive.account set balance = balance where name = 'alice'")
+        await other.execute("select 1 from redrive.account where name = 'alice' for update")
         assert not asked.done()
     assert (await asked).repeated == set()
     assert await harness.store.balance("bob") == 2
