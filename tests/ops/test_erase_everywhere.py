@@ -233,6 +233,8 @@ REDRIVES_OWN = {
         "decided_by",
         "decision",
         "count",
+        "since",
+        "then",
         "until",
         "matched",
     ),
