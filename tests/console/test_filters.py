@@ -11,10 +11,12 @@ import httpx
 import pytest
 
 from redrive import App, Context, Fail
+from redrive.console.topics import sampler
 from redrive.kernel.failed import FailureFilter
 from redrive.observe.logs import TaskLog
+from redrive.ops.access import Caller, Role
 from redrive.settings import Options
-from tests.console.conftest import HOME, console, page, send, text_of, work
+from tests.console.conftest import HOME, console, fail_some, page, send, text_of, work
 
 pytestmark = pytest.mark.anyio
 ONE = {
@@ -147,3 +149,17 @@ async def test_what_is_no_time_is_refused_with_what_would_be(served: App) -> Non
             assert "since" in answer.text or "until" in answer.text
         assert 'value="1h"' in await page(client, "/failures?since=1h")  # as it was typed
         assert (await client.get(f"{HOME}/dead-letters?since=1h")).status_code == 422
+
+
+async def test_a_filtered_list_hears_of_its_own_failures(app: App) -> None:
+    """As its script reads the topic from the page, and the server from the address."""
+    async with console(app) as client:
+        await fail_some(app, 2, scope="a, b&c=d")
+        await fail_some(app, 3)
+        seen = await client.get(f"{HOME}/failures", params={"scope": "a, b&c=d"})
+        live = re.search(r'data-live="([^"]*)"', seen.text)
+        assert live
+        _, topic = unescape(live[1]).split(",")
+        operator = await app.operator(Caller("ann", Role.OPERATOR))
+        newest = re.search(r'data-newest="(\d+)"', seen.text)
+        assert newest and await sampler(topic)(operator) == {"failures": f"{newest[1]}/2"}
