@@ -90,3 +90,14 @@ async def test_an_unknown_task_has_nothing_to_be_done(app: App) -> None:
         answer = await send(client, f"/tasks/{failed}", {"do": "retry", "seen": "failed:999"}, f"/tasks/{failed}")
         assert answer.status_code == 303
         assert "by another failure" in text_of((await client.get(answer.headers["location"])).text)
+
+
+async def test_a_mistake_leads_back_to_where_it_was_made_and_nowhere_else(app: App) -> None:
+    async with console(app) as client:
+        wrong = f"{HOME}/failures?since=yesterday"
+        came = str(client.base_url).rstrip("/") + f"{HOME}/failures?kind=%3Cb%3E"
+        assert (
+            'href="/ops/queue/failures?kind=%3Cb%3E">Back' in (await client.get(wrong, headers={"referer": came})).text
+        )
+        for other in ("https://elsewhere.example/ops/queue", f"{client.base_url}/api/tasks", "javascript:alert(1)"):
+            assert ">Back" not in (await client.get(wrong, headers={"referer": other})).text

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -74,10 +74,17 @@ async def error_page(request: Request, error: RedriveError) -> Response:
         title=_TITLES.get(status, "That did not work"),
         status=status,
         error=error,
-        back=request.headers.get("referer") if request.method == "POST" else None,
+        back=_came_from(request),
         theme=request.cookies.get("redrive_theme", ""),
     )
     return Response(text, status.value, media_type="text/html")
+
+
+def _came_from(request: Request) -> str | None:
+    """Returns the page of ours that led here."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    own = parts.netloc == request.headers.get("host") and (parts.path + "/").startswith(f"{HOME}/")
+    return parts.path + (f"?{parts.query}" if parts.query else "") if own else None
 
 
 def _worded(error: RequestValidationError) -> InvalidInput:

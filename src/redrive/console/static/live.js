@@ -77,6 +77,10 @@ async function lookAgain() {
 function end() {
   over = true;
   close("signed out", "lost");
+  const link = document.createElement("a");
+  link.href = `${document.body.dataset.home}/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`;
+  link.textContent = "signed out";
+  document.querySelector(".live")?.replaceChildren(link);
 }
 
 /**
