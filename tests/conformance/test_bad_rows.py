@@ -258,7 +258,7 @@ async def test_one_of_an_unknown_feature_stops_nobody(harness: Harness, case: tu
     def react(_: object, landed: Landed) -> None:
         told.append(landed.state)
 
-    knower = await harness.another(features=[Feature("ghosts", "redrive.testing.conformance.probe", react)])
+    knower = await harness.another(features=[Feature("ghosts", __name__, react)])
     await worked_off(harness, knower)
     found = await states(harness)
     (ended,) = (found[task_id] for task_id in found if task_id not in good)
