@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,10 +124,13 @@ def test_a_limit_for_a_kind_that_nobody_handles_is_pointed_out(
     assert said.count("limits SLOW") == 1
 
 
-def test_django_that_is_not_set_up(redrive: Redrive, here: Path) -> None:
+def test_django_that_is_not_set_up(here: Path) -> None:
     (here / "day.py").write_text("from django.contrib.auth.models import User\n")
-    said = redrive("work", "--app", "day:app")
-    assert said.code == 1 and "calls django.setup() and imports the App from day then" in said.err, said.err
+    # In a process of its own: other tests set Django up in this one.
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    command = [sys.executable, "-m", "redrive.cli", "work", "--app", "day:app"]
+    said = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    assert said.returncode == 1 and "calls django.setup() and imports the App from day then" in said.stderr, said.stderr
 
 
 def test_a_payload_that_its_handler_takes_no_more(redrive: Redrive, here: Path) -> None:

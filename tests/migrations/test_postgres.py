@@ -397,7 +397,7 @@ class TestRoles:
             "select redrive.set_hold('queue', 'q', true, 'me', null)",
             "select redrive.set_limit('A', 1, null, null)",
             "select redrive.request_cancel(gen_random_uuid(), 'me', null)",
-            "select redrive.post('k', array['a','b'], array[1,-1]::bigint[], null)",
+            "select redrive.post('[]')",
             "select redrive.grant_worker(current_user::text)",
             "select nextval('redrive.position')",
             "create table redrive.mine (n integer)",
