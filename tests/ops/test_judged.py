@@ -130,6 +130,10 @@ LOOKS = {
     "health.triage",
     "health.drills",
     "tokens.any",
+    "tasks.seen",
+    "tasks.check_seen",
+    "health.oldest_kinds",
+    "approvals.is_own",
 }
 OTHERS = TAKEN_BACK_BY_ONE_COMMAND | ITS_OWN_TASK | OF_WHAT_WAS_JUDGED | FENCED_BY_A_LEASE | NO_TASKS | LOOKS
 
