@@ -53,7 +53,7 @@ async def test_signing_in_and_every_role_keep_nobody_out(app: App, sit: Sit) -> 
 
 async def test_refusals_keep_nobody_out(app: App, sit: Sit, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = list[str]()
-    async with console(app) as client, sit(client.base_url, bypass_csp=True) as vic:
+    async with console(app) as client, sit(client.base_url, bypass_csp=True, reduced_motion="reduce") as vic:
         vic.forgive("status of 403", "status of 404", "status of 503")
         await vic.sign_in(await token(app, "vic", Role.VIEWER))
         store: Any = await app.store()
