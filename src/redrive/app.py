@@ -153,6 +153,10 @@ class App:
                 feature.kinds.add_to(self._register)
             if feature.declare is not None:
                 feature.declare(self)
+            if feature.retention is not None:
+                from redrive.stores.features import check_statements
+
+                check_statements(feature, feature.retention(self.settings))
 
     def of(self, service: Callable[[App], S]) -> S:
         """Returns a feature's service for this application, typed; the same one each time: ``app.of(Shop)``."""
@@ -419,9 +423,20 @@ class App:
         With ``connection`` (as in ``enqueue``) it becomes part of that connection's transaction. Then it may add tasks,
         joins, postings, rows and audit rows, and close joins.
         """
+        self._check_features(commit)
         if connection is None:
             return await (await self.store()).apply(commit)
         return await self._apply_on(connection, commit)
+
+    def _check_features(self, commit: Commit) -> None:
+        """Refuses tasks for a feature that this application does not have: no worker of it would run them."""
+        named = {task.feature for task in commit.enqueues if task.feature is not None}
+        if unknown := named - {feature.name for feature in self.features}:
+            raise InvalidInput(
+                f"this application has no feature {min(unknown)!r}",
+                hint=f"it has: {', '.join(sorted(one.name for one in self.features)) or 'none'}; "
+                "name it in App(features=…), or mend feature=",
+            )
 
     # -- looking and acting ----------------------------------------------------------------------------------------
 

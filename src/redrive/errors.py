@@ -203,10 +203,10 @@ class StoreUnavailable(StoreError, Unavailable):
     code = "STORE_UNAVAILABLE"
 
 
-class StoreHeld(StoreUnavailable):
+class StoreBlocked(StoreUnavailable):
     """Somebody's open transaction holds a row that this call needs; nothing of the call happened."""
 
-    code = "STORE_HELD"
+    code = "STORE_BLOCKED"
 
 
 class MayHaveLanded(StoreUnavailable):

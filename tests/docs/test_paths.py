@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tools import functions_step
 
 from redrive import State
 
@@ -56,9 +57,12 @@ def test_the_picture_has_the_layers_of_the_checked_contract() -> None:
 
 def test_sql_that_lists_all_states_is_named_where_one_adds_a_state() -> None:
     row = next(line for line in (ROOT / "docs/architecture.md").read_text().splitlines() if "**task state**" in line)
-    generated = "0002_functions.up.sql"
     for file in sorted((ROOT / "src/redrive/stores").rglob("*.sql")):
         lines = file.read_text().splitlines()
         near = (set(re.findall(r"[a-z]+", " ".join(lines[at : at + 4]))) for at in range(len(lines)))
-        if file.name != generated and any(len(words & set(State)) >= 6 for words in near):
+        if (
+            functions_step.MARK not in file.read_text()
+            and file.name != "0002_functions.up.sql"
+            and any(len(words & set(State)) >= 6 for words in near)
+        ):
             assert f"`{file.relative_to(ROOT)}`" in row, file

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
 from redrive import App, Context
-from redrive.errors import ConfigError, PayloadInvalid, RedriveError
+from redrive.errors import ConfigError, InvalidInput, PayloadInvalid, RedriveError
 from redrive.examples.orders import ORDERS
 from redrive.examples.orders.handlers import deliver
 from redrive.examples.orders.service import Shop
@@ -154,3 +155,20 @@ def test_a_service_takes_no_name_of_the_application(tmp_path: object) -> None:
     )
     with pytest.raises(ModuleNotFoundError):
         lazy.mine  # type: ignore[attr-defined]  # noqa: B018
+
+
+async def test_a_misspelt_feature_is_refused(url: str) -> None:
+    """Nobody would run its tasks, and nobody would know."""
+    app = App(url, features=[NOTES])
+    try:
+        with pytest.raises(InvalidInput, match="no feature 'nots'") as refused:
+            await app.apply(Commit(enqueues=[work.options(feature="nots").new()]))
+        assert "it has: notes" in (refused.value.hint or "")
+    finally:
+        await app.close()
+
+
+def test_a_retention_of_a_statement_that_is_not_there_is_refused_at_start() -> None:
+    odd = dataclasses.replace(ORDERS, retention=lambda settings: {"prune_ordres": 3})
+    with pytest.raises(ConfigError, match="prunes by 'prune_ordres'"):
+        App("sqlite:///:memory:", features=[odd])

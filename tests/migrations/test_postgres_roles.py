@@ -15,6 +15,7 @@ from redrive.kernel.commit import Target
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.outcome import Completed
 from redrive.kernel.retention import Retention
+from redrive.stores.postgres.store import PostgresStore
 from redrive.testing.conformance.harness import TERMINAL
 from redrive.testing.conformance.series import completed, send, tallied
 from tests.conformance.harness_postgres import PostgresHarness
@@ -302,3 +303,40 @@ def test_the_stores_own_statements_write_nothing_by_hand() -> None:
         heads = re.findall(rf"create or replace function redrive\.{name}\((.*?)as \$\$", made, re.DOTALL)
         assert heads, name
         assert any("security definer" in head or "stable" in head for head in heads), name
+
+
+RIGHTS = """
+select p.oid::regprocedure::text, has_function_privilege(%(role)s, p.oid, 'execute')
+from pg_proc p where p.pronamespace = 'redrive'::regnamespace
+union all
+select c.relname || '.' || a.attname, has_column_privilege(%(role)s, c.oid, a.attnum, 'select')
+from pg_class c join pg_attribute a on a.attrelid = c.oid
+where c.relnamespace = 'redrive'::regnamespace and c.relkind in ('r', 'p', 'v') and a.attnum > 0 and not a.attisdropped
+order by 1
+"""
+
+
+def rights(owner: psycopg.Connection[Any], role: str) -> list[tuple[str, bool]]:
+    return [(what, may) for what, may in owner.execute(RIGHTS, {"role": role}).fetchall()]
+
+
+@pytest.mark.parametrize("what", [role for role in ROLES if role != "stranger"])
+async def test_what_a_step_adds_is_granted_to_who_had_the_rest(
+    databases: Databases, empty_postgres_url: str, what: str
+) -> None:
+    """A worker that runs while its database is migrated must not be refused what is new."""
+    store = PostgresStore(empty_postgres_url)
+    with (
+        psycopg.connect(empty_postgres_url, autocommit=True) as owner,
+        databases.role("before") as before,
+        databases.role("after") as after,
+    ):
+        try:
+            await store.migrations.up(4)
+            owner.execute(f"select redrive.grant_{what}('{before}')")
+            await store.migrations.up()
+            owner.execute(f"select redrive.grant_{what}('{after}')")
+            assert rights(owner, before) == rights(owner, after)
+        finally:
+            owner.execute(f"drop owned by {before}, {after}")
+            await store.close()

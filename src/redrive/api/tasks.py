@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Response
+from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api import serialize
@@ -15,10 +16,16 @@ from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Text, WhichTasks, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
+from redrive.kernel.task import MAX_ATTEMPTS, MAX_DELAY_SECONDS, MAX_TIMEOUT_SECONDS, PRIORITY_MAX, PRIORITY_MIN
 from redrive.ops import actions, filters, inspect
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
 single = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
+
+
+def _within(words: str, low: float, high: float) -> Any:
+    """Tells readers of the API's description what the kernel takes; it is the kernel that refuses."""
+    return Field(None, description=words, json_schema_extra={"minimum": low, "maximum": high})
 
 
 class NewTask(m.In):
@@ -28,11 +35,11 @@ class NewTask(m.In):
     job_kind: str | None = None
     payload: Any = None
     queue: str | None = None
-    priority: int | None = None
-    delay: float | None = None
+    priority: int | None = _within("smaller ones first", PRIORITY_MIN, PRIORITY_MAX)
+    delay: float | None = _within("seconds", 0, MAX_DELAY_SECONDS)
     run_at: m.Moment | None = None
-    max_attempts: int | None = None
-    timeout: float | None = None
+    max_attempts: int | None = _within("with the first", 1, MAX_ATTEMPTS)
+    timeout: float | None = _within("seconds an attempt may take", 0.001, MAX_TIMEOUT_SECONDS)
     group: str | None = None
     scope: str | None = None
     episode_id: str | None = None

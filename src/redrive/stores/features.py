@@ -34,6 +34,18 @@ def _compare(package: str) -> None:
         raise ConfigError(f"{lacking} of {package} has no statement {odd[0]!r}, which the other file has")
 
 
+def check_statements(feature: Feature, names: Iterable[str]) -> None:
+    """Refuses names of statements that a file of the feature lacks, before the first call would notice."""
+    for file in (f"{dialect}.sql" for dialect in DIALECTS if has_file(feature.package, f"{dialect}.sql")):
+        known = statements(feature.package, file)
+        for name in names:
+            if name not in known:
+                raise ConfigError(
+                    f"the feature {feature.name!r} prunes by {name!r}, which {file} of {feature.package} does not have",
+                    hint=f"it has: {', '.join(sorted(known))}",
+                )
+
+
 class Features:
     """The features that a store knows. ``dialect`` names the ``.sql`` file of each: "sqlite" or "postgres"."""
 

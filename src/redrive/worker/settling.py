@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from redrive.errors import ErrorCode, RedriveError, StoreHeld, StoreUnavailable, StoreUnusable
+from redrive.errors import ErrorCode, RedriveError, StoreBlocked, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Commit
 from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Fail, Outcome
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Store
 from redrive.kernel.task import Claimed, State
+from redrive.worker.blocked import Blocked, Settlements
 from redrive.worker.config import WorkerConfig
 from redrive.worker.decisions import Decisions
-from redrive.worker.held import Held, Settlements
 from redrive.worker.report import Report
 from redrive.worker.run import Run
 from redrive.worker.state import WorkerState
@@ -59,11 +59,11 @@ class Settling:
         self._due_in = due_in
         self.unsettled: Settlements = []
         self._under_way: list[Call] = []
-        self.held = Held(state, self._settle_held, LAST_SETTLE_PATIENCE_S + self._grace)
+        self.blocked = Blocked(state, self._settle_blocked, LAST_SETTLE_PATIENCE_S + self._grace)
 
     @property
     def unfinished(self) -> bool:
-        return bool(self.unsettled or self.held or self._under_way or self._outage.seconds)
+        return bool(self.unsettled or self.blocked or self._under_way or self._outage.seconds)
 
     def add(self, run: Run, outcome: Outcome) -> None:
         """Decides what becomes of the task; that goes out with the next call."""
@@ -71,7 +71,7 @@ class Settling:
 
     def take(self) -> Settlements:
         settlements, self.unsettled = self.unsettled[:MOST_SETTLED_PER_CALL], self.unsettled[MOST_SETTLED_PER_CALL:]
-        return self.held.divert(settlements)
+        return self.blocked.divert(settlements)
 
     def send(self, settlements: Settlements, want: ClaimRequest | None) -> Call:
         """Begins one call of the store: settles these, claims what is wanted."""
@@ -124,16 +124,16 @@ class Settling:
 
     def put_aside(self, settlements: Settlements) -> bool:
         """Goes on without those that an open transaction may hold up. False when none of them can be."""
-        free = self.held.put_aside(settlements)
+        free = self.blocked.put_aside(settlements)
         if len(free) == len(settlements):
             return False
         self.keep(free)
         return True
 
-    async def _settle_held(self, settlements: Settlements) -> bool:
+    async def _settle_blocked(self, settlements: Settlements) -> bool:
         try:
             cycle = await self._store.cycle(_commit(settlements), None, again=True)
-        except StoreHeld:
+        except StoreBlocked:
             return False
         except RedriveError:
             self.keep(settlements)  # the hot loop meets the same, and knows what to do
@@ -169,7 +169,7 @@ class Settling:
                 self.keep([(run, transition), *reversed(left)])
                 raise
             except (StoreUnavailable, StoreUnusable) as outage:
-                if isinstance(outage, StoreHeld) and self.put_aside([(run, transition)]):
+                if isinstance(outage, StoreBlocked) and self.put_aside([(run, transition)]):
                     continue
                 # The others have to wait with it.
                 self.keep([(run, transition), *reversed(left)])
@@ -218,16 +218,16 @@ class Settling:
             if not await self._seen_to_its_end(call, give_back):
                 asks = 2
         ends = time.monotonic() + HAND_BACK_PATIENCE_S
-        while self.unsettled or self.held or asks:
-            self.held.go_on()
+        while self.unsettled or self.blocked or asks:
+            self.blocked.go_on()
             if await self._offered(ends):
                 asks = max(asks - 1, 0)
             if time.monotonic() >= ends:
                 break
-            if self.unsettled or self.held or asks:
-                await asyncio.sleep(0.25 if self.unsettled or self.held else ASK_AGAIN_AFTER_S)
-        await self.held.close()
-        if left := len(self.unsettled) + len(self.held):
+            if self.unsettled or self.blocked or asks:
+                await asyncio.sleep(0.25 if self.unsettled or self.blocked else ASK_AGAIN_AFTER_S)
+        await self.blocked.close()
+        if left := len(self.unsettled) + len(self.blocked):
             self._outage.give_up(left)
 
     async def _offered(self, ends: float) -> bool:
@@ -236,7 +236,7 @@ class Settling:
             async with asyncio.timeout(max(ends - time.monotonic(), 0.1)):
                 cycle = await self._store.cycle(_commit(settlements), None, again=_again(settlements))
         except (StoreUnavailable, StoreUnusable, TimeoutError) as error:
-            if not isinstance(error, StoreHeld) or not self.put_aside(settlements):
+            if not isinstance(error, StoreBlocked) or not self.put_aside(settlements):
                 self.keep(settlements)
         except RedriveError as error:
             await self.settle_one_by_one(settlements, error)

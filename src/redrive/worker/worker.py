@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable
 
-from redrive.errors import InvalidTransition, RedriveError, StoreHeld, StoreUnavailable, StoreUnusable
+from redrive.errors import InvalidTransition, RedriveError, StoreBlocked, StoreUnavailable, StoreUnusable
 from redrive.kernel.commit import Declare
 from redrive.kernel.duty import Duty
 from redrive.kernel.ports.store import ClaimRequest, Cycle, Store, Wake
@@ -247,7 +247,7 @@ class Worker:
             cycle = await self.settling.answer(call)
         except (StoreUnavailable, StoreUnusable) as error:
             self._signal.to_look = True
-            if isinstance(error, StoreHeld) and self.settling.put_aside(call.settlements):
+            if isinstance(error, StoreBlocked) and self.settling.put_aside(call.settlements):
                 return None
             self.settling.keep(call.settlements)
             self._gave_up = not await self.settling.wait_out_outage(error)
@@ -314,11 +314,11 @@ class Worker:
     def _busy(self) -> bool:
         """Returns whether there is something to settle, or room and reason to look."""
         return bool(self.settling.unsettled) or (
-            self._signal.to_look and self.runs.slots > 0 and not self.life.stopping and not self.settling.held.full
+            self._signal.to_look and self.runs.slots > 0 and not self.life.stopping and not self.settling.blocked.full
         )
 
     def _want(self) -> ClaimRequest | None:
-        if self.life.stopping or self.runs.slots <= 0 or self.settling.held.full:
+        if self.life.stopping or self.runs.slots <= 0 or self.settling.blocked.full:
             return None
         count = min(self.runs.slots, self._at_once)
         limit = 1 if self.options.once else self.options.max_jobs

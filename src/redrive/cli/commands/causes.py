@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.confirm import DryRun, Yes
 from redrive.cli.support.filters import filter_text, filtered
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
-from redrive.cli.support.start_operation import After, Ask, First, Percent, Rate, StopOnReturn, Wait, begin_bulk, pace
+from redrive.cli.support.start_operation import After, Ask, First, Percent, Rate, StopOnReturn, asked, begin_bulk, pace
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
@@ -130,26 +129,19 @@ _turning("reopen", False, "It was not mended after all.")
 
 
 @causes_cli.command("retry")
+@asked
 def retry(
     fingerprint: Fingerprint,
+    ask: Ask,
     rate: Rate = None,
     canary: First = None,
     percent: Percent = None,
     then: After = None,
     stop_on_return: StopOnReturn = False,
-    wait: Wait = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Reason = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
 ) -> None:
     """Retry everything that failed by this cause and is failed or cancelled now."""
-    found = operate(url, app, lambda own: own.causes.show(fingerprint))
+    found = operate(ask.url, ask.app, lambda own: own.causes.show(fingerprint))
     how = pace(rate, canary, percent, then, stop_on_return)
-    ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     begin_bulk(Action.RETRY, FailureFilter(fingerprint=found.row.fingerprint), how, ask)
 
 

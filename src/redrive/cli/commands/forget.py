@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support.by_id import by_id, one_way, refuse_pace
-from redrive.cli.support.confirm import DryRun, Yes
 from redrive.cli.support.filters import filtered
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.start_operation import (
     Ask,
     Fixed,
     Idempotent,
     Plan,
     Rate,
-    Wait,
+    asked,
     begin_bulk,
 )
 from redrive.kernel.failed import FailureFilter
@@ -26,27 +24,20 @@ from redrive.kernel.task import State
 MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Task ids, one or more.", show_default=False)]
 
 
+@asked
 @filtered
 def forget(
     which: FailureFilter,
+    ask: Ask,
     ids: MaybeIds = None,
     plan: Plan = None,
     rate: Rate = None,
     fixed: Fixed = None,
     idempotent: Idempotent = None,
-    wait: Wait = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Reason = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
 ) -> None:
     """Give failed tasks up: they leave the list of failures for history, from where they can still be retried."""
-    ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     if one_way(ids, which, None, plan) == "ids":
-        refuse_pace(rate is not None or wait)
+        refuse_pace(rate is not None or ask.wait)
         by_id(ids or [], "forgotten", (State.FAILED,), ask)
         return
     how = {"rate": rate, "plan": plan, "fixed": fixed, "idempotent": idempotent}

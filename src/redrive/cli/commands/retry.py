@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.support.by_id import by_id, one_way, refuse_pace
-from redrive.cli.support.confirm import DryRun, Yes
 from redrive.cli.support.filters import filtered
-from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.start_operation import (
     After,
     Ask,
@@ -20,7 +18,7 @@ from redrive.cli.support.start_operation import (
     Plan,
     Rate,
     StopOnReturn,
-    Wait,
+    asked,
     begin_bulk,
     pace,
 )
@@ -35,9 +33,11 @@ IdsOrAll = Annotated[
 All = Annotated[bool, typer.Option("--all", help="All failures, also of tasks cancelled since (needs approval).")]
 
 
+@asked
 @filtered
 def retry(
     which: FailureFilter,
+    ask: Ask,
     ids: IdsOrAll = None,
     everything: All = False,
     plan: Plan = None,
@@ -48,14 +48,6 @@ def retry(
     stop_on_return: StopOnReturn = False,
     fixed: Fixed = None,
     idempotent: Idempotent = None,
-    wait: Wait = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Reason = None,
-    by: By = None,
-    url: Url = None,
-    app: AppName = None,
-    json: Json = False,
 ) -> None:
     """Run failed or cancelled tasks again, with fresh attempts: by id, or as a bulk operation all that match.
 
@@ -63,11 +55,10 @@ def retry(
     task that was cancelled and never failed is retried by its id.
     """
     how = pace(rate, canary, percent, then, stop_on_return)
-    ask = Ask(wait, dry_run, yes, reason, by, url, app, json)
     if ids == ["all"]:
         ids, everything = None, True
     if one_way(ids, which, everything, plan) == "ids":
-        refuse_pace(any(how.values()) or wait)
+        refuse_pace(any(how.values()) or ask.wait)
         by_id(ids or [], "retried", failed.RETRYABLE_STATES, ask)
         return
     begin_bulk(Action.RETRY, which, {**how, "plan": plan, "fixed": fixed, "idempotent": idempotent}, ask)

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
-from redrive.cli.support.confirm import confirm
+from redrive.cli.support.added_options import Command, with_options
+from redrive.cli.support.confirm import DryRun, Yes, confirm
 from redrive.cli.support.filters import filter_text
 from redrive.cli.support.follow import follow, say_begun
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
 from redrive.cli.support.session import operate
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action, Canary, Then
@@ -66,6 +68,16 @@ class Ask:
     url: str | None
     app: str | None
     json: bool
+
+
+def asked(command: Command) -> Command:
+    """Gives a command what every bulk operation is told as options; it gets them as one ``ask``."""
+    options = {"wait": Wait, "dry_run": DryRun, "yes": Yes, "reason": Reason, "by": By}
+    options |= {"url": Url, "app": AppName, "json": Json}
+    switches = ("wait", "dry_run", "yes", "json")
+    return with_options(
+        command, "ask", options, lambda given: Ask(**{**given, **{n: bool(given[n]) for n in switches}})
+    )
 
 
 def pace(

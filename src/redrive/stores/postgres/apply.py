@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from redrive.errors import MayHaveLanded, RedriveError, StoreHeld, StoreUnavailable
+from redrive.errors import MayHaveLanded, RedriveError, StoreBlocked, StoreUnavailable
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
 from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
@@ -50,7 +50,7 @@ async def _commit(pool: Pool, commit: Commit, features: Features, again: bool) -
     try:
         return await _run(pool, commit, features, again)
     except RedriveError as error:
-        apart = about_a_row(error) or (isinstance(error, StoreHeld) and _settles_many(commit))
+        apart = about_a_row(error) or (isinstance(error, StoreBlocked) and _settles_many(commit))
         if not commit.transitions or not apart:
             raise
     return await _run(pool, commit, features, again, careful=pool.where)

@@ -17,8 +17,8 @@ from redrive.errors import (
     ReactionFailed,
     RedriveError,
     SchemaError,
+    StoreBlocked,
     StoreError,
-    StoreHeld,
     StoreUnavailable,
     StoreUnusable,
 )
@@ -35,7 +35,7 @@ from redrive.stores.sql import statements
 SQL = statements("redrive.stores.postgres", "statements.sql")
 MOST_ROWS_CHECKED = 3000  # of each lane; more than a claim looks at
 # Each costs a moment of waiting; the rest of them is left for the next time.
-MOST_HELD_LOOKED_FOR = 20
+MOST_BLOCKED_LOOKED_FOR = 20
 T = TypeVar("T")
 
 
@@ -100,10 +100,10 @@ async def settle_in_parts(
         return moved
     except Exception as raised:
         error = translate(raised, where)
-        held = isinstance(error, StoreHeld)
-        if not held and not about_a_row(error):
+        blocked = isinstance(error, StoreBlocked)
+        if not blocked and not about_a_row(error):
             raise
-    if held and (len(transitions) == 1 or len(applied.refused) >= MOST_HELD_LOOKED_FOR):
+    if blocked and (len(transitions) == 1 or len(applied.refused) >= MOST_BLOCKED_LOOKED_FOR):
         applied.refused.update((transition.task_id, error.message) for transition in transitions)
         return set()
     if len(transitions) > 1:

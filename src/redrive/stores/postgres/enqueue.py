@@ -11,7 +11,7 @@ import asyncpg
 from redrive.errors import RedriveError, StoreUnavailable
 from redrive.kernel.task import Enqueued, NewTask, check_feature, refuse_reserved
 from redrive.stores.postgres import codec
-from redrive.stores.postgres.errors import KeyHeld
+from redrive.stores.postgres.errors import KeyBlocked
 from redrive.stores.postgres.patience import patiently
 from redrive.stores.postgres.pool import Connection, Pool
 from redrive.stores.postgres.shared_enqueue import SharedEnqueue
@@ -68,7 +68,7 @@ class Enqueues:
         """Enqueues with others; if a key of one of them is held, by itself: at once, or when its own key is free."""
         try:
             return await self._shared_keyed.enqueue(tasks)
-        except KeyHeld:
+        except KeyBlocked:
             return await _when_free(self._alone, lambda: self._keyed(tasks, patience=NO_PATIENCE))
 
     async def _keyed(
@@ -79,7 +79,7 @@ class Enqueues:
                 return await self._once(tasks, more, patience)
             except StoreUnavailable as error:
                 if isinstance(error.__cause__, asyncpg.LockNotAvailableError):
-                    raise KeyHeld("an open transaction holds an idempotency key") from error
+                    raise KeyBlocked("an open transaction holds an idempotency key") from error
                 raise
 
         return await patiently(attempt, again)
@@ -106,7 +106,7 @@ async def _when_free(turn: asyncio.Semaphore, attempt: Callable[[], Awaitable[li
         async with turn:
             try:
                 return await attempt()
-            except KeyHeld:
+            except KeyBlocked:
                 pass
         await asyncio.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_S)

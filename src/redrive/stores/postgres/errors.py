@@ -10,8 +10,8 @@ from redrive.errors import (
     InvalidInput,
     PayloadInvalid,
     RedriveError,
+    StoreBlocked,
     StoreError,
-    StoreHeld,
     StoreUnavailable,
     StoreUnusable,
 )
@@ -34,7 +34,7 @@ _SCHEMA = (pg.InvalidSchemaNameError, pg.UndefinedTableError, pg.UndefinedFuncti
 _LOGIN = (pg.InvalidAuthorizationSpecificationError, pg.InvalidCatalogNameError)
 
 
-class KeyHeld(StoreError):
+class KeyBlocked(StoreError):
     """Raised when a transaction that is still open holds an idempotency key."""
 
 
@@ -75,7 +75,7 @@ def translate(error: BaseException, where: str) -> RedriveError:
         case pg.InvalidParameterValueError() | pg.DataError():
             return InvalidInput(said, hint=getattr(error, "hint", None))
         case pg.LockNotAvailableError():
-            return StoreHeld(
+            return StoreBlocked(
                 f"{where}: an open transaction holds what this needs: {said}",
                 hint="it goes on when that transaction ends; pg_blocking_pids() in pg_stat_activity says whose it is",
             )

@@ -28,6 +28,11 @@ create table if not exists redrive.migration (
 HAS_STEPS_TABLE = "select to_regclass('redrive.migration')"
 APPLIED_DIGESTS = "select feature, version, digest from redrive.migration"
 RECORD_STEP = "insert into redrive.migration (feature, version, name, needs, digest) values ($1, $2, $3, $4, $5)"
+# Only where the step that made it is there: an upgrade may end before it.
+GRANT_AGAIN = """do $$ begin
+  if to_regprocedure('redrive.grant_again()') is not null then perform redrive.grant_again(); end if;
+end $$;
+"""
 FORGET_STEP = "delete from redrive.migration where feature = $1 and version = $2"
 
 
@@ -61,6 +66,9 @@ class PostgresMigrations:
         done = await self._up(self._lines[0], to)
         for line in self._lines[1:] if to is None else ():
             done += await self._up(line, None)
+        if done:
+            async with self._pool.connection() as connection, connection.transaction():
+                await connection.execute(GRANT_AGAIN)
         return done
 
     async def down(self, to: int) -> list[str]:
@@ -106,7 +114,9 @@ class PostgresMigrations:
         """Returns the steps as one script, for psql: one transaction, under the same lock, and noted like steps run by
         us."""
         steps = schema.scripts(self._lines, down=down, to=to, record=_forget if down else _note)
-        return f"begin;\n{'' if down else CREATE_STEPS_TABLE}{LOCK_STEPS};\n{steps}commit;\n"
+        return (
+            f"begin;\n{'' if down else CREATE_STEPS_TABLE}{LOCK_STEPS};\n{steps}{'' if down else GRANT_AGAIN}commit;\n"
+        )
 
     @asynccontextmanager
     async def _locked(self, line: schema.Line) -> AsyncIterator[tuple[Any, int]]:
@@ -136,7 +146,8 @@ def _version(rows: list[dict[str, Any]], feature: str) -> int:
 
 def missing_script(rows: Iterable[tuple[str, int, str | None]], features: Sequence[Feature], where: str) -> str:
     """Returns the steps that a database lacks as one script, for a connection that is not ours."""
-    return schema.missing_script(schema.lines_of(STEPS, features, "postgres"), rows, where, _note)
+    script = schema.missing_script(schema.lines_of(STEPS, features, "postgres"), rows, where, _note)
+    return f"{script}\n{GRANT_AGAIN}" if script else ""
 
 
 def _note(line: schema.Line, step: schema.Migration) -> str:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
+from redrive.kernel.task import PRIORITY_MAX, PRIORITY_MIN
+
 DEFAULT_PRIORITY = 0
 SWEEP_EVERY_S = 1.0
 SWEEP_AFTER_SHORT_S = 0.02

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from redrive.errors import StoreError, StoreUnavailable, StoreUnusable
 from redrive.kernel.task import Enqueued, NewTask
-from redrive.stores.postgres.errors import KeyHeld
+from redrive.stores.postgres.errors import KeyBlocked
 
 MAX_TASKS_PER_STATEMENT = 1000
 # Two: while the server is at one statement, the callers of the other prepare their next tasks.
@@ -79,7 +79,7 @@ class SharedEnqueue:
         except Exception as error:
             if (
                 len(callers) == 1
-                or isinstance(error, StoreUnavailable | StoreUnusable | KeyHeld)
+                or isinstance(error, StoreUnavailable | StoreUnusable | KeyBlocked)
                 or not isinstance(error, StoreError | ValueError)
             ):
                 for _, future in callers:

@@ -61,3 +61,31 @@ begin
     execute format('grant select (%s) on %s to %I', v_view.columns, v_view.name, p_role);
   end loop;
 end $$;
+
+-- Gives what a step or a feature added to everyone who had the rest: a deploy migrates before its workers know of it, and
+-- those that run must not be refused what is new. Returns how many roles it looked after.
+create or replace function redrive.grant_again() returns integer
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_role record;
+  v_count integer := 0;
+begin
+  for v_role in
+    with given as (
+      select a.grantee, p.proname::text as what from pg_proc p, aclexplode(p.proacl) a
+      where p.pronamespace = 'redrive'::regnamespace and p.proname in ('cycle', 'enqueue') and a.grantee not in (0, p.proowner)
+      union
+      select a.grantee, 'view' from pg_attribute c, aclexplode(c.attacl) a
+      where c.attrelid = 'redrive.v_tasks'::regclass and c.attname = 'state'
+    )
+    select r.rolname as name, bool_or(g.what = 'cycle') as worker, bool_or(g.what = 'enqueue') as producer,
+      bool_or(g.what = 'view') as viewer
+    from given g join pg_roles r on r.oid = g.grantee group by r.rolname
+  loop
+    if v_role.worker then perform redrive.grant_worker(v_role.name);
+    elsif v_role.producer then perform redrive.grant_producer(v_role.name); end if;
+    if v_role.viewer then perform redrive.grant_viewer(v_role.name); end if;
+    v_count := v_count + 1;
+  end loop;
+  return v_count;
+end $$;

@@ -21,13 +21,13 @@ Line = tuple[UUID | None, str | None]
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 MOST_AT_ONCE = 500
 # With so many finished and not settled, a worker claims no more.
-MOST_HELD = 2000
+MOST_BLOCKED = 2000
 
 
-class Held:
+class Blocked:
     """The settlements that wait. Their leases are renewed as those of all runs are: nobody else gets the tasks.
 
-    ``settle`` brings some of them in; False when something of theirs is still held. They are given up ``patience``
+    ``settle`` brings some of them in; False when something of theirs is still blocked. They are given up ``patience``
     seconds after the worker was told to end."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Held:
 
     @property
     def full(self) -> bool:
-        return bool(self._lines) and len(self) >= MOST_HELD
+        return bool(self._lines) and len(self) >= MOST_BLOCKED
 
     def put_aside(self, settlements: Settlements) -> Settlements:
         """Takes those that may have been what the others waited for; returns the others."""
@@ -82,7 +82,7 @@ class Held:
     def go_on(self) -> None:
         """Sees to it that somebody tries."""
         if self._lines and (self._task is None or self._task.done()):
-            self._task = self._life.loop.create_task(self._try_all(), name="redrive-held")
+            self._task = self._life.loop.create_task(self._try_all(), name="redrive-blocked")
 
     async def close(self) -> None:
         """Tries no more."""
@@ -135,7 +135,7 @@ def _tell(run: Run) -> None:
         "task %s cannot be settled now: somebody's open transaction holds its join, or what its feature writes; its "
         "lease is kept, and it is tried again",
         run.task.id,
-        extra={"event": "task.held", "task_id": str(run.task.id)},
+        extra={"event": "task.blocked", "task_id": str(run.task.id)},
     )
 
 

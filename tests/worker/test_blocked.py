@@ -64,13 +64,13 @@ async def _hold(app: App, mine: asyncpg.Connection, what: str) -> NewTask:
 
 
 @pytest.mark.parametrize("what", ["account", "key"])
-async def test_what_is_held_is_settled_apart_and_its_lease_is_kept(app: App, postgres_url: str, what: str) -> None:
+async def test_what_is_blocked_is_settled_apart_and_its_lease_is_kept(app: App, postgres_url: str, what: str) -> None:
     mine = await asyncpg.connect(postgres_url)
     look = await asyncpg.connect(postgres_url)
     await mine.execute("begin")
     task = await _hold(app, mine, what)
     async with working(app) as worker:
-        await until(lambda: _true(len(worker.settling.held) == 1))
+        await until(lambda: _true(len(worker.settling.blocked) == 1))
         # Others are claimed, run and settled meanwhile, and also after its lease would have ended.
         lease = "select lease_expires_at from redrive.task where id = $1 and state = 'running'"
         first = await look.fetchval(lease, task.id)
@@ -82,7 +82,7 @@ async def test_what_is_held_is_settled_apart_and_its_lease_is_kept(app: App, pos
 
         await until(renewed)
         await ended(app, (await app.enqueue("OTHER")).id)
-        assert len(worker.settling.held) == 1 and worker.health.store_error is None
+        assert len(worker.settling.blocked) == 1 and worker.health.store_error is None
         await mine.execute("commit")
         found = await ended(app, task.id)
         assert (found.state, found.attempt_count) == (State.COMPLETED, 1)
@@ -95,10 +95,10 @@ async def test_what_comes_after_it_and_needs_the_same_waits_with_it(app: App, po
     await mine.execute("begin")
     first, second = await _hold(app, mine, "account"), _new("SHORT", feature="paying")
     async with working(app) as worker:
-        await until(lambda: _true(len(worker.settling.held) == 1))
+        await until(lambda: _true(len(worker.settling.blocked) == 1))
         await app.apply(Commit(enqueues=[second]))
-        await until(lambda: _true(len(worker.settling.held) == 2))
-        assert worker.settling.held._lines.keys() == {(None, "paying")}
+        await until(lambda: _true(len(worker.settling.blocked) == 2))
+        assert worker.settling.blocked._lines.keys() == {(None, "paying")}
         await mine.execute("rollback")
         assert {(await ended(app, task.id)).attempt_count for task in (first, second)} == {1}
     assert await (await app.store()).balance("revenue") == 3
@@ -111,7 +111,7 @@ async def test_a_worker_that_is_cut_off_settles_the_others(app: App, postgres_ur
     task = await _hold(app, mine, "key")
     worker = app.worker(await app.store())
     running = asyncio.create_task(worker.run())
-    await until(lambda: _true(len(worker.settling.held) == 1))
+    await until(lambda: _true(len(worker.settling.blocked) == 1))
     other = (await app.enqueue("OTHER")).id
     await ended(app, other)
     asyncio.get_running_loop().call_later(0.5, lambda: asyncio.create_task(mine.execute("rollback")))
