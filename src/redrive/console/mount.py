@@ -25,8 +25,9 @@ from redrive.console.pages import (
     tasks,
     workers,
 )
+from redrive.console.refusals import error_page
 from redrive.console.regions import menu
-from redrive.console.routes import error_page, pages_router
+from redrive.console.routes import pages_router
 from redrive.console.topics import TOPICS
 from redrive.console.verification import Verification
 from redrive.errors import PageUnknown

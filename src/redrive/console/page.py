@@ -109,6 +109,14 @@ class Page:
         return self.go(self.form.text("back") or HOME, said, level)
 
 
+class FieldRefused(InvalidInput):
+    """What stands in a field of a form cannot be taken; ``field`` is its name."""
+
+    def __init__(self, field: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
+
+
 class Form:
     """The fields of a form that was sent."""
 
@@ -122,11 +130,15 @@ class Form:
     def needed(self, name: str, what: str) -> str:
         found = self.text(name)
         if found is None:
-            raise InvalidInput(f"{what} is missing", hint="go back and fill it in")
+            raise FieldRefused(name, f"{what} is missing", hint="fill it in")
         return found
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(key for key, _ in self._fields))
+
+    def typed(self) -> dict[str, list[str]]:
+        """Returns all fields as they were sent."""
+        return {name: [value for key, value in self._fields if key == name] for name in self.names()}
 
     def all(self, name: str) -> list[str]:
         return [value for key, value in self._fields if key == name and value]
@@ -142,7 +154,7 @@ class Form:
         try:
             return int(found)
         except ValueError:
-            raise InvalidInput(f"{what} must be a whole number, not {found[:50]!r}") from None
+            raise FieldRefused(name, f"{what} must be a whole number, not {found[:50]!r}") from None
 
     def number(self, name: str, what: str) -> float | None:
         found = self.text(name)
@@ -151,7 +163,7 @@ class Form:
         try:
             return float(found)
         except ValueError:
-            raise InvalidInput(f"{what} must be a number, not {found[:50]!r}") from None
+            raise FieldRefused(name, f"{what} must be a number, not {found[:50]!r}") from None
 
 
 def own_address(target: str) -> str:
@@ -166,14 +178,17 @@ async def a_page(request: Request) -> Page:
     visitor = await door.identify(request)
     app: App = request.app.state.redrive
     operator = (await app.operator(visitor.caller)).for_pages()
-    return Page(request, visitor, operator, await operator.health.now())
+    page = Page(request, visitor, operator, await operator.health.now())
+    request.state.page = page  # for what goes wrong later: its menu is shown with it
+    return page
 
 
 async def a_form(request: Request) -> Page:
     """Returns the page of a request that does something; refused unless one of our pages sent it."""
     page = await a_page(request)
-    page.form = await read_form(request)
-    door.check_form(request, page.visitor, page.form.text("csrf") or "")
+    form = await read_form(request)
+    door.check_form(request, page.visitor, form.text("csrf") or "")
+    page.form = form
     return page
 
 

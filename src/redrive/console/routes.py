@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -14,10 +13,9 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from redrive.api.problems import status_of
 from redrive.console.door import HOME, SignInNeeded
-from redrive.console.templates_env import render
-from redrive.errors import InvalidInput, PageFailed, RedriveError, StoreUnavailable
+from redrive.console.refusals import error_page
+from redrive.errors import InvalidInput, PageFailed, RedriveError
 
 logger = logging.getLogger("redrive.console")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -65,38 +63,6 @@ def sign_in_first(request: Request) -> Response:
     return RedirectResponse(f"{HOME}/sign-in" + (f"?{urlencode(fields)}" if fields else ""), 303)
 
 
-async def error_page(request: Request, error: RedriveError) -> Response:
-    status = status_of(error)
-    if isinstance(error, StoreUnavailable):  # who asks is not known then: where the store is, is not for everybody
-        error = StoreUnavailable("its database does not answer", hint="it is tried again; the server's log says more")
-    text = await render(
-        "error.html",
-        title=_TITLES.get(status, "That did not work"),
-        status=status,
-        error=error,
-        back=_came_from(request),
-        theme=request.cookies.get("redrive_theme", ""),
-    )
-    return Response(text, status.value, media_type="text/html")
-
-
-def _came_from(request: Request) -> str | None:
-    """Returns the page of ours that led here."""
-    parts = urlsplit(request.headers.get("referer", ""))
-    own = parts.netloc == request.headers.get("host") and (parts.path + "/").startswith(f"{HOME}/")
-    return parts.path + (f"?{parts.query}" if parts.query else "") if own else None
-
-
 def _worded(error: RequestValidationError) -> InvalidInput:
     first = error.errors()[0]
     return InvalidInput(f"{first['loc'][-1]}: {first['msg']}")
-
-
-_TITLES = {
-    HTTPStatus.NOT_FOUND: "There is no such thing",
-    HTTPStatus.FORBIDDEN: "You may not do that",
-    HTTPStatus.CONFLICT: "Not possible now",
-    HTTPStatus.UNPROCESSABLE_ENTITY: "Something is wrong with what was asked",
-    HTTPStatus.SERVICE_UNAVAILABLE: "The store cannot be reached",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too many tries",
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields, of_failures, page_number, whole_number
-from redrive.console.page import Page, TheForm, ThePage
+from redrive.console.page import FieldRefused, Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
@@ -105,7 +105,7 @@ async def retry(page: TheForm) -> Response:
         return await _retry_all(page)
     ids = parse_ids(page.form.all("id"))
     if not ids:
-        raise InvalidInput("nothing is ticked", hint="go back and tick the tasks to retry")
+        raise InvalidInput("nothing is ticked", hint="tick the tasks to retry")
     done = await page.operator.failures.retry(ids, page.form.text("reason"))
     said = f"Retried {len(done.done)} of {len(ids)}."
     if done.skipped:
@@ -126,9 +126,13 @@ async def begin(page: Page, action: Action, which: FailureFilter, plan: str | No
     form = page.form
     first = form.whole("canary", "the number of canaries")
     percent = form.number("percent", "the share of canaries that must succeed")
+    if percent is not None and not 0 < percent <= 100:
+        raise FieldRefused("percent", f"the share must be above 0 and at most 100, not {percent:g}")
     then = Then.WAIT if form.text("then") == Then.WAIT else Then.GO_ON
     if then is Then.WAIT and first is None:
-        raise InvalidInput("it is not said how many to try first", hint="say so, or choose to go on with the others")
+        raise FieldRefused(
+            "canary", "it is not said how many to try first", hint="say so, or choose to go on with the others"
+        )
     idempotent = form.text("idempotent")
     return await page.operator.operations.begin(
         action,

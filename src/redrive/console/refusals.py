@@ -1,0 +1,118 @@
+"""What is answered when something goes wrong: the form again as it was filled in, or a page that says what to do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from fastapi import Request, Response
+
+from redrive.api.problems import status_of
+from redrive.console.door import HOME
+from redrive.console.page import Form, Page, a_page, own_address
+from redrive.console.refill import Refilled, refill
+from redrive.console.templates_env import render
+from redrive.errors import PageFailed, RedriveError, StoreUnavailable
+
+# What somebody can put right in the form; everything else is no matter of what was filled in.
+MENDABLE = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.CONFLICT)
+_TITLES = {
+    HTTPStatus.NOT_FOUND: "There is no such thing",
+    HTTPStatus.FORBIDDEN: "You may not do that",
+    HTTPStatus.CONFLICT: "Not possible now",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Something is wrong with what was asked",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The store cannot be reached",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many tries",
+}
+
+
+async def error_page(request: Request, error: RedriveError) -> Response:
+    """Returns the page on which the form was sent, with the form as it was filled in; or else a page of its own, with
+    the menu as far as it is known who asks."""
+    status = status_of(error)
+    page = await _visited(request, error)
+    again = await _form_again(request, page, error) if page is not None and status in MENDABLE else None
+    if again is not None and request.method == "POST":
+        return Response(again.page, status.value, media_type="text/html")
+    if isinstance(error, StoreUnavailable):  # where the store is, is not for everybody
+        error = StoreUnavailable("its database does not answer", hint="it is tried again; the server's log says more")
+    values = {
+        "title": _TITLES.get(status, "That did not work"),
+        "status": status,
+        "error": error,
+        "back": _came_from(request),
+        "form": None if again is None else again.form,
+        "here": _here(request) if request.method == "GET" and status is HTTPStatus.SERVICE_UNAVAILABLE else None,
+    }
+    if page is not None:
+        return await page.render("error.html", status.value, **values)
+    text = await render("error_alone.html", theme=request.cookies.get("redrive_theme", ""), **values)
+    return Response(text, status.value, media_type="text/html")
+
+
+async def _visited(request: Request, error: RedriveError) -> Page | None:
+    """Returns the page of a request, which tells who asks; None where nobody is signed in, or nothing can be asked."""
+    found: Page | None = getattr(request.state, "page", None)
+    if found is None and not isinstance(error, StoreUnavailable | PageFailed):
+        with contextlib.suppress(RedriveError):
+            found = await a_page(request)
+    return found
+
+
+async def _form_again(request: Request, page: Page, error: RedriveError) -> Refilled | None:
+    """Returns the page of the form that was refused, filled in. Of an address it is the form of its own page."""
+    wrong = ": ".join(part for part in (error.message, error.hint) if part)
+    wrong, about = wrong[:1].upper() + wrong[1:] + ".", getattr(error, "field", None)
+    if request.method == "GET":
+        typed: Mapping[str, list[str]] = {name: [value] for name, value in page.query.items()}
+        origin: str | None = page.path if typed else None
+    else:
+        typed, origin = page.form.typed(), _origin(request, page.form)
+    shown = None if origin is None else await _look_at(request, origin)
+    return None if shown is None else refill(shown, page.path, typed, wrong, about)
+
+
+def _origin(request: Request, form: Form) -> str | None:
+    """Returns the address of the page on which a form stood; None of one that no page has sent."""
+    return form.text("here") or form.text("back") or _came_from(request)
+
+
+async def _look_at(request: Request, address: str) -> str | None:
+    """Returns the text of a page of ours, as whoever asks would see it now; None where there is none."""
+    parts = urlsplit(own_address(address))
+    kept = [one for one in request.scope["headers"] if not one[0].startswith(b"content-")]
+    scope: dict[str, Any] = {
+        **{name: value for name, value in request.scope.items() if name not in ("endpoint", "path_params", "route")},
+        "method": "GET",
+        "path": parts.path,
+        "raw_path": quote(parts.path).encode(),
+        "query_string": parts.query.encode(),
+        "headers": kept,
+        "state": {},
+    }
+    status, pieces = 0, list[bytes]()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Mapping[str, Any]) -> None:
+        nonlocal status
+        status = message.get("status", status)
+        pieces.append(message.get("body", b""))
+
+    await request.app.router(scope, receive, send)
+    return b"".join(pieces).decode() if status == HTTPStatus.OK else None
+
+
+def _here(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _came_from(request: Request) -> str | None:
+    """Returns the page of ours that led here."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    own = parts.netloc == request.headers.get("host") and (parts.path + "/").startswith(f"{HOME}/")
+    return parts.path + (f"?{parts.query}" if parts.query else "") if own else None

@@ -1,0 +1,131 @@
+"""What is refused: a form comes back as it was filled in, with what is wrong beside its field; no dead ends."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from redrive import App
+from redrive.console.refill import refill
+from redrive.errors import StoreUnavailable
+from redrive.ops import access
+from redrive.ops.access import Caller, Role
+from tests.console.conftest import HOME, console, fail_some, page, send, text_of, work
+
+pytestmark = pytest.mark.anyio
+
+
+def tag(html: str, name: str) -> str:
+    """The field of this name that somebody has filled in wrong."""
+    [found] = [one for one in re.findall(r"<(?:input|select)[^>]*>", html) if "aria-invalid" in one]
+    assert f'name="{name}"' in found, found
+    return str(found)
+
+
+WRONG: list[tuple[dict[str, str], str, str]] = [
+    ({"canary": "hundred"}, "canary", "must be a whole number, not 'hundred'"),
+    ({"canary": "0"}, "canary", "Canary must be"),
+    ({"percent": "300"}, "percent", "at most 100, not 300"),
+    ({"rate": "-1"}, "rate", "Rate must be from"),
+    ({"reason": "a\x01b"}, "reason", "contains control characters"),
+    ({"then": "wait", "canary": ""}, "canary", "not said how many to try first"),
+]
+
+
+async def test_a_refused_operation_keeps_what_was_typed(app: App) -> None:
+    async with console(app) as client:
+        await fail_some(app, 3)
+        path = "/failures/preview?kind=SEND"
+        sent = {"all": "1", "kind": "SEND", "reason": 'the "farm" is back', "rate": "5", "canary": "2", "percent": "80"}
+        for wrong, field, said in WRONG:
+            answer = await send(client, "/failures/retry", {**sent, "stop_on_return": "on", **wrong}, path)
+            html = answer.text
+            assert answer.status_code == 422
+            assert "tasks match" in html and 'aria-label="Pages"' in html  # it is the page of the form
+            assert 'id="wrong" role="alert">' in html and said in text_of(html)
+            assert 'aria-describedby="wrong"' in tag(html, field)
+            for name, value in {**sent, **wrong}.items():
+                if name in ("rate", "percent", "reason") and value.isprintable():
+                    assert f'value="{value.replace(chr(34), "&quot;")}"' in html, name
+            assert re.search(r'<input type="checkbox" name="stop_on_return"[^>]* checked>', html)
+            if "then" in wrong:
+                assert '<option value="wait" data-option="--then wait" selected>' in html
+        assert "No operation yet" in await page(client, "/operations")
+
+
+async def test_ticks_are_kept_and_what_is_missing_is_said_at_the_form(app: App) -> None:
+    async with console(app) as client:
+        ids = await fail_some(app, 3)
+        path = "/failures/preview"
+        fields: dict[str, Any] = {"here": f"{HOME}{path}", "id": ids[:2], "reason": "x\x07"}
+        html = (await send(client, "/failures/retry", fields, path)).text
+        assert len(re.findall(r'<input type="checkbox" name="id"[^>]* checked>', html)) == 2
+        none = await send(client, "/failures/retry", {"here": f"{HOME}{path}", "reason": "again"}, path)
+        assert none.status_code == 422
+        assert re.search(r'<form[^>]*>\s*<p class="notice bad" role="alert">Nothing is ticked', none.text)
+        assert 'value="again"' in none.text
+
+
+async def test_the_form_of_a_row_is_opened_again(app: App) -> None:
+    async with console(app) as client:
+        await fail_some(app, 1)
+        html = (await send(client, "/queues/limit", {"name": "SEND", "concurrency": "many"}, "/queues")).text
+        [row] = [one for one in html.split("<tr>") if 'aria-invalid="true"' in one]
+        assert (
+            'name="name" value="SEND"' in row and "<details open>" in row and 'value="many"' in tag(html, "concurrency")
+        )
+
+
+@pytest.mark.parametrize("path", ["/failures?kind=SEND&since=yesterday", "/failures/preview?since=yesterday&kind=SEND"])
+async def test_a_filter_that_means_nothing_can_be_put_right(app: App, path: str) -> None:
+    async with console(app) as client:
+        await fail_some(app, 1)
+        html = await page(client, path, 422)
+        assert 'aria-label="Pages"' in html and "Something is wrong with what was asked" in html
+        if "preview" not in path:  # which has no form of filters
+            assert 'value="yesterday"' in tag(html, "since") and 'name="kind" value="SEND"' in html
+            assert "Tasks that are failed now" not in html  # nothing that was not asked for
+
+
+async def test_every_refusal_keeps_the_menu_of_its_role(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(app) as client:
+        made = await access.create(await app.store(), "vic", Role.VIEWER, actor="admin")
+        assert 'aria-label="Pages"' not in await page(client, "/nope", 404)  # nobody is signed in
+        await client.post(f"{HOME}/sign-in", data={"token": made.secret})
+        for path, status in (("/nope", 404), ("/settings", 403), ("/tasks/01a1", 422), ("/causes/0000", 404)):
+            html = await page(client, path, status)
+            assert 'aria-label="Pages"' in html and f'href="{HOME}/failures"' in html
+            assert f'href="{HOME}/settings"' not in html  # the role may not see it
+
+        async def away(*_: object) -> None:
+            raise StoreUnavailable("PostgreSQL database 'night' at 10.0.0.7:5432 does not answer")
+
+        monkeypatch.setattr(await app.store(), "overview", away)
+        html = await page(client, "/workers", 503)
+        assert f'href="{HOME}/workers">Try again</a>' in html and "night" not in html
+
+
+async def test_what_is_no_longer_possible_is_said_where_it_was_asked(app: App) -> None:
+    async with console(app) as client:
+        [failed] = await fail_some(app, 1)
+        app.mended = True  # type: ignore[attr-defined]
+        operator = await app.operator(Caller("bea", Role.OPERATOR))
+        await operator.tasks.retry((await operator.tasks.meant([failed]))[0])
+        await work(app)
+        answer = await send(client, f"/tasks/{failed}", {"do": "retry", "reason": "once more"}, f"/tasks/{failed}")
+        assert answer.status_code == 409 and 'aria-label="Pages"' in answer.text
+
+
+def test_only_the_form_that_was_sent_is_filled_in() -> None:
+    page = """<form action="/a" method="post"><input type="hidden" name="n" value="1"><textarea name="t">old</textarea>
+<select name="s"><option>x</option><option value="y">Y</option></select><input name="q"></form>
+<form action="/a"><input type="hidden" name="n" value="2"><input name="q" value="&lt;b&gt;"></form>"""
+    found = refill(page, "/a", {"n": ["1"], "t": ["<new>"], "s": ["y"], "q": ['"']}, "q is <odd>.")
+    assert found is not None
+    first, second = found.page.split("</form>")[:2]
+    assert "&lt;new&gt;</textarea>" in first and '<option value="y" selected>' in first
+    assert 'name="q" value="&quot;" aria-invalid="true"' in first and "Q is" not in first
+    assert 'role="alert">q is &lt;odd&gt;.</span>' in first and second == page.split("</form>")[1]
+    assert refill(page, "/b", {"q": ["1"]}, "no") is None
