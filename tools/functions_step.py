@@ -35,6 +35,7 @@ SOURCES = (
     "cancel",
     "promote",
     "tick",
+    "beat",
     "series",
     "expired",
     "holds",

@@ -130,6 +130,16 @@ def blocked(ctx: Context, name: str = "all") -> str:
     return "too late"
 
 
+@app.task("HOLDS_LOOP")
+async def holds_loop(ctx: Context, name: str = "all") -> str:
+    """Never lets go of the event loop before the gate opens."""
+    record(ctx, "start")
+    while not opened(ctx, name):
+        time.sleep(0.01)
+    record(ctx, "end")
+    return name
+
+
 @app.task("STUBBORN")
 async def stubborn(ctx: Context, name: str = "all") -> str:
     """Swallows its cancellation."""

@@ -100,6 +100,7 @@ class Settings(Values):
     heartbeat_ms: int | None = setting("TASK_WORKER_HEARTBEAT_MS", None, ge=1, le=MOST_MS)
     interval_ms: int = setting("TASK_WORKER_INTERVAL_MS", 1_500, ge=10, le=MOST_MS)
     recovery_interval_ms: int | None = setting("TASK_WORKER_RECOVERY_INTERVAL_MS", None, ge=10, le=MOST_MS)
+    dead_after_ms: int = setting("TASK_WORKER_DEAD_AFTER_MS", 15_000, ge=1_000, le=MOST_MS)
     recovery_batch_size: int = setting("TASK_WORKER_RECOVERY_BATCH_SIZE", 50, ge=1, le=10_000)
     backoff_base_ms: int = setting("TASK_WORKER_BACKOFF_BASE_MS", 2_000, ge=0, le=MOST_MS)
     backoff_max_ms: int = setting("TASK_WORKER_BACKOFF_MAX_MS", 60_000, ge=0, le=MOST_MS)
@@ -146,6 +147,10 @@ class Settings(Values):
         """A third of the lease unless set; always early enough to renew in time."""
         wanted = self.heartbeat_ms if self.heartbeat_ms is not None else self.lease_ms / 3
         return min(max(wanted, 1000), self.lease_ms - 500) / 1000
+
+    @property
+    def dead_after(self) -> float:
+        return self.dead_after_ms / 1000
 
     @property
     def interval(self) -> float:

@@ -51,6 +51,11 @@ class Announcer:
             text = f"the {self._grace_ms / 1000:g} s are over: stopping {_counted(running)}; {rest}"
             self._stop("worker.grace_over", text, "warning", running)
 
+    def declared_dead(self) -> None:
+        """Logs that others have taken this worker for dead: it was stopped or cut off for too long."""
+        text = f"{self._worker_id} was taken for dead: nobody had heard of it; asking which of its leases are left"
+        self._say("worker.cut_off", text, "warning", running=self._running().total())
+
     def stopped(self) -> None:
         """Logs ``worker.stopped``, with what the worker did, if it had started."""
         if not self._started:

@@ -45,6 +45,12 @@ class LeaseKeeper:
         self._grace_ends: float | None = None
         self._grace_said = False
         self._renewing: asyncio.Task[None] | None = None
+        self._in_doubt = False
+
+    def doubt(self) -> None:
+        """Asks the store now which leases are still held: others had taken this worker for dead."""
+        self._in_doubt = True
+        self._next_look.now()
 
     def begin_grace(self) -> None:
         if self._grace_ends is not None:
@@ -87,7 +93,8 @@ class LeaseKeeper:
     async def _renew(self, now: float) -> None:
         heartbeat = self._settings.heartbeat
         runs = self._runs.values()
-        due = [run for run in runs if now - run.renewed_at >= heartbeat and run.state is not RunState.ABANDONED]
+        due = [run for run in runs if now - run.renewed_at >= heartbeat or self._in_doubt]
+        due = [run for run in due if run.state is not RunState.ABANDONED]
         noted: list[Run] = []
         if now - self._progress_at >= PROGRESS_EVERY_S:
             noted = [run for run in runs if run.progress is not None and not run.settled]
@@ -108,6 +115,7 @@ class LeaseKeeper:
             self._failed(error, noted, progress)
             return
         self._outage.over("lease")
+        self._in_doubt = False
         for task_id, run in renewed.items():
             if task_id in lost:
                 self._on_lost(run)

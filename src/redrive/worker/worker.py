@@ -1,9 +1,9 @@
 """Fills one process's slots with tasks from the store, and settles them back into it.
 
-``Worker`` is the hot loop (settle and claim) and the life around it. Beside it run the lease keeper (heartbeats,
-deadlines), the ticker (liveness, promotion, duties) and one coroutine per attempt (``attempts``); what they decide
-goes out through ``settling`` and comes back from the store as landed or lost. They share what the worker was told
-(``config``) and how it is (``state``); only the worker knows all of them.
+``Worker`` is the hot loop (settle and claim) and the life around it. Beside it run the lease keeper (renewals,
+deadlines), the ticker (promotion, duties), the beat (liveness, in a thread) and one coroutine per attempt
+(``attempts``); what they decide goes out through ``settling`` and comes back from the store as landed or lost. They
+share what the worker was told (``config``) and how it is (``state``); only the worker knows all of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from redrive.kernel.retention import Retention
 from redrive.observe.logs import TaskLog
 from redrive.worker.announce import Announcer
 from redrive.worker.attempts import Attempts
+from redrive.worker.beat import Beats
 from redrive.worker.config import WorkerConfig
 from redrive.worker.duty_runner import DutyRunner
 from redrive.worker.handler_notes import HandlerNotes
@@ -86,6 +87,15 @@ class Worker:
             on_stuck=self.attempts.abandon,
             on_grace_over=self.announce.grace_over,
         )
+        self.beats = Beats(
+            config,
+            store,
+            state,
+            on_dead=self._recover,
+            on_declared=self._declared_dead,
+            on_lost=self.attempts.lose,
+            on_drain=lambda: self.stop("asked to drain"),
+        )
         self._loop_watch = LoopWatch(config.id, self.report.blocked)
         self._at_once = self.options.concurrency // (2 if self.options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
         self._signal = state.signal
@@ -146,6 +156,7 @@ class Worker:
         helpers: list[asyncio.Task[None]] = []
         try:
             await self.prepare()
+            await self.beats.start()
             self._deafen = self.store.listen(self.on_wake, self.options.queues)
             helpers = [
                 asyncio.create_task(self.leases.run(), name="redrive-leases"),
@@ -167,6 +178,7 @@ class Worker:
             self._loop_watch.stop()
             self._deafen()
             await end(helpers)
+            await self.beats.stop()
             self._retire()
             with contextlib.suppress(RedriveError):
                 await self.ticker.leave()
@@ -180,6 +192,16 @@ class Worker:
         if not helper.cancelled() and (error := helper.exception()) is not None:
             self._broken = error
             self._signal.wake()
+
+    def _recover(self) -> None:
+        """Takes back what workers had that are dead, without waiting for the next tick."""
+        for name in self.duties:
+            if name == "recover" or name.startswith("recover:"):
+                self._duty_runner.begin(name)
+
+    def _declared_dead(self) -> None:
+        self.announce.declared_dead()
+        self.leases.doubt()
 
     def stop(self, why: str = "asked to stop", *, hint: str = "") -> None:
         """Claims no more; lets what runs finish within the grace period, then hands it back. ``why`` is for the log."""

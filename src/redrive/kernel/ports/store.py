@@ -13,6 +13,7 @@ from redrive.kernel.ports.audit import AuditReads
 from redrive.kernel.ports.failures import FailureReads
 from redrive.kernel.ports.features import FeatureReads
 from redrive.kernel.ports.health import HealthReads
+from redrive.kernel.ports.liveness import Beat, Heard, Judgement, Liveness
 from redrive.kernel.ports.records import RecordReads
 from redrive.kernel.ports.series import SeriesReads
 from redrive.kernel.ports.tasks import MOST_ENTRIES, TaskReads
@@ -40,13 +41,16 @@ if TYPE_CHECKING:
 # What reads ask for and return is part of the port, for those who have a store.
 __all__ = [
     "MOST_ENTRIES",
+    "Beat",
     "Capabilities",
     "CauseRow",
     "ClaimRequest",
     "Count",
     "Cycle",
+    "Heard",
     "Heartbeat",
     "HoldRow",
+    "Judgement",
     "LetterCount",
     "LimitRow",
     "Migrations",
@@ -179,7 +183,9 @@ class SchemaStatus:
     foreign: tuple[str, ...] = ()  # those of them that have tables here, and that this process does not know
 
 
-class Store(TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, SeriesReads, FeatureReads, Protocol):
+class Store(
+    TaskReads, FailureReads, RecordReads, AuditReads, HealthReads, SeriesReads, FeatureReads, Liveness, Protocol
+):
     """Where tasks live. Every method is one transaction, or none at all."""
 
     @property

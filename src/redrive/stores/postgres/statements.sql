@@ -84,6 +84,15 @@ select renewed, missed from redrive.renew($1, $2, $3, $4, $5);
 select * from redrive.tick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
   $19);
 
+-- beat: a worker's own beat, apart from its ticks
+select silent_in, declared, drain from redrive.beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
+
+-- judge: leases of workers that are silent end
+select worker, tasks from redrive.judge($1, $2, $3);
+
+-- bury: leases of a worker whose process is gone end
+select redrive.bury($1, $2, $3);
+
 -- begin_series: nobody else adds to the series until the end of the transaction
 select redrive.begin_series();
 

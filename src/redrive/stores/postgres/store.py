@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from typing import Self
 from uuid import UUID
 
 from redrive.kernel.applied import Applied
@@ -12,11 +13,23 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import ExpiredLease, Transition
-from redrive.kernel.ports.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Transaction, Wake
+from redrive.kernel.ports.store import (
+    Beat,
+    Capabilities,
+    ClaimRequest,
+    Cycle,
+    Heard,
+    Heartbeat,
+    Judgement,
+    TickResult,
+    Transaction,
+    Wake,
+)
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.stores.features import Features
+from redrive.stores.loops import LoopStores
 from redrive.stores.postgres.apply import commit_patiently
-from redrive.stores.postgres.calls import value
+from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.claim import Claims, UnansweredClaims
 from redrive.stores.postgres.cycle import Cycles
 from redrive.stores.postgres.diagnose import diagnose, oldest_kinds, vitals
@@ -29,7 +42,7 @@ from redrive.stores.postgres.reads import Reads
 from redrive.stores.postgres.scan_positions import ScanPositions
 from redrive.stores.postgres.series import Series, add_up
 from redrive.stores.postgres.settle import renew
-from redrive.stores.postgres.tick import Ticks
+from redrive.stores.postgres.tick import Ticks, beat
 from redrive.stores.postgres.transaction import transaction
 from redrive.stores.schema import index_names
 from redrive.stores.series import add_up_in_pieces
@@ -40,10 +53,10 @@ MOST_DELTAS_PER_FOLD = 20_000
 class PostgresStore(Reads, Series):
     """See the port, ``redrive.kernel.ports.store.Store``, for what each method promises."""
 
-    def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:
+    def __init__(self, url: str, features: Sequence[Feature] = (), *, connections: int = 5) -> None:
         self.url = url
         self.features = Features(features, "postgres")
-        self.pool = Pool(url)
+        self.pool = Pool(url, connections)
         self.migrations = PostgresMigrations(self.pool, features)
         self.positions = ScanPositions()
         self.ticks = Ticks(self.pool, self.features)
@@ -51,6 +64,7 @@ class PostgresStore(Reads, Series):
         self._unanswered = UnansweredClaims(self.pool, lambda moves: self.apply(Commit(transitions=moves)))
         self._cycles = Cycles(self.pool, self.features, Claims(self.positions, self._unanswered))
         self._listener: Listener | None = None
+        self._beside = LoopStores()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -110,6 +124,21 @@ class PostgresStore(Reads, Series):
 
     async def expired(self, limit: int, feature: str | None = None) -> list[ExpiredLease]:
         return await self.ticks.expired(limit, feature)
+
+    def beside(self) -> Self:
+        found = self._beside.get(lambda: type(self)(self.url, connections=1))
+        assert isinstance(found, type(self))
+        return found
+
+    async def beat(self, given: Beat) -> Heard:
+        return await beat(self.pool, given)
+
+    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, int]:
+        rows = await fetch(self.pool, "judge", worker_id, by.dead_after_ms, by.lease_ms)
+        return {row["worker"]: row["tasks"] for row in rows}
+
+    async def bury(self, worker_id: str, host: str, pid: int) -> int:
+        return int(await value(self.pool, "bury", worker_id, host, pid))
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:

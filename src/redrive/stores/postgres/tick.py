@@ -8,7 +8,7 @@ from datetime import datetime
 
 from redrive.errors import RedriveError
 from redrive.kernel.machine import ExpiredLease
-from redrive.kernel.ports.store import Heartbeat, TickResult
+from redrive.kernel.ports.store import Beat, Heard, Heartbeat, TickResult
 from redrive.stores.features import Features
 from redrive.stores.postgres.bad_rows import about_a_row, past_bad_rows
 from redrive.stores.postgres.calls import fetch, value
@@ -94,6 +94,28 @@ class Ticks:
             self._pool, queues, lambda: value(self._pool, "promote", MOST_PROMOTED_PER_TICK), self._features
         )
         return int(await again)
+
+
+async def beat(pool: Pool, given: Beat) -> Heard:
+    by = given.judgement
+    (row,) = await fetch(
+        pool,
+        "beat",
+        given.worker_id,
+        given.host,
+        given.pid,
+        list(given.queues),
+        given.concurrency,
+        given.running,
+        given.version,
+        given.age,
+        round(given.tick_every * 1000),
+        given.every_ms,
+        round(given.stalled * 1000),
+        by.dead_after_ms,
+        by.lease_ms,
+    )
+    return Heard(row["silent_in"], row["declared"], row["drain"])
 
 
 def _columns(pairs: Collection[tuple[str, str]]) -> tuple[list[str], list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Self, TypeVar
 from uuid import UUID
 
 from redrive.kernel.applied import Applied
@@ -15,13 +15,23 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import ExpiredLease, Transition
-from redrive.kernel.ports.store import Capabilities, ClaimRequest, Cycle, Heartbeat, TickResult, Wake
+from redrive.kernel.ports.store import (
+    Beat,
+    Capabilities,
+    ClaimRequest,
+    Cycle,
+    Heard,
+    Heartbeat,
+    Judgement,
+    TickResult,
+    Wake,
+)
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.stores.features import Features
 from redrive.stores.pieces import prune_features, prune_in_pieces
 from redrive.stores.schema import index_names
 from redrive.stores.series import add_up_in_pieces
-from redrive.stores.sqlite import apply, tick
+from redrive.stores.sqlite import apply, beat, tick
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
 from redrive.stores.sqlite.connection_thread import ConnectionThread
 from redrive.stores.sqlite.cycle import cycle
@@ -142,6 +152,19 @@ class SqliteStore(Reads, Series):
 
     async def tick(self, beat: Heartbeat) -> TickResult:
         return await self._past_bad_rows(lambda session: tick.tick(session, beat), beat.queues)
+
+    def beside(self) -> Self:
+        """Returns itself: it serves all loops, and the file has one writer, whoever asks."""
+        return self
+
+    async def beat(self, given: Beat) -> Heard:
+        return await self._writer.run(lambda session: beat.beat(session, given))
+
+    async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, int]:
+        return await self._writer.run(lambda session: beat.judge(session, worker_id, by))
+
+    async def bury(self, worker_id: str, host: str, pid: int) -> int:
+        return await self._writer.run(lambda session: beat.bury(session, worker_id, host, pid))
 
     async def upkeep(self, duty: str, keep: Retention = DEFAULTS) -> int:
         match duty:

@@ -2,11 +2,13 @@
 update redrive_worker set seen_at = ?, running = ?, stopping = ? 
 where id = ? and (seen_at < ? or stopping <> ? or (stopping and running <> ?))
 
--- join: a worker seen for the first time, or another process under the same name
+-- join: a worker seen for the first time, or another process under the same name; whether it beats apart from its ticks,
+-- its first beat will say
 insert into redrive_worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping, beat_ms)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set host = excluded.host, pid = excluded.pid,
   queues = excluded.queues, concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
-  started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping, beat_ms = excluded.beat_ms
+  started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping, beat_ms = excluded.beat_ms,
+  beats_ms = null, beating_since = null, dead_at = null, drain_at = null, drain_by = null, drain_reason = null
 where (host, pid, queues) <> (excluded.host, excluded.pid, excluded.queues)
 
 -- sheet_new: unless it was sent again because the answer was lost

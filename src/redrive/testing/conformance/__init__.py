@@ -28,6 +28,7 @@ from redrive.testing.conformance.joins import TestJoins  # noqa: E402
 from redrive.testing.conformance.landings import TestLandings  # noqa: E402
 from redrive.testing.conformance.ledger import TestLedger  # noqa: E402
 from redrive.testing.conformance.limits import TestLimits  # noqa: E402
+from redrive.testing.conformance.liveness import TestLiveness  # noqa: E402
 from redrive.testing.conformance.operators import TestOperators  # noqa: E402
 from redrive.testing.conformance.pages import TestPages  # noqa: E402
 from redrive.testing.conformance.reactions import TestReactions  # noqa: E402
@@ -62,6 +63,7 @@ __all__ = [
     "TestLandings",
     "TestLedger",
     "TestLimits",
+    "TestLiveness",
     "TestOperators",
     "TestPages",
     "TestReactions",

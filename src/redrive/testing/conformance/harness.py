@@ -22,7 +22,17 @@ from redrive.kernel.failure import failure
 from redrive.kernel.feature import Feature
 from redrive.kernel.machine import Event, Lease, Policy, Transition, settle
 from redrive.kernel.outcome import Expired, Fail, Failed, Outcome, Retry
-from redrive.kernel.ports.store import ClaimRequest, Cycle, Heartbeat, Query, Store, TickResult
+from redrive.kernel.ports.store import (
+    Beat,
+    ClaimRequest,
+    Cycle,
+    Heard,
+    Heartbeat,
+    Judgement,
+    Query,
+    Store,
+    TickResult,
+)
 from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import AuditRow, Claimed, NewTask, State, Task
 from redrive.testing.conformance.options import ClaimOptions, TaskOptions
@@ -31,6 +41,8 @@ from redrive.testing.conformance.probe import PROBE
 Totals = dict[tuple[str, str, State], int]
 POLICY = Policy(backoff=Backoff(10.0, 10.0))
 LEASE = 60.0
+BEAT, DEAD_AFTER = 4.0, 15.0
+JUDGEMENT = Judgement(DEAD_AFTER, LEASE)
 FEATURES = (PROBE,)
 
 
@@ -181,6 +193,28 @@ class Harness(ABC):
     ) -> TickResult:
         beat = Heartbeat(worker, "host", 1, ("default",), 4, running, "0", duties, stopping)
         return await (store or self.store).tick(beat)
+
+    async def beat(
+        self,
+        worker: str = "w1",
+        *,
+        pid: int = 1,
+        age: float = 0.0,
+        store: Store | None = None,
+        every: float = BEAT,
+        judgement: Judgement = JUDGEMENT,
+    ) -> Heard:
+        beat = Beat(worker, "host", pid, ("default",), 4, 0, "0", age, 1.5, every, judgement)
+        return await (store or self.store).beat(beat)
+
+    async def let_beat(self, seconds: float, *workers: str) -> None:
+        """Lets time pass while these workers beat and all others are silent."""
+        left = seconds
+        while left > 0:
+            await self.advance(min(BEAT, left))
+            left -= BEAT
+            for worker in workers:
+                await self.beat(worker)
 
     async def look_for_expired(self, store: Store | None = None, limit: int = 50) -> list[Transition]:
         """Returns what recovery would do: of plain tasks, then of each feature that the store knows."""

@@ -30,7 +30,9 @@ begin
     on conflict (id) do update set host = excluded.host, pid = excluded.pid, queues = excluded.queues,
       concurrency = excluded.concurrency, running = excluded.running, version = excluded.version,
       started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping,
-      beat_ms = excluded.beat_ms;
+      beat_ms = excluded.beat_ms,
+      -- Whether it beats apart from its ticks, its first beat will say.
+      beats_ms = null, beating_since = null, dead_at = null, drain_at = null, drain_by = null, drain_reason = null;
   end if;
   if p_sheet_id is not null then
     -- Sent again because the answer was lost, it is the one that was taken last.

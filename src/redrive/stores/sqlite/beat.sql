@@ -1,0 +1,41 @@
+-- row: the worker of this name
+select host, pid, dead_at, drain_at from redrive_worker where id = ?
+
+-- beat: it lives; a beat that comes two beats late begins anew, since others may have been cut off with it
+update redrive_worker set running = ?2, started_at = min(started_at, ?3), stalled_ms = ?5, dead_at = null,
+  beating_since = case when beats_ms is null or beating_since > ?1 or seen_at < ?1 - 2000 * ?4 then ?1 else beating_since end,
+  beats_ms = ?4, seen_at = ?1
+where id = ?6
+
+-- join: a worker that is heard of for the first time, or another process under the same name
+insert into redrive_worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at, stopping, beat_ms,
+  beats_ms, beating_since, stalled_ms)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?9, ?12) on conflict (id) do update set host = excluded.host,
+  pid = excluded.pid, queues = excluded.queues, concurrency = excluded.concurrency, running = excluded.running,
+  version = excluded.version, started_at = excluded.started_at, seen_at = excluded.seen_at, stopping = excluded.stopping,
+  beat_ms = excluded.beat_ms, beats_ms = excluded.beats_ms, beating_since = excluded.beating_since,
+  stalled_ms = excluded.stalled_ms, dead_at = null, drain_at = null, drain_by = null, drain_reason = null
+
+-- fleet: who counts when it is judged who is silent, and from when on each of them would be: those that beat apart from
+-- their loop and were not declared dead, but for those that have said goodbye; what somebody had who was last seen longer
+-- ago than a lease lasts is free already
+select id, seen_at + 1000 * max(?2, 3 * beats_ms) from redrive_worker
+where beats_ms is not null and dead_at is null and not (stopping and running = 0) and seen_at > ?1 - 1000 * (?2 + ?3)
+
+-- left_behind: does something run that was claimed under this name before its process became a worker
+select 1 from redrive_task t where t.state = 'running' and t.lease_expires_at > ?1 and t.worker_id = ?2
+  and t.last_attempt_at < (select w.started_at from redrive_worker w where w.id = ?2) limit 1
+
+-- may_judge: has it beaten without a gap for long enough; since when it is a worker, and its beat
+select started_at, beats_ms from redrive_worker where id = ?1 and beats_ms is not null and beating_since <= ?2 - 1000 * ?3
+  and seen_at > ?2 - 2000 * beats_ms
+
+-- end_leases: of a worker, since before a moment
+update redrive_task set lease_expires_at = ?1
+where state = 'running' and lease_expires_at > ?1 and worker_id = ?2 and (?3 is null or last_attempt_at < ?3)
+
+-- declare_dead: others say so; its next beat takes that back
+update redrive_worker set dead_at = ?1 where id = ?2
+
+-- bury: whoever started it has seen it end
+update redrive_worker set dead_at = ?1 where id = ?2 and host = ?3 and pid = ?4

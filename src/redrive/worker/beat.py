@@ -1,0 +1,225 @@
+"""Beats: tells the store that this worker lives, from a thread of its own, whatever its event loop is doing.
+
+The thread has a little loop and a connection of its own. It keeps leases, too, while the worker's loop stands still,
+and looks at who else has fallen silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.kernel.ports.store import Beat, Heard, Judgement, Store
+from redrive.settings import Settings
+from redrive.version import __version__
+from redrive.worker.config import WorkerConfig
+from redrive.worker.run import Run, RunState
+from redrive.worker.state import WorkerState
+
+logger = logging.getLogger("redrive.worker")
+LONGEST_BEAT_S, SHORTEST_BEAT_S = 4.0, 0.2
+# How far judges that wait for the same moment are spread: the first of them does it.
+SPREAD_S = 0.3
+LAST_WORD_S = 2.0
+
+
+def beat_interval(settings: Settings) -> float:
+    """Returns the seconds between two beats: at least three before a silent worker is dead, and often enough to keep a
+    lease that its loop has not renewed in time."""
+    slack = (settings.lease - settings.heartbeat) / 3
+    return max(min(LONGEST_BEAT_S, settings.dead_after / 3, slack), SHORTEST_BEAT_S)
+
+
+class Beats:
+    """Beats for one worker. On its loop it calls ``on_dead`` when leases of others have ended, ``on_declared`` when
+    this worker had been declared dead, ``on_lost`` for a run whose lease somebody else has, ``on_drain`` when somebody
+    wants it to end."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        store: Store,
+        state: WorkerState,
+        *,
+        on_dead: Callable[[], None],
+        on_declared: Callable[[], None],
+        on_lost: Callable[[Run], None],
+        on_drain: Callable[[], None],
+    ) -> None:
+        settings = config.settings
+        self.interval = beat_interval(settings)
+        self._config = config
+        self._store = store
+        self._state = state
+        self._runs = state.runs
+        self._judgement = Judgement(max(settings.dead_after, 3 * self.interval), settings.lease)
+        # The loop renews after a heartbeat; what it has not renewed by then is kept from here.
+        self._late = settings.heartbeat + (settings.lease - settings.heartbeat) / 3
+        self._on_dead = on_dead
+        self._on_declared = on_declared
+        self._on_lost = on_lost
+        self._on_drain = on_drain
+        self._born = self._answered = time.monotonic()
+        self._asked = 0.0
+        self._judge_at: float | None = None
+        self._failing = False
+        self._worker_loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = threading.Event()
+        self._wake: asyncio.Event | None = None
+
+    async def start(self) -> None:
+        """Beats once on the worker's own loop, so that it is missed from its first claim on; then from the thread."""
+        self._worker_loop = asyncio.get_running_loop()
+        with contextlib.suppress(StoreUnavailable, StoreUnusable):  # the ticker meets the same, and says so
+            self._heed(await self._store.beat(self._beat()))
+        self._thread = threading.Thread(target=self._main, name="redrive-beat", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Beats no more; waits a moment for the thread to close its connection."""
+        self._ended.set()
+        loop, wake = self._loop, self._wake
+        if loop is not None and wake is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(wake.set)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, LAST_WORD_S)
+
+    # -- in the thread ---------------------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._run())
+        except Exception:
+            logger.exception(
+                "this worker's beat has ended; others will take it for dead", extra=self._fields("beat_ended")
+            )
+
+    async def _run(self) -> None:
+        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
+        store = self._store.beside()
+        delay = self.interval
+        while not self._ended.is_set():
+            await self._rest(delay)
+            if self._ended.is_set():
+                return
+            try:
+                delay = await self._turn(store)
+            except RedriveError as error:
+                delay = self._failed(error)
+
+    async def _rest(self, seconds: float) -> None:
+        assert self._wake is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    async def _turn(self, store: Store) -> float:
+        """Beats, keeps what the loop has not kept, judges whom it is time to judge. Returns the seconds until the next
+        turn."""
+        began = time.monotonic()
+        self._ask(began)
+        self._heed(await store.beat(self._beat()))
+        await self._keep(store)
+        self._failing = False
+        if self._judge_at is not None and time.monotonic() >= self._judge_at:
+            await self._judge(store)
+        wait = max(began + self.interval - time.monotonic(), 0.0)
+        return wait if self._judge_at is None else min(wait, max(self._judge_at - time.monotonic(), 0.01))
+
+    def _failed(self, error: RedriveError) -> float:
+        if not self._failing and not isinstance(error, StoreUnavailable):
+            logger.warning("the store refused a beat: %s", error, extra=self._fields("beat_refused"))
+        self._failing = True
+        return min(self.interval, 0.2 + 0.8 * random.random())  # noqa: S311 (spreads a fleet; no secret)
+
+    def _heed(self, heard: Heard) -> None:
+        if heard.declared:
+            self._tell(self._on_declared)
+        if heard.drain:
+            self._tell(self._on_drain)
+        if heard.silent_in is None:
+            self._judge_at = None
+        elif self._judge_at is None or heard.silent_in > 0:
+            spread = SPREAD_S * random.random()  # noqa: S311 (spreads a fleet; no secret)
+            self._judge_at = time.monotonic() + max(heard.silent_in, 0.0) + spread
+
+    async def _judge(self, store: Store) -> None:
+        self._judge_at = None
+        dead = await store.judge(self._config.id, self._judgement)
+        for name, tasks in dead.items():
+            logger.warning(
+                "worker %s has been silent for more than %g s: its %d tasks go back",
+                name,
+                self._judgement.dead_after,
+                tasks,
+                extra=self._fields("declared_dead", dead=name, tasks=tasks),
+            )
+        if dead:
+            self._tell(self._on_dead)
+
+    async def _keep(self, store: Store) -> None:
+        """Renews leases that the loop should have renewed: it stands still, and what it runs goes on."""
+        now = time.monotonic()
+        late = [run for run in self._all_runs() if now - run.renewed_at >= self._late]
+        late = [run for run in late if run.state is not RunState.ABANDONED]
+        if not late:
+            return
+        lost = await store.renew([(run.task.id, run.task.token) for run in late], self._config.settings.lease, {})
+        for run in late:
+            if run.task.id in lost:
+                self._tell(self._on_lost, run)
+            else:
+                run.renewed_at = now
+
+    def _all_runs(self) -> list[Run]:
+        while True:
+            try:
+                return list(self._runs.values())
+            except RuntimeError:  # the loop has just added one
+                continue
+
+    def _ask(self, now: float) -> None:
+        """Asks the worker's loop for an answer, if the last one has come."""
+        if self._asked <= self._answered:
+            self._asked = now
+            self._tell(self._answer)
+
+    def _answer(self) -> None:
+        self._answered = time.monotonic()
+
+    def _tell(self, what: Callable[..., None], *args: object) -> None:
+        assert self._worker_loop is not None
+        with contextlib.suppress(RuntimeError):  # it is closed: the worker has ended
+            self._worker_loop.call_soon_threadsafe(what, *args)
+
+    def _beat(self) -> Beat:
+        config, now = self._config, time.monotonic()
+        stalled = now - self._asked if self._asked > self._answered else 0.0
+        return Beat(
+            config.id,
+            socket.gethostname(),
+            os.getpid(),
+            config.options.queues,
+            config.options.concurrency,
+            len(self._runs),
+            __version__,
+            now - self._born,
+            config.settings.interval,
+            self.interval,
+            self._judgement,
+            stalled if stalled >= 1.0 else 0.0,
+        )
+
+    def _fields(self, event: str, **more: object) -> dict[str, object]:
+        return {"event": f"worker.{event}", "worker_id": self._config.id, **more}

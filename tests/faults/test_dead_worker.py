@@ -1,0 +1,80 @@
+"""Who falls silent loses his leases long before they end; who only stands still keeps them."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from redrive.kernel.task import State
+from tests.faults.harness import World, until
+
+pytestmark = pytest.mark.faults
+DEAD_AFTER_S = 1.5
+# Leases that no test outlives: what comes back does so because its worker was declared dead.
+SETTINGS = {"TASK_WORKER_LEASE_MS": "600000", "TASK_WORKER_DEAD_AFTER_MS": str(round(DEAD_AFTER_S * 1000))}
+
+
+def test_what_a_killed_worker_had_runs_again_long_before_its_lease_ends(store: World) -> None:
+    task = store.enqueue("GATED")
+    first = store.worker("first", env=SETTINGS)
+    store.wait_effect(task, "start")
+    second = store.worker("second", env=SETTINGS)
+    first.kill()
+    store.open()
+    done = store.wait_state(task, State.COMPLETED)
+    assert done.attempt_count == 2
+    [said] = second.logged("worker.declared_dead")
+    assert (said["dead"], said["tasks"]) == ("first", 1)
+    assert second.logged("task.requeued", task_id=task.id, held_by="first")
+    assert store.account([task.id]) == {"completed": 1}
+
+
+def test_a_process_that_takes_the_name_over_frees_what_the_first_had(store: World) -> None:
+    task = store.enqueue("GATED")
+    named = {**SETTINGS, "TASK_WORKER_ID": "named"}
+    first = store.worker("first", env=named, ready=False)
+    store.wait_effect(task, "start")
+    first.kill()
+    store.open()
+    store.worker("second", env=named, ready=False)
+    assert store.wait_state(task, State.COMPLETED).attempt_count == 2
+    assert store.account([task.id]) == {"completed": 1}
+
+
+def test_a_worker_that_was_stopped_hears_that_it_lost_its_leases(store: World) -> None:
+    task = store.enqueue("GATED")
+    first = store.worker("first", env=SETTINGS)
+    store.wait_effect(task, "start")
+    second = store.worker("second", env=SETTINGS)
+    first.send(signal.SIGSTOP)
+    second.wait_for("worker.declared_dead", dead="first")
+    store.wait_effect(task, "start", count=2)
+    first.send(signal.SIGCONT)
+    first.wait_for("worker.cut_off")
+    first.wait_for("task.lease_lost", task_id=task.id)
+    store.open()
+    done = store.wait_state(task, State.COMPLETED)
+    assert done.attempt_count == 2
+    assert first.stop() == 0
+    assert first.health["lost"] == 1
+    assert store.account([task.id]) == {"completed": 1}
+    assert len(store.effects("end")) == 1
+
+
+def test_a_worker_whose_loop_stands_still_keeps_its_leases(store: World) -> None:
+    """Also a lease that ends meanwhile, if nobody renewed it."""
+    settings = {**SETTINGS, "TASK_WORKER_LEASE_MS": "3000"}
+    task = store.enqueue("HOLDS_LOOP")
+    first = store.worker("first", env=settings)
+    store.wait_effect(task, "start")
+    second = store.worker("second", env=settings)
+    expires = until(lambda: store.get(task).lease_expires_at, "it has a lease")
+    until(lambda: (store.get(task).lease_expires_at or expires) > expires, "its lease was renewed")
+    time.sleep(2 * DEAD_AFTER_S + 1.5)
+    store.open()
+    assert store.wait_state(task, State.COMPLETED).attempt_count == 1
+    assert not second.logged("worker.declared_dead")
+    assert not first.logged("task.lease_lost")
+    assert store.account([task.id]) == {"completed": 1}
