@@ -154,14 +154,25 @@ async def test_a_page_outlives_a_restart_of_the_server(tmp_path: Path, sit: Sit)
         port = free.getsockname()[1]
     async with sit(f"http://127.0.0.1:{port}") as ann:
         ann.forgive("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
-        live = ann.page.locator(".live")
+        live, told = ann.page.locator(".live"), ann.page.locator(".lost")
+        as_of = ann.page.locator(".as-of time")
         async with up(tmp_path / "r.db", port):
             await ann.go("/workers")
             await ann.is_live()
             await ann.page.evaluate("window.same = true")
+            made = await as_of.inner_text()
+            await expect(as_of).not_to_have_text(made)  # what is pushed is as of the last word
+            await expect(told).to_be_hidden()
+            heading = await ann.page.locator("h1").bounding_box()
         await expect(live).to_have_text("reconnecting")
+        await expect(told).to_contain_text(f"What you see is as of {await as_of.inner_text()}")
+        dimmed = "(one) => Number(getComputedStyle(one).opacity)"
+        assert await ann.page.locator("#fleet table").evaluate(dimmed) < 0.7
+        assert await ann.page.locator("h1").bounding_box() == heading  # nothing has moved
         async with up(tmp_path / "r.db", port):
             await expect(live).to_have_text("live")
+            await expect(told).to_be_hidden()
+            assert await ann.page.locator("#fleet table").evaluate(dimmed) == 1
             assert await ann.page.evaluate("window.same")
             await expect(ann.page.locator("#fleet").get_by_text("alive")).to_be_visible()
             await ann.page.get_by_role("link", name="Queues & limits").click()

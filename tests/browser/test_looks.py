@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import pytest
@@ -144,3 +145,31 @@ async def test_without_scripts_every_page_reads(studio: World, sit: Sit) -> None
         await ann.page.keyboard.press("Enter")
         await expect(ann.page.get_by_role("heading", name="Tasks", exact=True)).to_be_visible()
         assert ann.page.url.startswith(f"{studio.base}{HOME}/tasks?kind=VIDEO_GEN")
+
+
+OUT_OF_SIGHT = """() => [...document.querySelectorAll("main :is(button, .button, summary, input, select)")]
+  .filter((one) => one.checkVisibility() && !one.closest(".chart"))
+  .filter((one) => { const box = one.getBoundingClientRect(); return box.right > innerWidth || box.left < 0; })
+  .map((one) => one.outerHTML.slice(0, 120))"""
+
+
+async def test_on_a_narrow_screen_every_action_is_in_sight(studio: World, sit: Sit) -> None:
+    hidden = {}
+    async with sit(studio.base, viewport=NARROW) as ann:
+        for name, path in studio.pages.items():
+            await ann.go(path)
+            await ann.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+            if found := await ann.page.evaluate(OUT_OF_SIGHT):
+                hidden[name] = found
+    assert hidden == {}
+
+
+async def test_ids_in_lists_are_copied_whole(studio: World, sit: Sit) -> None:
+    async with sit(studio.base, permissions=["clipboard-read", "clipboard-write"]) as ann:
+        for name in ("failures", "tasks", "dead letters"):
+            await ann.go(studio.pages[name])
+            button = ann.page.get_by_role("button", name="Copy 0").first
+            whole = ((await button.get_attribute("aria-label")) or "").removeprefix("Copy ")
+            await button.click()
+            await expect(button).to_have_class(re.compile("copied"))
+            assert await ann.page.evaluate("navigator.clipboard.readText()") == whole

@@ -10,10 +10,11 @@ import pytest
 from redrive.errors import ApprovalNeeded, InvalidInput, RedriveError
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
-from redrive.kernel.operation import Action, Status
+from redrive.kernel.operation import Action, Canary, Status, Then
 from redrive.kernel.task import State
 from redrive.ops.access import Role, refuse_reserved
 from redrive.ops.failed_tasks import FailedTasks
+from redrive.ops.operation_runner import step
 from redrive.ops.operator import Operator
 from redrive.testing.conformance.harness import Harness
 from tests.ops.making import OTHER, fail, run
@@ -272,3 +273,21 @@ def test_what_looks_like_redrive_is_refused() -> None:
     for name in ("redrive", "Red\u200brive", "ｒｅｄｒｉｖｅ", "redrive:\u00adworker"):
         with pytest.raises(InvalidInput, match="redrive itself"):
             refuse_reserved(name)
+
+
+async def test_an_operation_that_is_over_counts_with_what_it_moved(harness: Harness) -> None:
+    """Who tries a few first, and stops there, has retried a few; as long as it may go on, it counts in full."""
+    await fail(harness, 8)
+    more, last = await fail(harness, 8, kind="B"), await fail(harness, 1, kind="C")
+    own = ann(harness)
+    begun = await own.operations.begin(Action.RETRY, A, canary=Canary(2, then=Then.WAIT))
+    await step(harness.store, begun.operation.id, "w")
+    assert (await own.operations.show(begun.operation.id)).done == 2
+    with pytest.raises(ApprovalNeeded, match="8 tasks and the 8 of ann"):
+        await own.failures.retry(more)
+    await own.operations.cancel(begun.operation.id)
+    told = await own.failures.retry_matching(FailureFilter(ids=tuple(more)), dry_run=True)
+    assert told.needs_approval is None
+    assert len((await own.failures.retry(more)).done) == 8
+    with pytest.raises(ApprovalNeeded, match="1 task and the 10 of ann"):
+        await own.failures.retry(last)

@@ -15,7 +15,7 @@ from redrive.ops.filters import FAILURE_FILTERS, Filter
 from redrive.ops.operator.control import Kind, Queue
 
 PAGE_SIZE = 50
-NAMES_PER_PAGE = 40  # queues and kinds, each with forms of its own
+NAMES_PER_PAGE = 36  # queues and kinds, each with forms of its own
 Named = TypeVar("Named", Queue, Kind)
 
 

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from redrive.app import App
 from redrive.console.sample import Sample, Sampler
@@ -25,7 +26,7 @@ logger = logging.getLogger("redrive.console")
 EVERY_S = 1.0
 # A sample that takes long is taken less often: at most a fifth of the time goes into it.
 SHARE = 5
-QUIET_S = 15.0  # without news a stream says that it is still there, so that proxies keep it
+QUIET_S = 5.0  # without news a stream says as of when there are none, also so that proxies keep it
 LOOKED_AT_S = 5.0  # how often a stream looks whether its session still holds
 MOST_STREAMS = 200
 MOST_FEEDS = 100
@@ -39,6 +40,7 @@ class Feed:
     role: Role
     listeners: int = 0
     changes: int = 0
+    at: datetime | None = None  # of the last sample, whether it brought something new or not
     regions: dict[str, tuple[int, str]] = field(default_factory=dict)  # with the change that brought it
     trouble: str | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,6 +48,8 @@ class Feed:
 
     def put(self, sample: Mapping[str, str], trouble: str | None = None) -> None:
         """Takes a new state; wakes the listeners if something of it is new."""
+        if trouble is None:
+            self.at = datetime.now(UTC)
         new = {name: text for name, text in sample.items() if name not in self.regions or self.regions[name][1] != text}
         if not new and trouble == self.trouble:
             return
@@ -125,7 +129,7 @@ class Live:
         while not self._closed.is_set():
             for i, feed in enumerate(feeds):
                 if feed.changes > seen[i]:
-                    told = {"regions": feed.since(seen[i]), "trouble": feed.trouble}
+                    told = {"regions": feed.since(seen[i]), "trouble": feed.trouble, "at": _as_of(feeds)}
                     seen[i] = feed.changes
                     spoke = time.monotonic()
                     yield f"data: {json.dumps(told, ensure_ascii=True)}\n\n"
@@ -137,7 +141,7 @@ class Live:
                     return
             if now - spoke >= QUIET_S:
                 spoke = now
-                yield ": still here\n\n"
+                yield f"event: beat\ndata: {json.dumps({'at': _as_of(feeds)})}\n\n"
             await self._news(feeds)
 
     async def _news(self, feeds: list[Feed]) -> None:
@@ -190,3 +194,8 @@ class Live:
                 feed.put({}, "something went wrong in the server; its log says more")
             took = time.monotonic() - begun
             await asyncio.sleep(max(EVERY_S - took, took * (SHARE - 1)))
+
+
+def _as_of(feeds: list[Feed]) -> str | None:
+    """Returns as of when everything is that a page was told."""
+    return min((feed.at.isoformat() for feed in feeds if feed.at is not None), default=None)

@@ -94,6 +94,11 @@ def exact(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def clock(moment: datetime) -> str:
+    """Returns the time of day, of UTC."""
+    return moment.astimezone(UTC).strftime("%H:%M:%S UTC")
+
+
 def cut(value: object, size: int = SHOWN) -> str:
     """Returns a text of at most so many characters: its beginning and its end, which tell ids and paths apart."""
     text = visible(value)
@@ -136,6 +141,7 @@ FILTERS = {
     "milliseconds": milliseconds,
     "cut": cut,
     "exact": exact,
+    "clock": clock,
     "age": age,
     "document": document,
 }

@@ -4,6 +4,9 @@ Whatever moves tasks for an operator is a ``PlannedAction``, and ``judge`` is th
 second operator has to agree to one. What somebody retried or gave up alone is a small document per person. It changes
 in the same transaction as the tasks, so two requests at once, by whatever way and with whatever token, cannot both
 count from the same sum: one of them is refused, reads it again, and is judged by the new one.
+
+An operation counts in full from the moment it is begun, and with what it has moved as soon as it is over: who tries a
+few first and stops there has retried a few.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from redrive.errors import ApprovalNeeded, ChangedMeanwhile
 from redrive.kernel.applied import Applied
-from redrive.kernel.operation import Action
+from redrive.kernel.operation import COLLECTION as OPERATIONS
+from redrive.kernel.operation import FINAL, Action
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
 from redrive.ops.people import person
@@ -26,6 +30,7 @@ from redrive.ops.text import counted
 
 COLLECTION = "alone"
 PATIENCE_S = 10.0
+MOST_OPERATIONS = 50  # are looked at again; those before them stay counted in full
 # What is done at once cannot wait for somebody to agree; an operation can.
 BULK = {
     Action.RETRY: "redrive retry with a filter",
@@ -51,11 +56,13 @@ UNRESTRICTED = Rule(None)  # of the application's own code, which is no operator
 @dataclass(slots=True, frozen=True)
 class PlannedAction:
     """Something that is about to be done to ``number`` tasks; ``action`` is what it is, or what it amounts to.
-    ``always``: why it needs a second operator however few they are; None: only its number counts."""
+    ``always``: why it needs a second operator however few they are; None: only its number counts. ``operation``: that
+    will do it, piece by piece."""
 
     action: Action
     number: int
     always: str | None = None
+    operation: str | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,7 +82,9 @@ async def judge(store: Store, rule: Rule, actor: str, planned: PlannedAction) ->
     if not planned.number:
         return Verdict(None)
     seen = await _recent(store, rule, actor)
-    return Verdict(seen.why_not(planned.number), (seen.put(planned.number),))
+    if seen.operations and seen.why_not(planned.number) is not None:
+        seen = await _settled(store, seen)
+    return Verdict(seen.why_not(planned.number), (seen.put(planned),))
 
 
 async def alone(store: Store, rule: Rule, actor: str, planned: PlannedAction, act: Act[T]) -> T:
@@ -98,17 +107,19 @@ async def alone(store: Store, rule: Rule, actor: str, planned: PlannedAction, ac
 
 @dataclass(slots=True, frozen=True)
 class _Recent:
-    """What somebody did alone within the window, by the minute since the document was made."""
+    """What somebody did alone within the window, by the minute since the document was made. ``operations``: the minute
+    and the number of those that may still be under way."""
 
     actor: str
     rule: Rule
     done: Mapping[int, int] = field(default_factory=dict)
+    operations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     minute: int = 0
     version: int = 0
 
     @property
     def total(self) -> int:
-        return sum(self.done.values())
+        return sum(self.done.values()) + sum(number for _, number in self.operations.values())
 
     def why_not(self, number: int) -> str | None:
         """Returns why a second operator has to agree to so many more; None when nobody has to."""
@@ -120,13 +131,24 @@ class _Recent:
         span = f"{self.rule.window.total_seconds() / 60:g} minutes"
         return f"{counted(number)} and the {self.total} of {self.actor} within {span} are more than {above}"
 
-    def put(self, number: int) -> Put:
+    def over(self, operation: str, number: int) -> _Recent:
+        """Returns the same with one of its operations over, which has moved so many."""
+        minute, _ = self.operations[operation]
+        left = {name: one for name, one in self.operations.items() if name != operation}
+        return replace(self, done=_added(self.done, minute, number), operations=left)
+
+    def put(self, planned: PlannedAction) -> Put:
         """Returns the document with so many more, less those that turn out not to move."""
 
         def body(applied: Applied) -> dict[str, Any]:
-            moved = max(number - len(applied.lost) - len(applied.asked_before), 0)
-            done = {**self.done, self.minute: self.done.get(self.minute, 0) + moved}
-            return {"actor": self.actor, "minutes": {str(minute): n for minute, n in done.items()}}
+            done, operations = self.done, dict(self.operations)
+            if planned.operation is not None and len(operations) < MOST_OPERATIONS:
+                operations[planned.operation] = self.minute, planned.number
+            else:
+                moved = max(planned.number - len(applied.lost) - len(applied.asked_before), 0)
+                done = _added(done, self.minute, moved)
+            minutes = {str(minute): n for minute, n in done.items()}
+            return {"actor": self.actor, "minutes": minutes, "operations": operations}
 
         kept = self.rule.window.total_seconds() + 120
         return Put(COLLECTION, person(self.actor), body, self.version, keep=kept)
@@ -140,4 +162,19 @@ async def _recent(store: Store, rule: Rule, actor: str) -> _Recent:
     since = age - rule.window.total_seconds()
     # A minute counts until its end is past: nothing is forgotten too early.
     done = {int(at): number for at, number in record.body["minutes"].items() if (int(at) + 1) * 60 > since}
-    return _Recent(actor, rule, done, int(age // 60), record.version)
+    begun = {name: (at, number) for name, (at, number) in record.body.get("operations", {}).items()}
+    operations = {name: one for name, one in begun.items() if (one[0] + 1) * 60 > since}
+    return _Recent(actor, rule, done, operations, int(age // 60), record.version)
+
+
+async def _settled(store: Store, seen: _Recent) -> _Recent:
+    """Returns the same with operations that are over counted by what they have moved."""
+    for name in seen.operations:
+        record = await store.record(OPERATIONS, name)
+        if record is not None and record.state in FINAL:
+            seen = seen.over(name, int(record.body["done"]))
+    return seen
+
+
+def _added(done: Mapping[int, int], minute: int, number: int) -> dict[int, int]:
+    return {**done, minute: done.get(minute, 0) + number}

@@ -30,7 +30,7 @@ APPROVAL_STATES = (PENDING, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
 
 def planned_action(operation: Operation) -> PlannedAction:
     """Returns an operation as the action that is judged."""
-    return PlannedAction(operation.action, operation.total, _always(operation))
+    return PlannedAction(operation.action, operation.total, _always(operation), operation.id or None)
 
 
 def _always(operation: Operation) -> str | None:

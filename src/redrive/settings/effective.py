@@ -37,6 +37,11 @@ def effective(settings: Settings, features: Iterable[Feature] = ()) -> list[Effe
 def _listed(settings: Values, feature: str | None = None) -> Iterator[Effective]:
     for field, one in fields_of(type(settings)).items():
         value = getattr(settings, field)
-        default = str(one.default) if one.repr else ""
-        shown = str(value) if one.repr or value is None else None
+        default = _text(one.default) if one.repr else ""
+        shown = _text(value) if one.repr or value is None else None
         yield Effective(one.name, shown, settings.source_of(field), default, feature)
+
+
+def _text(value: object) -> str:
+    """Returns a value as people write it: 24, not 24.0."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)

@@ -106,12 +106,17 @@ async def retry(page: TheForm) -> Response:
     ids = parse_ids(page.form.all("id"))
     if not ids:
         raise InvalidInput("nothing is ticked", hint="tick the tasks to retry")
-    done = await page.operator.failures.retry(ids, page.form.text("reason"))
-    said = f"Retried {len(done.done)} of {len(ids)}."
-    if done.skipped:
-        why = sorted(set(done.skipped.values()))
-        said += f" {len(done.skipped)} skipped: {'; '.join(why[:3])}."
-    return page.back(said, "ok" if not done.skipped else "warn")
+    return await _retry_ticked(page, FailureFilter(ids=tuple(ids)), len(ids))
+
+
+async def _retry_ticked(page: Page, which: FailureFilter, ticked: int) -> Response:
+    """Begins an operation on these tasks: its page says what becomes of them."""
+    service = page.operator.operations
+    seen = await service.preview(Action.RETRY, which)
+    if not seen.number:
+        return page.back("Nothing was done: none of what was ticked is failed any more.", "warn")
+    begun = await service.begin(Action.RETRY, which, reason=page.form.text("reason"), seen=seen)
+    return _begun(page, begun, ticked)
 
 
 async def _retry_all(page: Page) -> Response:
@@ -147,8 +152,12 @@ async def begin(page: Page, action: Action, which: FailureFilter, plan: str | No
     )
 
 
-def _begun(page: Page, begun: BegunOperation) -> Response:
-    target = page.link(f"/operations/{begun.operation.id}")
+def _begun(page: Page, begun: BegunOperation, ticked: int | None = None) -> Response:
+    """Leads to the operation; ``ticked``: so many tasks were asked for one by one."""
+    target, number = page.link(f"/operations/{begun.operation.id}"), begun.operation.total
     if begun.approval is not None:
         return page.go(target, "A second person has to agree before this begins.", "warn")
+    if ticked is not None and number < ticked:
+        said = f"{number} of the {ticked} that were ticked are retried; the others are no longer failed."
+        return page.go(target, said, "warn")
     return page.go(target, "It was begun; below is how far it has come.")

@@ -4,11 +4,17 @@ export function startCopying() {
   if (!navigator.clipboard) return;
   document.documentElement.classList.add("can-copy");
   document.addEventListener("click", async (event) => {
-    const button = event.target instanceof Element ? event.target.closest("[data-copy], [data-copy-above]") : null;
+    const button = event.target instanceof Element ? event.target.closest("[data-copy], [data-copy-above], [data-copy-id]") : null;
     if (!(button instanceof HTMLElement)) return;
-    const above = "copyAbove" in button.dataset ? button.previousElementSibling?.textContent : button.dataset.copy;
-    await navigator.clipboard.writeText(above ?? "");
+    await navigator.clipboard.writeText(textOf(button) ?? "");
     button.classList.add("copied");
     setTimeout(() => button.classList.remove("copied"), 1200);
   });
+}
+
+/** @param {HTMLElement} button */
+function textOf(button) {
+  const before = button.previousElementSibling;
+  if ("copyAbove" in button.dataset) return before?.textContent;
+  return "copyId" in button.dataset ? before?.getAttribute("title") : button.dataset.copy;
 }

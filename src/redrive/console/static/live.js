@@ -1,7 +1,7 @@
 // News for the open page: one stream of events, closed while nobody looks at the tab.
 import { refreshCharts } from "./charts.js";
 import { morph } from "./morph.js";
-import { refreshTimes } from "./times.js";
+import { refreshTimes, setAsOf } from "./times.js";
 
 const HIDDEN_FOR_MS = 5000;
 const AGAIN_MS = 3000;
@@ -58,6 +58,7 @@ function open() {
     }
   };
   opened.onmessage = (event) => take(JSON.parse(event.data));
+  opened.addEventListener("beat", (event) => asOf(JSON.parse(event.data).at));
   opened.addEventListener("over", end);
 }
 
@@ -81,6 +82,10 @@ function end() {
   link.href = `${document.body.dataset.home}/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`;
   link.textContent = "signed out";
   document.querySelector(".live")?.replaceChildren(link);
+  const strip = document.querySelector(".lost");
+  const again = /** @type {HTMLAnchorElement} */ (link.cloneNode());
+  again.textContent = "Sign in again";
+  strip?.append(" ", again);
 }
 
 /**
@@ -94,8 +99,17 @@ function close(why, state = "off") {
   say(state, why);
 }
 
-/** @param {{regions: Record<string, string>, trouble: string | null}} news */
+/**
+ * What is pushed is as of now; other pages are as of when they were made.
+ * @param {string | null} at
+ */
+function asOf(at) {
+  if (at && document.body.dataset.pushed !== undefined) setAsOf(at);
+}
+
+/** @param {{regions: Record<string, string>, trouble: string | null, at: string | null}} news */
 function take(news) {
+  asOf(news.at);
   if (news.trouble) say("lost", "store unreachable");
   else say("on", "live");
   for (const [name, text] of Object.entries(news.regions)) {
@@ -218,4 +232,24 @@ function say(state, text) {
   if (!(label instanceof HTMLElement)) return;
   if (label.dataset.state !== state) label.dataset.state = state;
   if (label.textContent !== text) label.textContent = text;
+  warn(state === "lost" ? text : "");
+}
+
+/** Why nothing is heard, by the label that says so. @type {Record<string, string>} */
+const WHY = {
+  reconnecting: "The server does not answer; it is tried again.",
+  "store unreachable": "The server cannot reach its database; it is tried again.",
+  "signed out": "You are signed out.",
+};
+
+/** @param {string} label what is said while nothing is heard; nothing while all is well */
+function warn(label) {
+  const strip = document.querySelector(".lost");
+  if (!(strip instanceof HTMLElement)) return;
+  const at = document.querySelector(".as-of time")?.textContent;
+  const text = label && `${WHY[label] ?? label} What you see is as of ${at}.`;
+  if (strip.dataset.told === text) return;
+  strip.dataset.told = text;
+  strip.textContent = text;
+  strip.hidden = !text;
 }

@@ -17,14 +17,40 @@ export function refreshTimes() {
   for (const time of document.querySelectorAll("time[datetime]")) {
     if (!(time instanceof HTMLTimeElement)) continue;
     const moment = Date.parse(time.dateTime);
+    if (time.dataset.clock !== undefined) {
+      tellHere(time, moment);
+      continue;
+    }
     const told = relative((Date.now() + ahead - moment) / 1000);
     const text = time.dataset.age === undefined ? told : told.replace(" ago", "");
     if (time.textContent !== text) time.textContent = text;
-    if (!time.dataset.local) {
-      time.dataset.local = "yes";
-      time.title += ` · ${new Date(moment).toLocaleString()} here`;
-    }
+    tellHere(time, moment);
   }
+}
+
+/**
+ * @param {HTMLTimeElement} time
+ * @param {number} moment
+ */
+function tellHere(time, moment) {
+  if (time.dataset.local) return;
+  time.dataset.local = "yes";
+  time.title += ` · ${new Date(moment).toLocaleString()} here`;
+}
+
+/**
+ * As of when the figures of the page are.
+ * @param {string} at
+ */
+export function setAsOf(at) {
+  const time = document.querySelector(".as-of time");
+  if (!(time instanceof HTMLTimeElement) || Date.parse(at) < Date.parse(time.dateTime)) return;
+  const text = new Date(at).toISOString();
+  time.dateTime = at;
+  time.textContent = `${text.slice(11, 19)} UTC`;
+  time.title = `${text.slice(0, 19).replace("T", " ")} UTC`;
+  delete time.dataset.local;
+  tellHere(time, Date.parse(at));
 }
 
 /** @param {number} seconds */
