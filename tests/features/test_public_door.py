@@ -14,7 +14,13 @@ import redrive
 from redrive.feature import Audit, Dependency, Duty, Effects, Feature, Finding, Landed, NewJoin, NewTask, Posting, Rows
 
 ORDERS = Path(redrive.__file__).parent / "examples/orders"
-DOORS = ("redrive.feature", "redrive.feature.api", "redrive.feature.cli", "redrive.feature.console")
+DOORS = (
+    "redrive.feature",
+    "redrive.feature.api",
+    "redrive.feature.cli",
+    "redrive.feature.console",
+    "redrive.feature.metrics",
+)
 PAGE = Path(__file__).parents[2] / "docs/features.md"
 
 

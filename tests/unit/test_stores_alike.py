@@ -34,6 +34,7 @@ VERBS = (
     "filters",
     "codec",
     "diagnose",
+    "figures",
     "errors",
     "migrate",
     "url",

@@ -39,6 +39,7 @@ from redrive.api.cookies import PlainCookies
 from redrive.api.docs_page import add_docs
 from redrive.api.feature_routes import routers_of
 from redrive.api.headers import SecurityHeaders
+from redrive.api.metrics import MetricsDoor, add_metrics
 from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.version import __version__
@@ -75,7 +76,10 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     # The last one added comes first: headers on every answer, then the name asked for, then who asks, then the body.
     api.add_middleware(PlainCookies)
     api.add_middleware(BodyLimit)
-    api.add_middleware(AuthenticationMiddleware, guards={"/api/worker/": worker_run.with_secret, "/api": with_token})
+    api.add_middleware(
+        AuthenticationMiddleware,
+        guards={"/metrics": MetricsDoor(), "/api/worker/": worker_run.with_secret, "/api": with_token},
+    )
     if hosts:
         api.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     api.add_middleware(SecurityHeaders)
@@ -108,6 +112,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
     for router in (router for feature in app.features for router in routers_of(feature)):
         api.include_router(router)
     _add_health(api, app, worker)
+    add_metrics(api, app, worker)
     return api
 
 
@@ -121,7 +126,13 @@ def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
         if "text/html" in request.headers.get("accept", "") and hasattr(api.state, "live"):
             return RedirectResponse("/ops/queue", 303)
         console = {"console": "/ops/queue"} if hasattr(api.state, "live") else {}
-        places = {"healthz": "/healthz", "readyz": "/readyz", "tasks": "/api/tasks", "docs": "/docs"}
+        places = {
+            "healthz": "/healthz",
+            "readyz": "/readyz",
+            "metrics": "/metrics",
+            "tasks": "/api/tasks",
+            "docs": "/docs",
+        }
         return JSONResponse({"redrive": __version__, **console, **places})
 
     @api.get("/healthz", tags=["health"])

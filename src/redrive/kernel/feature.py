@@ -40,8 +40,8 @@ class Need(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Feature:
-    """What a feature brings. Routes, commands and pages are given by name: only the process that serves them imports
-    them. Functions that get settings get the application's; ``settings.of(OrderSettings)`` are its own."""
+    """What a feature brings. Routes, commands, pages and metrics are given by name: only the process that serves
+    them imports them. Functions that get settings get the application's; ``settings.of(OrderSettings)`` are its own."""
 
     name: str
     package: str
@@ -63,6 +63,7 @@ class Feature:
     examine: Callable[[Store, Any], Awaitable[Sequence[Finding]]] | None = None
     # Gets the same; returns what it depends on besides the store, for /readyz.
     dependencies: Callable[[Store, Any], Awaitable[Sequence[Dependency]]] | None = None
+    metrics: str | None = None  # "package.metrics:metrics", FeatureMetrics, for /metrics
     needs: tuple[Need, ...] = ()  # of the store; what follows from a reaction and from tables goes without saying
 
     def __post_init__(self) -> None:

@@ -106,6 +106,17 @@ class Tally:
         """Counts a failed attempt."""
         self.failures[failure_type] = self.failures.get(failure_type, 0) + 1
 
+    def merge(self, more: Tally) -> None:
+        """Adds what another one has counted, exactly: a document's sums are rounded, and these must never shrink."""
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+        for name in _MAPS:
+            mine = getattr(self, name)
+            for key, n in list(getattr(more, name).items()):
+                mine[key] = mine.get(key, 0) + n
+        for name in _HISTOGRAMS:
+            setattr(self, name, [n + m for n, m in zip(getattr(self, name), getattr(more, name), strict=True)])
+
     def document(self) -> Document:
         """Returns it as JSON values, without what is zero."""
         found: Document = {name: round(n) for name in _COUNTS if (n := getattr(self, name))}

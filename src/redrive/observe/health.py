@@ -26,6 +26,7 @@ class Health:
     failed: int = 0
     cancelled: int = 0
     lost: int = 0
+    refused: int = 0
     late: int = 0
     abandoned: int = 0
     loop_blocked: int = 0

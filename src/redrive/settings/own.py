@@ -76,6 +76,7 @@ class Settings(Values):
     trusted_proxies: list[str] = setting("REDRIVE_TRUSTED_PROXIES", [], parse=parse_networks)
     console_idle_minutes: float = setting("REDRIVE_CONSOLE_IDLE_MINUTES", 120.0, gt=0, le=525_600)
     console_session_hours: float = setting("REDRIVE_CONSOLE_SESSION_HOURS", 24.0, gt=0, le=8_760)
+    metrics_token: str | None = setting("REDRIVE_METRICS_TOKEN", None, min_length=16, repr=False)
     log_format: Literal["auto", "json", "text", "off"] = setting("REDRIVE_LOG", "auto")
     history_days: float = setting("REDRIVE_HISTORY_DAYS", 30.0, gt=0, le=36500)
     key_days: float = setting("REDRIVE_KEY_DAYS", 30.0, gt=0, le=36500)

@@ -31,11 +31,13 @@ _STANDARD = sysconfig.get_paths()["stdlib"]
 
 
 class LoopWatch:
-    """Watches the loop that it is started on; calls ``on_block`` there for each time that a handler has held it."""
+    """Watches the loop that it is started on; calls ``on_block`` there for each time that a handler has held it, and
+    ``on_lag`` in its own thread with each time that the loop took to answer."""
 
-    def __init__(self, worker_id: str, on_block: Callable[[LoopBlock], None]) -> None:
+    def __init__(self, worker_id: str, on_block: Callable[[LoopBlock], None], on_lag: Callable[[float], None]) -> None:
         self._worker_id = worker_id
         self._on_block = on_block
+        self._on_lag = on_lag
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -54,6 +56,8 @@ class LoopWatch:
                 loop.call_soon_threadsafe(answered.set)
                 if not answered.wait(HELD_AFTER_S) and (holder := _holder(loop, ident)) is not None:
                     self._follow(loop, answered, asked, holder)
+                if answered.is_set():
+                    self._on_lag(time.monotonic() - asked)
             except RuntimeError:  # the loop is closed
                 return
 

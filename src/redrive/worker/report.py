@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from redrive.kernel.handler_notes import LoopBlock
 from redrive.kernel.machine import Event, ExpiredLease, Transition
 from redrive.kernel.outcome import Failed, Outcome
-from redrive.kernel.series import count_end
+from redrive.kernel.series import Key, count_end
 from redrive.kernel.task import State
+from redrive.observe.counters import Counters
 from redrive.observe.health import Health
 from redrive.observe.logs import TaskLog
 from redrive.worker.handler_notes import HandlerNotes
@@ -22,6 +25,15 @@ LOG_EVENTS = {
 }
 
 
+# What metrics call the end of an attempt; a completion is counted by the tallies.
+_OUTCOMES = {
+    Event.RETRY: "retried",
+    Event.SNOOZE: "snoozed",
+    Event.RELEASE: "released",
+    Event.FAIL: "failed",
+    Event.ABORT: "cancelled",
+    Event.HAND_BACK: "handed_back",
+}
 _LED = {State.CANCELLED: "task.cancelled"}  # by where moves lead that lead elsewhere than asked (machine.INSTEAD)
 _COMPLETE = Event.COMPLETE  # looked at for every task
 
@@ -30,11 +42,14 @@ class Report:
     """Writes events of tasks to the log, to the counters and to the notes on handlers. Lines gather until ``flush``, so
     that all of a cycle are written at once."""
 
-    def __init__(self, log: TaskLog, health: Health, notes: HandlerNotes) -> None:
+    def __init__(
+        self, log: TaskLog, health: Health, counters: Counters, notes: HandlerNotes, expected: Iterable[Key] = ()
+    ) -> None:
         self.log = log
         self.health = health
         self._notes = notes
-        self.tallies = Tallies()
+        self.tallies = Tallies(expected)
+        self._ended = counters.ends.count
         self.begin = log.begin
         self.flush = log.flush
         self._unknown: set[str] = set()
@@ -66,6 +81,7 @@ class Report:
     def refused(self, run: Run, transition: Transition) -> None:
         """Reports an outcome that the store did not take: the lease is somebody else's by now."""
         self.health.lost += 1
+        self.health.refused += 1
         self.log.task(
             "task.lease_lost",
             run.label,
@@ -107,10 +123,13 @@ class Report:
             return
         if transition.event is Event.HAND_BACK:
             self.health.requeued += 1
+            self._ended(task.queue, task.kind, _OUTCOMES[transition.event])
             return
         event = LOG_EVENTS[transition.event] if instead is None else _LED[instead]
         self._count(event)
         cause = transition.failure
+        outcome = _OUTCOMES[transition.event] if instead is None else instead.value
+        self._ended(task.queue, task.kind, outcome, "" if cause is None else cause.reason)
         count_end(tally, transition, instead)
         if cause is not None:
             requeued = event == "task.requeued"
@@ -164,8 +183,10 @@ class Report:
                 held_by=lease.worker_id,
             )
             tally.cancelled += 1
+            self._ended(lease.queue, lease.kind, "cancelled", cause.reason)
             return
         count_end(tally, transition)
+        self._ended(lease.queue, lease.kind, _OUTCOMES[transition.event], cause.reason)
         self.log.task(
             "task.failed" if failed else "task.requeued",
             self.log.label(lease),

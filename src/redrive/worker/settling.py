@@ -55,6 +55,7 @@ class Settling:
         self._runs = state.runs
         self._outage = state.outage
         self._health = state.health
+        self._batches = state.counters.batches
         self._report = report
         self._due_in = due_in
         self.unsettled: Settlements = []
@@ -75,6 +76,8 @@ class Settling:
 
     def send(self, settlements: Settlements, want: ClaimRequest | None) -> Call:
         """Begins one call of the store: settles these, claims what is wanted."""
+        if settlements:
+            self._batches.note(len(settlements))
         cycle = self._store.cycle(_commit(settlements), want, again=_again(settlements))
         call = Call(self._life.loop.create_task(cycle), settlements, want, time.monotonic())
         self._under_way.append(call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redrive.observe.counters import Counters
 from redrive.observe.health import Health
 from redrive.worker.config import WorkerConfig
 from redrive.worker.life import Life
@@ -24,10 +25,11 @@ class WorkerState:
     outage: Outage
     signal: LoopSignal
     next_look: NextLook
+    counters: Counters
 
 
 def new_state(config: WorkerConfig) -> WorkerState:
     """Returns the state of a worker that has not begun."""
     health = Health(worker_id=config.id)
     runs = Runs(config.options.concurrency)
-    return WorkerState(Life(), runs, health, Outage(config.id, health), LoopSignal(), NextLook())
+    return WorkerState(Life(), runs, health, Outage(config.id, health), LoopSignal(), NextLook(), Counters())

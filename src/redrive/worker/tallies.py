@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
+from collections.abc import Iterable
 
-from redrive.kernel.series import Tally, TallySheet, TallyTable, write
+from redrive.kernel.series import MOST_SERIES, Key, Tally, TallySheet, TallyTable, write
 
 SHEET_EVERY = 10.0  # seconds; minutes are the finest that anybody looks at
 
@@ -13,10 +15,15 @@ SHEET_EVERY = 10.0  # seconds; minutes are the finest that anybody looks at
 class Tallies(TallyTable):
     """Counts by queue and kind since the last sheet. A sheet is kept until the store has said that it has it, and sent
     again under the same id; what is counted meanwhile goes on the next one. There is one sheet at most, of so many
-    kinds at most, however long the store is away."""
+    kinds at most, however long the store is away.
 
-    def __init__(self) -> None:
+    ``expected`` are those that this worker may count: they have series of their own before others, the first by name,
+    which are the same ones in every process of an application."""
+
+    def __init__(self, expected: Iterable[Key] = ()) -> None:
         super().__init__()
+        self._lock = threading.Lock()
+        self._before = TallyTable({key: Tally() for key in sorted(set(expected))[:MOST_SERIES]})
         self._sheet: TallySheet | None = None
         self._next = 0.0
         self._last: tuple[str, str, Tally] = ("", "", Tally())
@@ -34,7 +41,9 @@ class Tallies(TallyTable):
         ago. ``now``: this may be the last one."""
         if self._sheet is None and self and (now or time.monotonic() >= self._next):
             self._sheet = TallySheet(secrets.token_hex(8), write(self))
-            self.clear()
+            with self._lock:
+                _merge(self._before, self)
+                self.clear()
             self._last = ("", "", Tally())
         return self._sheet
 
@@ -43,3 +52,17 @@ class Tallies(TallyTable):
         if sheet is not None and sheet is self._sheet:
             self._sheet = None
             self._next = time.monotonic() + SHEET_EVERY
+
+    def since_start(self) -> TallyTable:
+        """Returns everything that was counted since this worker was started, from any thread. What is counted at this
+        moment may be left out, what was seen once never is."""
+        found = TallyTable()
+        with self._lock:
+            _merge(found, self._before)
+            _merge(found, self)
+        return found
+
+
+def _merge(mine: TallyTable, more: TallyTable) -> None:
+    for key, tally in list(more.items()):  # at once: it may be counted in meanwhile
+        mine[key].merge(tally)

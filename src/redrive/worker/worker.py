@@ -69,8 +69,10 @@ class Worker:
         self.life = state.life
         self.runs = state.runs
         self.health = state.health
+        self.counters = state.counters
         notes = HandlerNotes(store, config.id)
-        self.report = Report(log, state.health, notes)
+        expected = [(handler.queue, kind) for kind, handler in config.registry.handlers.items()]
+        self.report = Report(log, state.health, state.counters, notes, expected)
         self.announce = Announcer(config, state, log)
         self._preparation = Preparation(store, config.registry, config.settings, declared)
         self.duties = by_name([*standard_duties(config, retention, self.report, store.reacting), *duties])
@@ -96,7 +98,7 @@ class Worker:
             on_lost=self.attempts.lose,
             on_drain=lambda: self.stop("asked to drain"),
         )
-        self._loop_watch = LoopWatch(config.id, self.report.blocked)
+        self._loop_watch = LoopWatch(config.id, self.report.blocked, state.counters.lags.note)
         self._at_once = self.options.concurrency // (2 if self.options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
         self._signal = state.signal
         self._empty = False

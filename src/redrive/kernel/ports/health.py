@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from redrive.kernel.diagnosis import Diagnosis
+    from redrive.kernel.figures import Figures
     from redrive.kernel.reads import Count, Overview, WorkerLeases
 
 
@@ -25,6 +26,10 @@ class HealthReads(Protocol):
 
     async def vitals(self) -> dict[str, int]:
         """Returns figures whose trend matters: ``size`` in bytes, ``dead:table`` for rows that await removal."""
+
+    async def figures(self) -> Figures:
+        """Returns what the fleet is measured by, by one statement that costs no more than there are kinds, workers and
+        schedules."""
 
     async def counts(self) -> list[Count]: ...
 

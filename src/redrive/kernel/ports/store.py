@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from redrive.kernel.applied import Applied
     from redrive.kernel.commit import Commit
     from redrive.kernel.machine import ExpiredLease, Transition
+    from redrive.kernel.meter import Meter
     from redrive.kernel.series import TallySheet
     from redrive.kernel.task import Claimed, State
 
@@ -197,6 +198,14 @@ class Store(
     @property
     def reacting(self) -> tuple[str, ...]:
         """The features whose reactions this process knows; it leaves tasks of others alone."""
+
+    @property
+    def listening(self) -> bool:
+        """Whether hints arrive; where they do not, work is found by looking for it."""
+
+    @property
+    def meter(self) -> Meter:
+        """How calls of this store went, in this process."""
 
     async def open(self) -> None:
         """Checks that the store is reachable and its schema is one that this code understands."""

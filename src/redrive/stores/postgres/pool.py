@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import asyncpg
 
 from redrive.errors import StoreError, StoreUnavailable
+from redrive.kernel.meter import Meter
+from redrive.stores.metered import metered
 from redrive.stores.postgres.connection import StoreConnection
 from redrive.stores.postgres.errors import is_connect_rejection_by_pooler, translate
 from redrive.stores.postgres.times import bring_to_the_ends
@@ -36,6 +38,7 @@ class Pool:
     def __init__(self, url: str, size: int = 5, lendable: int = 10) -> None:
         address = parse(url)
         self._dsn, self.pooled, self.where = address.dsn, address.pooled, address.where
+        self.meter = Meter()
         self._idle: list[Connection] = []
         # Apart from the store's own: what a handler may have kept a hold of serves handlers only.
         self._idle_lent: list[Connection] = []
@@ -122,6 +125,7 @@ class Pool:
             self._give(connection, self._idle)
             return answer
 
+    @metered("read")
     async def read(self, work: Callable[[Connection], Awaitable[T]], *, snapshot: bool = False) -> T:
         """Runs statements that only read; ``snapshot``: all as of one moment. If the driver cannot read a time, once
         more with times that it can: one row of the year 20,000 would make all around it unreadable."""

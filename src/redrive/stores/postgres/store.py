@@ -12,7 +12,9 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
+from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
+from redrive.kernel.meter import Meter
 from redrive.kernel.ports.store import (
     Beat,
     Capabilities,
@@ -28,12 +30,14 @@ from redrive.kernel.ports.store import (
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.stores.features import Features
 from redrive.stores.loops import LoopStores
+from redrive.stores.metered import metered
 from redrive.stores.postgres.apply import commit_patiently
 from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.claim import Claims, UnansweredClaims
 from redrive.stores.postgres.cycle import Cycles
 from redrive.stores.postgres.diagnose import diagnose, oldest_kinds, vitals
 from redrive.stores.postgres.enqueue import Enqueues
+from redrive.stores.postgres.figures import figures
 from redrive.stores.postgres.listen import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
 from redrive.stores.postgres.pool import Pool
@@ -78,6 +82,10 @@ class PostgresStore(Reads, Series):
     def listening(self) -> bool:
         return self._listener is not None and self._listener.alive
 
+    @property
+    def meter(self) -> Meter:
+        return self.pool.meter
+
     async def open(self) -> None:
         await self.migrations.check()
 
@@ -101,23 +109,30 @@ class PostgresStore(Reads, Series):
     async def oldest_kinds(self) -> dict[str, datetime]:
         return await oldest_kinds(self.pool)
 
+    async def figures(self) -> Figures:
+        return await figures(self.pool)
+
     async def vitals(self) -> dict[str, int]:
         return await vitals(self.pool)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
+    @metered("apply")
     async def apply(self, commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
         if commit.only_enqueues:
             return Applied(enqueued=await self._enqueues.enqueue(commit.enqueues, again=again, in_parts=in_parts))
         return await commit_patiently(self.pool, commit, self.features, again=again)
 
+    @metered("cycle")
     async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
         await self._unanswered.give_back()
         return await self._cycles.cycle(commit, want, again)
 
+    @metered("renew")
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         return await renew(self.pool, leases, lease, progress)
 
+    @metered("tick")
     async def tick(self, beat: Heartbeat) -> TickResult:
         await self._unanswered.give_back()
         return await self.ticks.tick(beat)

@@ -2,10 +2,14 @@
 with recursive lanes(first) as (
   select (select rowid from redrive_task where state = 'queued' order by queue, lane, priority, position limit 1)
   union all
-  select (
+  -- Two steps: for a pair, (queue, lane) > (…), SQLite would walk all of the queue.
+  select coalesce((
     select t.rowid from redrive_task t, redrive_task o
-    where o.rowid = l.first and t.state = 'queued' and (t.queue, t.lane) > (o.queue, o.lane)
-    order by t.queue, t.lane, t.priority, t.position limit 1)
+    where o.rowid = l.first and t.state = 'queued' and t.queue = o.queue and t.lane > o.lane
+    order by t.lane, t.priority, t.position limit 1), (
+    select t.rowid from redrive_task t, redrive_task o
+    where o.rowid = l.first and t.state = 'queued' and t.queue > o.queue
+    order by t.queue, t.lane, t.priority, t.position limit 1))
   from lanes l where l.first is not null
 )
 select t.queue, min(max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0)))
@@ -15,10 +19,14 @@ from lanes l join redrive_task t on t.rowid = l.first group by t.queue
 with recursive lanes(first) as (
   select (select rowid from redrive_task where state = 'queued' order by queue, lane, priority, position limit 1)
   union all
-  select (
+  -- Two steps: for a pair, (queue, lane) > (…), SQLite would walk all of the queue.
+  select coalesce((
     select t.rowid from redrive_task t, redrive_task o
-    where o.rowid = l.first and t.state = 'queued' and (t.queue, t.lane) > (o.queue, o.lane)
-    order by t.queue, t.lane, t.priority, t.position limit 1)
+    where o.rowid = l.first and t.state = 'queued' and t.queue = o.queue and t.lane > o.lane
+    order by t.lane, t.priority, t.position limit 1), (
+    select t.rowid from redrive_task t, redrive_task o
+    where o.rowid = l.first and t.state = 'queued' and t.queue > o.queue
+    order by t.queue, t.lane, t.priority, t.position limit 1))
   from lanes l where l.first is not null
 ), heads(at, n) as (
   select first, 1 from lanes where first is not null

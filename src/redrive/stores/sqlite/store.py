@@ -14,7 +14,9 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.commit import Commit
 from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
+from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
+from redrive.kernel.meter import Meter
 from redrive.kernel.ports.store import (
     Beat,
     Capabilities,
@@ -28,6 +30,7 @@ from redrive.kernel.ports.store import (
 )
 from redrive.kernel.retention import DEFAULTS, Retention
 from redrive.stores.features import Features
+from redrive.stores.metered import metered
 from redrive.stores.pieces import prune_features, prune_in_pieces
 from redrive.stores.schema import index_names
 from redrive.stores.series import add_up_in_pieces
@@ -37,6 +40,7 @@ from redrive.stores.sqlite.connection_thread import ConnectionThread
 from redrive.stores.sqlite.cycle import cycle
 from redrive.stores.sqlite.diagnose import diagnose, oldest_kinds, vitals
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
+from redrive.stores.sqlite.figures import figures
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.migrate import SqliteMigrations
 from redrive.stores.sqlite.prune import prune, prune_feature
@@ -66,6 +70,7 @@ class SqliteStore(Reads, Series):
 
     def __init__(self, url: str, features: Sequence[Feature] = ()) -> None:
         self.url = url
+        self.meter = Meter()
         self.features = Features(features, "sqlite")
         self.location = parse(url)
         self.clock: Callable[[], float] = time.time
@@ -109,11 +114,15 @@ class SqliteStore(Reads, Series):
     async def oldest_kinds(self) -> dict[str, datetime]:
         return await self.read(oldest_kinds)
 
+    async def figures(self) -> Figures:
+        return await self.read(figures)
+
     async def vitals(self) -> dict[str, int]:
         return await self.read(vitals)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
+    @metered("apply")
     async def apply(self, commit: Commit, *, again: bool = False, in_parts: bool = False) -> Applied:
         if commit.only_enqueues and not again:
             return Applied(enqueued=await self._writer.enqueue(list(commit.enqueues)))
@@ -124,6 +133,7 @@ class SqliteStore(Reads, Series):
                 raise
         return await self._writer.run(lambda session: apply.apply(session, commit, again=again, careful=True))
 
+    @metered("cycle")
     async def cycle(self, commit: Commit, want: ClaimRequest | None, *, again: bool = False) -> Cycle:
         def work(session: Session) -> Cycle:
             return cycle(session, commit, want, again)
@@ -147,9 +157,11 @@ class SqliteStore(Reads, Series):
             await self._writer.run(set_aside_expired)
         return await self.read(lambda session: tick.expired(session, limit, feature))
 
+    @metered("renew")
     async def renew(self, leases: Sequence[tuple[UUID, UUID]], lease: float, progress: Mapping[UUID, str]) -> set[UUID]:
         return await self._writer.run(lambda session: renew(session, leases, lease, progress))
 
+    @metered("tick")
     async def tick(self, beat: Heartbeat) -> TickResult:
         return await self._past_bad_rows(lambda session: tick.tick(session, beat), beat.queues)
 
@@ -200,6 +212,7 @@ class SqliteStore(Reads, Series):
 
     # -- plumbing --------------------------------------------------------------------------------------------------
 
+    @metered("read")
     async def read(self, look: Callable[[Session], T]) -> T:
         if not self.location.memory:
             return await self._reader.run(look)

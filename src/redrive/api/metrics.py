@@ -1,0 +1,60 @@
+"""Serves the metrics of this process and of the fleet."""
+
+from __future__ import annotations
+
+import hmac
+import time
+
+from fastapi import FastAPI, Request, Response
+
+from redrive.api.access import bearer, identify
+from redrive.app import App
+from redrive.observe.feature_metrics import extend, metrics_of, table_of
+from redrive.observe.metrics_page import MetricsPage
+from redrive.observe.samples import Samples
+from redrive.ops.fleet_metrics import FleetMetrics, fleet_looks
+from redrive.worker.measure import measure
+from redrive.worker.worker import Worker
+
+LET_IN_FOR_S = 5.0
+MOST_REMEMBERED = 100
+
+
+class MetricsDoor:
+    """Lets in whoever has the token of the metrics, or may look at all. Whom it has let in it does not ask the store
+    about again for a moment: however many scrape, the store is asked as rarely as for figures."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+
+    async def __call__(self, request: Request) -> None:
+        app: App = request.app.state.redrive
+        given = await bearer(request)
+        secret = "" if given is None else given.credentials
+        wanted = app.settings.metrics_token
+        if wanted is not None and hmac.compare_digest(secret.encode(), wanted.encode()):
+            return
+        proxied = [name for name in ("x-forwarded-for", "forwarded", "x-real-ip") if name in request.headers]
+        if not proxied and self._until.get(secret, 0.0) > time.monotonic():
+            return
+        await identify(request)
+        if len(self._until) >= MOST_REMEMBERED:
+            self._until.clear()
+        self._until[secret] = time.monotonic() + LET_IN_FOR_S
+
+
+def add_metrics(api: FastAPI, app: App, worker: Worker | None) -> None:
+    """Adds ``/metrics``."""
+    brought = metrics_of(app.features)
+
+    def processes() -> dict[str, Samples]:
+        return {} if worker is None else {worker.id: extend(measure(worker), [own for _, own in brought])}
+
+    fleet = FleetMetrics(app.store, fleet_looks(brought, app.settings))
+    page = MetricsPage(table_of(app.features), processes, fleet.samples)
+
+    @api.get("/metrics", tags=["health"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics(request: Request) -> Response:
+        """What this process has counted and the figures of the fleet, for Prometheus."""
+        body, content_type = await page.make(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})

@@ -1,0 +1,53 @@
+"""What a whole fleet is measured by: figures of one moment, read from the store by one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from redrive.kernel.reads import WorkerRow
+from redrive.kernel.task import State
+
+LATE_AFTER_S = 60.0  # a schedule whose run is overdue for longer than this is late
+MOST_COUNTED = 1_000  # of what is counted by looking at rows
+
+
+@dataclass(slots=True, frozen=True)
+class KindFigures:
+    """The exact totals of a kind in a queue."""
+
+    queue: str
+    kind: str
+    states: Mapping[State, int]
+    dead_letters: int = 0
+
+    @property
+    def enqueued(self) -> int:
+        """Every task there ever was: none leaves the totals, whatever is pruned."""
+        return sum(self.states.values())
+
+
+@dataclass(slots=True)
+class Figures:
+    """``oldest``: how many seconds the first runnable task of a queue and kind has waited, as far as it is among the
+    first 100 of its lane. ``failed_by_code`` and ``failed_by_type``: tasks that are failed now. ``causes``: those by
+    which tasks are failed now, ``expired``: leases that ran out, ``unsealed``: audit rows; each up to a bound.
+    ``horizon``: for how many seconds the oldest transaction has held back the removal of dead rows."""
+
+    now: datetime
+    kinds: list[KindFigures] = field(default_factory=list)
+    oldest: dict[tuple[str, str], float] = field(default_factory=dict)
+    failed_by_code: dict[str, int] = field(default_factory=dict)
+    failed_by_type: dict[str, int] = field(default_factory=dict)
+    causes: int = 0
+    workers: list[WorkerRow] = field(default_factory=list)
+    paused_queues: list[str] = field(default_factory=list)
+    operations: dict[str, int] = field(default_factory=dict)
+    approvals: int = 0
+    late_schedules: int = 0
+    schedule_lateness: float = 0.0
+    expired: int = 0
+    unsealed: int = 0
+    unsealed_age: float = 0.0
+    horizon: float | None = None

@@ -1,0 +1,29 @@
+"""How values are spread: counts by bucket and their sum. Everything in it adds up."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from redrive.kernel.series import BOUNDS
+
+
+class Spread:
+    """Counts values by the buckets between ``bounds``; one more, the last, has no end."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...] = BOUNDS, counts: Sequence[int] | None = None, total: float = 0.0):
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1) if counts is None else list(counts)
+        self.total = total
+
+    def note(self, value: float) -> None:
+        """Counts a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def plus(self, more: Spread) -> Spread:
+        """Returns both together."""
+        counts = [mine + theirs for mine, theirs in zip(self.counts, more.counts, strict=True)]
+        return Spread(self.bounds, counts, self.total + more.total)

@@ -1,0 +1,61 @@
+"""Metrics that features bring: named in the table of their own, read with those of redrive."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from redrive import features
+from redrive.errors import ConfigError
+from redrive.observe.metrics import TABLE, Metric, Scope
+from redrive.observe.samples import Samples, add
+
+if TYPE_CHECKING:
+    from redrive.kernel.feature import Feature
+    from redrive.kernel.ports.store import Store
+
+
+@dataclass(slots=True, frozen=True)
+class FeatureMetrics:
+    """What ``Feature.metrics`` names. ``fleet`` gets the store and the settings, and returns samples of the fleet's
+    metrics, by one statement; it is asked every five seconds at most. ``process`` gets the samples of a worker, and
+    returns those that follow from them, by the labels ``queue`` and ``kind`` of its own kinds."""
+
+    metrics: Sequence[Metric]
+    fleet: Callable[[Store, Any], Awaitable[Samples]] | None = None
+    process: Callable[[Samples], Samples] | None = None
+
+
+def metrics_of(brought: Iterable[Feature]) -> list[tuple[str, FeatureMetrics]]:
+    """Returns the metrics of these features, by their names. A metric is named after its feature: whoever sees it knows
+    whom to ask, and none is named like another."""
+    found = []
+    for feature in brought:
+        if feature.metrics is None:
+            continue
+        own = features.load(feature.metrics)
+        if not isinstance(own, FeatureMetrics):
+            raise ConfigError(f"{feature.metrics} is {type(own).__name__}, not FeatureMetrics")
+        for metric in own.metrics:
+            if not metric.name.startswith(f"{feature.name}_"):
+                raise ConfigError(
+                    f"the metric {metric.name!r} of feature {feature.name!r} is not named after it",
+                    hint=f"{feature.name}_{metric.name}",
+                )
+        found.append((feature.name, own))
+    return found
+
+
+def table_of(brought: Iterable[Feature]) -> tuple[Metric, ...]:
+    """Returns all metrics that an application serves."""
+    return (*TABLE, *(metric for _, own in metrics_of(brought) for metric in own.metrics))
+
+
+def extend(samples: Samples, brought: Iterable[FeatureMetrics]) -> Samples:
+    """Returns a worker's samples with those that features make of them."""
+    more = [(own.process(samples), own.metrics) for own in brought if own.process is not None]
+    for found, metrics in more:
+        names = {metric.name for metric in metrics if metric.scope is Scope.PROCESS}
+        add(samples, found, names.__contains__)
+    return samples

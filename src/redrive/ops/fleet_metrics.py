@@ -1,0 +1,144 @@
+"""Figures of the whole fleet as samples of its metrics: looked at every five seconds at most, however many scrape."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from redrive.errors import RedriveError
+from redrive.kernel.figures import Figures
+from redrive.kernel.ports.store import Store
+from redrive.kernel.series import Key, admit
+from redrive.kernel.task import LIVE, State
+from redrive.observe import metrics
+from redrive.observe.feature_metrics import FeatureMetrics
+from redrive.observe.samples import Samples, add, put
+from redrive.ops.workers import Standing, fell_silent, standing
+
+logger = logging.getLogger("redrive.metrics")
+FRESH_FOR_S = 5.0
+MOST_QUEUES = 500
+PATIENCE_S = 5.0  # Prometheus waits for ten
+Look = Callable[[Store], Awaitable[Samples]]
+
+
+class FleetMetrics:
+    """Looks at a store and remembers what it saw. One looks at a time; the others get what that one finds. ``looks``
+    are those of features: what fails there is left out."""
+
+    def __init__(
+        self,
+        store: Callable[[], Awaitable[Store]],
+        looks: Mapping[str, Look] = MappingProxyType({}),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._looks = looks
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._seen: tuple[float, Samples] | None = None
+
+    async def samples(self) -> Samples:
+        """Returns the fleet's samples; only that the store did not answer, where it did not."""
+        async with self._turn:
+            if self._seen is None or self._clock() - self._seen[0] >= FRESH_FOR_S:
+                found = await self._look()
+                self._seen = self._clock(), found
+            return self._seen[1]
+
+    async def _look(self) -> Samples:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                store = await self._store()
+                found = samples_of(await store.figures())
+        except (RedriveError, TimeoutError) as error:
+            logger.warning("no figures of the fleet: %s", error or "no answer", extra={"event": "metrics.no_fleet"})
+            return {metrics.FLEET_UP.name: {(): 0.0}}
+        for name, look in self._looks.items():
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    add(found, await look(store))
+            except Exception:
+                logger.exception("metrics of %s", name, extra={"event": "feature.metrics"})
+        return found
+
+
+def fleet_looks(brought: list[tuple[str, FeatureMetrics]], settings: Any) -> dict[str, Look]:
+    """Returns how the fleet's metrics of features are read."""
+    return {name: partial(_asked, own, settings) for name, own in brought if own.fleet is not None}
+
+
+async def _asked(own: FeatureMetrics, settings: Any, store: Store) -> Samples:
+    assert own.fleet is not None
+    names = {metric.name for metric in own.metrics}
+    return {name: values for name, values in (await own.fleet(store, settings)).items() if name in names}
+
+
+def samples_of(figures: Figures) -> Samples:
+    """Returns figures as samples. Pairs of queue and kind beyond a bound are ``other``, by name: the same ones for
+    everybody who looks."""
+    found: Samples = {metrics.FLEET_UP.name: {(): 1.0}}
+    names = admit(sorted({(each.queue, each.kind) for each in figures.kinds} | figures.oldest.keys()))
+    _kinds(figures, names, found)
+    _workers(figures, {names[each.queue, each.kind][0] for each in figures.kinds}, found)
+    for metric, value in (
+        (metrics.CAUSES, figures.causes),
+        (metrics.APPROVALS, figures.approvals),
+        (metrics.SCHEDULES_LATE, figures.late_schedules),
+        (metrics.LATENESS, figures.schedule_lateness),
+        (metrics.EXPIRED, figures.expired),
+        (metrics.UNSEALED, figures.unsealed),
+        (metrics.UNSEALED_AGE, figures.unsealed_age),
+    ):
+        put(found, metric.name, float(value))
+    for state in ("waiting", "running", "paused"):
+        put(found, metrics.OPERATIONS.name, float(figures.operations.get(state, 0)), state)
+    for code, n in figures.failed_by_code.items():
+        put(found, metrics.FAILED_BY_CODE.name, float(n), code)
+    for type_, n in figures.failed_by_type.items():
+        put(found, metrics.FAILED_BY_TYPE.name, float(n), type_)
+    for queue in figures.paused_queues:
+        put(found, metrics.PAUSED.name, 1.0, queue)
+    if figures.horizon is not None:
+        put(found, metrics.HORIZON.name, figures.horizon)
+    return found
+
+
+def _kinds(figures: Figures, names: dict[Key, Key], found: Samples) -> None:
+    for each in figures.kinds:
+        key = names[each.queue, each.kind]
+        for state in LIVE:
+            put(found, metrics.TASKS.name, float(each.states.get(state, 0)), *key, state.value)
+        put(found, metrics.ENQUEUED.name, float(each.enqueued), *key)
+        put(found, metrics.COMPLETED.name, float(each.states.get(State.COMPLETED, 0)), *key)
+        put(found, metrics.CANCELLED.name, float(each.states.get(State.CANCELLED, 0)), *key)
+        put(found, metrics.LETTERS.name, float(each.dead_letters), *key)
+    ages: dict[Key, float] = {}
+    for pair, age in figures.oldest.items():
+        ages[names[pair]] = max(age, ages.get(names[pair], 0.0))
+    for each in figures.kinds:  # nothing waits: said so, that it is no gap
+        ages.setdefault(names[each.queue, each.kind], 0.0)
+    for key, age in ages.items():
+        put(found, metrics.OLDEST.name, age, *key)
+
+
+def _workers(figures: Figures, queues: set[str], found: Samples) -> None:
+    live = [worker for worker in figures.workers if standing(worker, figures.now) is Standing.ALIVE]
+    served: dict[str, int] = dict.fromkeys(sorted(queues), 0)
+    for worker in live:
+        for queue in worker.queues:
+            served[queue] = served.get(queue, 0) + 1
+    for queue in sorted(served, key=lambda queue: (queue not in queues, queue))[:MOST_QUEUES]:
+        put(found, metrics.WORKERS.name, float(served[queue]), queue)
+    silent = sum(fell_silent(worker, figures.now) for worker in figures.workers)
+    for metric, n in (
+        (metrics.FLEET_SLOTS, sum(worker.concurrency for worker in live)),
+        (metrics.FLEET_USED, sum(worker.running for worker in live)),
+        (metrics.SILENT, silent),
+    ):
+        put(found, metric.name, float(n))

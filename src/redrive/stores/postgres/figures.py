@@ -1,0 +1,15 @@
+"""Reads figures for the metrics of the fleet."""
+
+from __future__ import annotations
+
+from redrive.kernel.figures import LATE_AFTER_S, MOST_COUNTED, Figures
+from redrive.stores.figures import MOST_VALUES, read
+from redrive.stores.postgres.pool import Pool
+from redrive.stores.sql import statements
+
+SQL = statements("redrive.stores.postgres", "figures.sql")
+
+
+async def figures(pool: Pool) -> Figures:
+    args = (MOST_VALUES, MOST_COUNTED, LATE_AFTER_S)
+    return read(await pool.run(lambda connection: connection.fetchval(SQL["figures"], *args)))

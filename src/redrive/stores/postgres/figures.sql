@@ -1,0 +1,66 @@
+-- figures: what the fleet is measured by, as one document: one statement, and no more rows than kinds, workers and schedules
+with recursive lanes as (
+  (select t.queue, t.lane from redrive.task t where t.state = 'queued' order by t.queue, t.lane limit 1)
+  union all
+  select n.queue, n.lane from lanes l cross join lateral (
+    select t.queue, t.lane from redrive.task t where t.state = 'queued' and (t.queue, t.lane) > (l.queue, l.lane)
+    order by t.queue, t.lane limit 1) n
+), oldest as (
+  select l.queue, f.kind, min(f.since) as since from lanes l cross join lateral (
+    select t.kind, greatest(t.created_at, t.run_at, t.last_attempt_at, t.last_replayed_at) as since from redrive.task t
+    where t.state = 'queued' and t.queue = l.queue and t.lane = l.lane order by t.priority, t.position limit 100) f
+  group by l.queue, f.kind
+), delta as materialized (
+  select v.dimension, v.value, sum(d.n) as n
+  from redrive.failed_delta d cross join lateral (values ('code', d.error_code), ('type', d.failure_type)) v(dimension, value)
+  group by 1, 2
+), named as (
+  select m.dimension, m.value from unnest(array['code', 'type']) u(dimension) cross join lateral (
+    select f.dimension, f.value from redrive.failed_sum f where f.dimension = u.dimension
+    order by f.n desc, f.value limit $1 + (select count(*) from delta)) m
+  union select d.dimension, d.value from delta d
+), failed as (
+  select n.dimension, n.value, (coalesce(m.n, 0) + coalesce(d.n, 0))::bigint as n
+  from named n left join redrive.failed_sum m using (dimension, value) left join delta d using (dimension, value)
+), late as (
+  select extract(epoch from clock_timestamp() - s.next_at)::float8 as seconds from redrive.schedule s
+  where s.next_at < clock_timestamp() and not exists (
+    select 1 from redrive.hold h where h.target = 'schedule' and h.name = s.name)
+), unsealed as materialized (
+  select a.at from redrive.audit a where a.id > coalesce((
+    select case when jsonb_typeof(r.body -> 'last') = 'number'
+      then greatest(least((r.body ->> 'last')::numeric, 9223372036854775807), 0)::bigint end
+    from redrive.record r where r.collection = 'audit-seal' order by r.seq desc limit 1), 0)
+  order by a.id limit $2
+)
+select json_build_object(
+  'now', extract(epoch from clock_timestamp()),
+  'totals', coalesce((
+    select json_agg(json_build_array(c.queue, c.kind, c.queued, c.delayed, c.running, c.paused, c.failed, c.completed,
+      c.cancelled, c.dead_letters) order by c.queue, c.kind) from redrive.v_counts c), '[]'),
+  'oldest', coalesce((
+    select json_agg(json_build_array(o.queue, o.kind, extract(epoch from clock_timestamp() - o.since))) from oldest o), '[]'),
+  'failed', coalesce((select json_agg(json_build_array(f.dimension, f.value, f.n)) from failed f), '[]'),
+  'causes', (select count(*) from (select 1 from redrive.failed_sum m where m.dimension = 'cause' limit $2) x),
+  'workers', coalesce((
+    select json_agg(json_build_array(w.id, w.host, w.pid, w.queues, w.concurrency, w.running, w.version,
+      extract(epoch from w.started_at), extract(epoch from w.seen_at), w.stopping, w.beat_ms)) from redrive.worker w), '[]'),
+  'paused', coalesce((select json_agg(h.name) from redrive.hold h where h.target = 'queue'), '[]'),
+  'records', coalesce((
+    select json_agg(json_build_array(x.collection, x.state, x.n)) from (
+      select r.collection, r.state, count(*) as n from redrive.record r
+      where (r.collection = 'operation' and r.state in ('waiting', 'running', 'paused'))
+        or (r.collection = 'approval' and r.state = 'pending')
+      group by 1, 2) x), '[]'),
+  'late', (select count(*) from late l where l.seconds > $3::float8),
+  'lateness', (select max(l.seconds) from late l),
+  'expired', (
+    select count(*) from (
+      select 1 from redrive.task t where t.state = 'running' and t.lease_expires_at < now()
+      order by t.lease_expires_at limit $2) x),
+  'unsealed', (select count(*) from unsealed),
+  'unsealed_age', (select extract(epoch from clock_timestamp() - u.at) from unsealed u limit 1),
+  'horizon', (
+    select extract(epoch from clock_timestamp() - min(a.xact_start)) from pg_stat_activity a
+    where a.datname = current_database() and a.backend_xmin is not null and a.pid <> pg_backend_pid())
+)::text;

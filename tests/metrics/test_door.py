@@ -1,0 +1,62 @@
+"""Who may read the metrics of ``redrive up``, and what asking costs the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App
+from redrive.ops.access import Caller, Role
+from redrive.settings import load_settings
+from tests.api.conftest import served
+
+pytestmark = pytest.mark.anyio
+SECRET = "a-secret-for-prometheus"
+
+
+def make(folder: Path, **settings: Any) -> App:
+    return App(settings=load_settings(url=f"sqlite:///{folder}/x.db", log_format="off", **settings))
+
+
+async def token_of(app: App) -> str:
+    operator = await app.operator(Caller("ann", Role.ADMIN))
+    return (await operator.tokens.create("prometheus", Role.VIEWER)).secret
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {secret}"}
+
+
+async def test_this_machine_is_let_in_as_long_as_there_are_no_tokens(tmp_path: Path) -> None:
+    app = make(tmp_path)
+    async with served(app) as client:
+        assert (await client.get("/metrics")).status_code == 200
+        assert (await client.get("/metrics", headers={"x-forwarded-for": "1.2.3.4"})).status_code == 401
+        await token_of(app)
+    async with served(make(tmp_path)) as client:
+        assert (await client.get("/metrics")).status_code == 401
+
+
+async def test_a_token_of_its_own_or_of_a_viewer(tmp_path: Path) -> None:
+    app = make(tmp_path, metrics_token=SECRET)
+    async with served(app, open_door=False) as client:
+        secret = await token_of(app)
+        assert (await client.get("/metrics")).status_code == 401
+        assert (await client.get("/metrics", headers=bearer("wrong-wrong-wrong"))).status_code == 401
+        assert (await client.get("/metrics", headers=bearer(SECRET))).status_code == 200
+        assert (await client.get("/metrics", headers=bearer(secret))).status_code == 200
+        assert (await client.get("/api/tasks", headers=bearer(SECRET))).status_code == 401
+
+
+async def test_however_many_scrape_the_store_is_asked_twice_at_most(tmp_path: Path) -> None:
+    app = make(tmp_path)
+    async with served(app, open_door=False) as client:
+        headers = bearer(await token_of(app))
+        store: Any = await app.store()
+        before = store.meter.calls["read"].counts[:]
+        for _ in range(20):
+            assert (await client.get("/metrics", headers=headers)).status_code == 200
+        asked = sum(store.meter.calls["read"].counts) - sum(before)
+        assert asked == 2, "the token and the figures"
