@@ -6,15 +6,19 @@ import re
 import shlex
 from datetime import timedelta
 from html import unescape
+from pathlib import Path
 
 import httpx
 import pytest
 
 from redrive import App, Context, Fail
+from redrive.console.pages import failures
 from redrive.console.topics import sampler
 from redrive.kernel.failed import FailureFilter
 from redrive.observe.logs import TaskLog
+from redrive.ops import access, filtered_causes
 from redrive.ops.access import Caller, Role
+from redrive.ops.shell import shell_for
 from redrive.settings import Options
 from tests.console.conftest import HOME, console, fail_some, page, send, text_of, work
 
@@ -90,7 +94,7 @@ async def _narrows_to_one(client: httpx.AsyncClient, listed: str, name: str) -> 
     assert link, name
     seen = await page(client, unescape(link[1]))
     assert "Preview: 1 task matches" in text_of(seen), name
-    command = re.search(r"<code>redrive retry (--[^<]*?) --reason WHY</code>", seen)
+    command = re.search(r"<code>redrive retry (--[^<]*?) --reason WHY[^<]*</code>", seen)
     assert command, name
     option, *value = shlex.split(unescape(command[1]))
     assert option.startswith("--") and value, name
@@ -163,3 +167,54 @@ async def test_a_filtered_list_hears_of_its_own_failures(app: App) -> None:
         operator = await app.operator(Caller("ann", Role.OPERATOR))
         newest = re.search(r'data-newest="(\d+)"', seen.text)
         assert newest and await sampler(topic)(operator) == {"failures": f"{newest[1]}/2"}
+
+
+async def test_what_has_to_be_counted_is_counted_so_far_and_done_in_full(
+    any_app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By time no totals are kept: a page counts some of them, the operation means all."""
+    monkeypatch.setattr(failures, "MOST_COUNTED", 5)
+    monkeypatch.setattr(filtered_causes, "MOST_TASKS", 3)
+    async with console(any_app) as client:
+        await fail_some(any_app, 8)
+        seen = await page(client, "/failures/preview?since=1h")
+        assert "Preview: 5+ tasks match" in text_of(seen) and "Retry all 5+" in seen and "Page 1 of 1+" in seen
+        plan = re.search(r'name="plan" value="([^"]+)"', seen)
+        assert plan
+        await fail_some(any_app, 2)
+        begun = await send(client, "/failures/retry", {"all": "1", "plan": plan[1], "reason": "mended"}, "/failures")
+        assert "Retry of 8 tasks" in text_of((await client.get(begun.headers["location"])).text)
+        causes = await page(client, "/failures?since=1h")
+        assert 'data-label="failed now">3+</td>' in causes
+        assert "3+</td>" not in await page(client, "/failures")  # totals are exact
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "said"),
+    [
+        ("sqlite:///redrive.db", None, "redrive stats"),
+        ("sqlite:////srv/it's/r.db", None, """redrive stats --url 'sqlite:////srv/it'"'"'s/r.db'"""),
+        ("postgresql://ops@db/redrive", None, "redrive stats --url postgresql://ops@db/redrive"),
+        ("postgresql://ops:secret@db/redrive", "postgresql://ops:***@db/redrive", "redrive stats"),
+    ],
+)
+def test_commands_name_the_store_and_no_secret(url: str, shown: str | None, said: str) -> None:
+    made = shell_for(url, shown or url)
+    assert made.of("redrive stats") == said
+    assert (made.note is None) is (shown is None) and "secret" not in f"{made}"
+
+
+def test_a_file_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shell_for("sqlite:///try.db", "sqlite:///try.db").option == f" --url sqlite:///{tmp_path}/try.db"
+
+
+async def test_who_may_not_see_settings_is_not_told_where_the_store_is(app: App) -> None:
+    async with console(app) as client:
+        [failed] = await fail_some(app, 1)
+        assert f"redrive show {failed} --url sqlite:////" in await page(client, f"/tasks/{failed}")
+        made = await access.create(await app.store(), "vic", Role.VIEWER, actor="admin")
+        await client.post(f"{HOME}/sign-in", data={"token": made.secret})
+        [cause] = await (await app.operator(Caller("vic", Role.VIEWER))).causes.list()
+        seen = await page(client, f"/causes/{cause.row.fingerprint}")
+        assert f"redrive causes show {cause.row.fingerprint}" in seen and "--url" not in seen

@@ -32,3 +32,7 @@ async def test_a_task_is_meant_by_as_much_as_names_it_alone(harness: Harness) ->
     await run(harness)
     assert await inspect.meant(harness.store, ["0197f0c2-8d1e-7c3a-9b1f-ff"]) == [OTHER], "also a finished one"
     assert await finder.find(harness.store, "0197f0c2-8d1e-7c3a-9b1f-ff") == [Match("task", str(OTHER))]
+    both = [Match("task", str(one)) for one in (TWO, ONE)]
+    assert await finder.find(harness.store, "0197F0C2-8d1e-7c3a-9b1f-2") == both, "several are listed, the latest first"
+    assert [one.value for one in await finder.find(harness.store, "0197f0")] == [str(OTHER), str(TWO), str(ONE)]
+    assert await finder.find(harness.store, "0197f") == [], "what is so short is a word"

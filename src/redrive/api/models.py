@@ -326,6 +326,9 @@ class CauseOut(Out):
     status: str
     count: int
     failed: int
+    at_least: bool = Field(
+        description="There may be more failed tasks than were counted: filtered by scope, trace or time."
+    )
     code: str
     reason: str
     failure_type: str

@@ -22,6 +22,7 @@ from redrive.console.templates_env import render
 from redrive.errors import InvalidInput
 from redrive.ops.access import Role
 from redrive.ops.operator import Operator
+from redrive.ops.shell import Shell, shell_for
 
 NOTICE, THEME = "redrive_notice", "redrive_theme"
 THEMES = ("light", "dark")
@@ -65,6 +66,12 @@ class Page:
     def sections(self) -> list[Section]:
         """The menu, as far as the visitor may see it."""
         return shown_to(self.visitor.caller.role, self.extensions.sections)
+
+    @cached_property
+    def shell(self) -> Shell:
+        """How commands that are shown here find the store; where that is, is for those who may see the settings."""
+        app: App = self.request.app.state.redrive
+        return shell_for(app.url, app.shown_url) if self.may_act else Shell()
 
     @cached_property
     def theme(self) -> str | None:

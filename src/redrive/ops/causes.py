@@ -26,7 +26,8 @@ SPOKEN_OF, NOTED = "spoken-of", "noted"  # states of records: whether they bear 
 
 @dataclass(slots=True)
 class Cause:
-    """A cause. ``count``: all failures ever seen; ``failed``: the tasks that are failed by it now."""
+    """A cause. ``count``: all failures ever seen; ``failed``: the tasks that are failed by it now.
+    ``at_least``: there may be more of them than were counted."""
 
     row: CauseRow
     failed: int
@@ -38,6 +39,7 @@ class Cause:
     resolved_at: datetime | None = None
     resolved_by: str | None = None
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    at_least: bool = False
 
     @property
     def place(self) -> str:

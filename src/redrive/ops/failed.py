@@ -49,7 +49,8 @@ _COUNTED_BY = {
 
 @dataclass(slots=True)
 class Page:
-    """One page of a preview, the first failures first; ``total`` is exact."""
+    """One page of a preview, the first failures first; ``total`` is exact, unless there are ``more`` than were
+    counted."""
 
     tasks: list[Task]
     total: int
@@ -58,6 +59,7 @@ class Page:
     plan: str | None = None
     planned: list[UUID] | None = None
     skipped: dict[UUID, str] = field(default_factory=dict)  # named, and not retried: why
+    more: bool = False
 
     @property
     def ids(self) -> list[UUID]:
@@ -160,9 +162,11 @@ async def preview(
     plan: str | None = None,
     bind: str | None = None,
     paged: bool = False,
+    most: int | None = None,
 ) -> Page:
     """Returns what a retry with the same filter, and the same ``limit`` if there is one, would reach; changes nothing.
-    ``bind`` (who asks) makes a plan of it; with ``plan`` the pages are those of that plan, whatever failed since."""
+    ``bind`` (who asks) makes a plan of it; with ``plan`` the pages are those of that plan, whatever failed since.
+    ``most``: where rows have to be counted, no more are."""
     check_int(page, "page", 1, 1_000_000)
     check_int(page_size, "page size", 1, LARGEST_PAGE)
     if limit is not None:
@@ -176,17 +180,17 @@ async def preview(
         return await _preview_named(store, which, which.ids, page, page_size, bind, paged)
     if bind is not None:
         try:
-            made = await plans.make(store, which, bind, cancelled=True, limit=limit)
+            made = await plans.make(store, which, bind, cancelled=True, limit=limit, most=most)
             return await _page_of(store, made, page, page_size, paged)
         except StoreUnavailable:
             pass  # too busy for an exact moment: a preview is still worth having
-    matches = await matching(store, which, endless=True)
+    matches = await matching(store, which, endless=True, most=most)
     failed, letters = matches.failed, matches.letters
     total = matches.total if limit is None else min(matches.total, limit)
     size = max(min(page_size, total - offset), 0)
     found = await _tasks(store, which, size, offset, None, paged) if failed > offset and size else []
     found += await _given_up(store, which, size - len(found), max(offset - failed, 0), letters, paged)
-    return Page(found, total, page, page_size)
+    return Page(found, total, page, page_size, more=matches.more and limit is None)
 
 
 async def _preview_named(
@@ -220,7 +224,7 @@ async def _page_of(store: Store, plan: plans.Plan, page: int, page_size: int, pa
         found = await _tasks(store, plan.which, page_size, offset, plan.upto, paged)
         behind = max(offset - (plan.count - plan.cancelled), 0)
         found += await _given_up(store, plan.which, page_size - len(found), behind, plan.letters, paged)
-        return Page(found, plan.count, page, page_size, plan.token)
+        return Page(found, plan.count, page, page_size, plan.token, more=plan.more)
     ids = list(plan.listed)[offset : offset + page_size]
     failed = tuple(task_id for task_id in ids if not plan.given_up(plan.listed[task_id]))
     found = await _tasks(store, FailureFilter(ids=failed), page_size, 0, plan.upto, paged) if failed else []
@@ -385,7 +389,7 @@ async def _chosen(store: Store, which: FailureFilter, limit: int | None) -> Sele
     most = _limited(which, limit)
     if which.ids is not None:
         return await _named(store, which, list(dict.fromkeys(which.ids))[:most])
-    matches = await matching(store, which, endless=True)
+    matches = await matching(store, which, endless=True, most=most)
     found = await matches.first(store, most)
     return _selected(matches, found, max(matches.total, len(found)))
 

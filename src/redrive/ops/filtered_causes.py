@@ -72,12 +72,14 @@ def _narrowed(cause: Cause, counts: Sequence[FailedCount]) -> Cause:
 
 async def _by_tasks(store: Store, which: FailureFilter, before: Place | None) -> list[Cause]:
     """Counts tasks by cause: by scopes, traces, times and operations no totals are kept."""
-    tasks = await store.failed_ids(which, limit=MOST_TASKS)
+    found = await store.failed_ids(which, limit=MOST_TASKS + 1)
+    tasks, more = found[:MOST_TASKS], len(found) > MOST_TASKS
     counts = Counter(task.error_fingerprint for task in tasks if task.error_fingerprint is not None)
     rows = await store.causes_of([name for name, _ in counts.most_common(CAUSES_AT_A_TIME)])
     rows.sort(key=_place, reverse=True)
     behind = [row for row in rows if before is None or _place(row) < before]
-    return [replace(cause, failed=counts[cause.row.fingerprint]) for cause in await with_notes(store, behind)]
+    noted = await with_notes(store, behind)
+    return [replace(cause, failed=counts[cause.row.fingerprint], at_least=more) for cause in noted]
 
 
 def _place(row: CauseRow) -> Place:

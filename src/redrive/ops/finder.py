@@ -11,6 +11,7 @@ from redrive.kernel.task import MAX_TEXT
 from redrive.ops import causes, inspect
 
 MOST_NAMES = 10
+SHORTEST_BEGINNING = 6  # of an id: shorter ones are words
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,7 +30,7 @@ async def find(store: Store, words: str) -> list[Match]:
     found = await _by_id(store, text)
     if found:
         return found
-    found = await _by_label(store, text)
+    found = await _by_beginning(store, text) + await _by_label(store, text)
     found += [Match("kind", name) for name in _like(text, await inspect.known_kinds(store))]
     found += [Match("queue", name) for name in _like(text, await inspect.known_queues(store))]
     return found + await _cause(store, text)
@@ -45,6 +46,14 @@ async def _by_id(store: Store, text: str) -> list[Match]:
     if await store.record(OPERATIONS, text) is not None:
         return [Match("operation", text)]
     return []
+
+
+async def _by_beginning(store: Store, text: str) -> list[Match]:
+    """Returns the latest tasks whose ids begin so; those of the same minute begin alike."""
+    digits = text.replace("-", "").lower()
+    if len(digits) < SHORTEST_BEGINNING or not set(digits) <= set("0123456789abcdef"):
+        return []
+    return [Match("task", str(one)) for one in await inspect.beginning_with(store, digits[:32], MOST_NAMES)]
 
 
 async def _by_label(store: Store, text: str) -> list[Match]:

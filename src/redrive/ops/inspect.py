@@ -189,14 +189,19 @@ async def meant(store: Store, values: Sequence[str]) -> list[UUID]:
     return list(dict.fromkeys([await _meant(store, value) for value in values]))
 
 
+async def beginning_with(store: Store, digits: str, limit: int) -> list[UUID]:
+    """Returns the latest tasks whose ids begin with these digits, without dashes."""
+    # Pages go down by id, through an index: those that begin so are the first ones below the next that do not.
+    beyond = UUID(int=min(int(digits.ljust(WHOLE_ID, "f"), 16) + 1, 2**128 - 1))
+    found = await store.find(Query(before=beyond, limit=limit, brief=True))
+    return [task.id for task in found if task.id.hex.startswith(digits)]
+
+
 async def _meant(store: Store, value: str) -> UUID:
     digits = value.replace("-", "").lower()
     if not SHORTEST_ID <= len(digits) < WHOLE_ID or not set(digits) <= set("0123456789abcdef"):
         return parse_id(value)
-    # Pages go down by id, through an index: those that begin so are the first ones below the next that do not.
-    beyond = UUID(int=min(int(digits.ljust(WHOLE_ID, "f"), 16) + 1, 2**128 - 1))
-    found = await store.find(Query(before=beyond, limit=MOST_MEANT + 1, brief=True))
-    same = [task.id for task in found if task.id.hex.startswith(digits)]
+    same = await beginning_with(store, digits, MOST_MEANT + 1)
     if not same:
         raise TaskNotFound(f"there is no task whose id begins with {value}", hint=NOT_KEPT)
     if len(same) > 1:

@@ -25,6 +25,7 @@ class Matches:
     letters: int = 0
     cancelled: int = 0
     until: int = 0
+    more: bool = False  # are failed than were counted
 
     @property
     def total(self) -> int:
@@ -58,13 +59,21 @@ class Matches:
         return place > self.upto
 
 
-async def matching(store: Store, which: FailureFilter, *, cancelled: bool = True, endless: bool = False) -> Matches:
+async def matching(
+    store: Store, which: FailureFilter, *, cancelled: bool = True, endless: bool = False, most: int | None = None
+) -> Matches:
     """Returns what matches now: what fails later is another matter. To know the end, all moves have to stop for a
-    moment; ``endless`` does without, and takes what fails meanwhile along."""
-    upto, failed = (ENDLESS, await store.count_failed(which)) if endless else await store.failed_end(which)
+    moment; ``endless`` does without, and takes what fails meanwhile along. ``most``: where rows have to be counted, no
+    more are."""
+    limit = None if most is None else most + 1
+    upto, failed = (
+        (ENDLESS, await store.count_failed(which, limit)) if endless else await store.failed_end(which, limit)
+    )
+    more = bool(which.unsummed) and failed == limit
+    failed -= more
     letters, given_up = await store.cancelled_end(which) if cancelled else (0, 0)
     until = 0 if endless or not letters else moment(await store.now())
-    return Matches(which, upto, failed, letters, given_up, until)
+    return Matches(which, upto, failed, letters, given_up, until, more)
 
 
 def _place(found: list[FailedRef]) -> int:

@@ -100,10 +100,16 @@ async def start(store: Store, operation: Operation, rule: Rule) -> tuple[Operati
 
 
 async def preview(
-    store: Store, action: Action, which: FailureFilter = EVERY_FAILURE, plan: str | None = None
+    store: Store,
+    action: Action,
+    which: FailureFilter = EVERY_FAILURE,
+    plan: str | None = None,
+    *,
+    counted: bool = True,
 ) -> Operation:
-    """Returns which tasks an operation would be about from now on, and how many."""
-    return await _bounded(store, Operation("", action, which, "", None, 0, plan=plan))
+    """Returns which tasks an operation would be about from now on, and how many; without ``counted``, as many as its
+    plan has counted."""
+    return await _bounded(store, Operation("", action, which, "", None, 0, plan=plan), counted=counted)
 
 
 def matches_of(operation: Operation) -> Matches:
@@ -207,8 +213,9 @@ def _check(action: Action, canary: Canary | None, rate: float | None, stop_on_re
             raise InvalidInput(f"the canary's percentage must be above 0 and at most 100, not {canary.percent:g}")
 
 
-async def _bounded(store: Store, operation: Operation) -> Operation:
-    """Returns the operation with the end of the set that it is about."""
+async def _bounded(store: Store, operation: Operation, *, counted: bool = True) -> Operation:
+    """Returns the operation with the end of the set that it is about. Without ``counted``, a plan's number will do: it
+    may be lower than what it means."""
     if operation.action is Action.ERASE:
         raise InvalidInput("erasing has a way of its own", hint="redrive erase, or POST /api/erase")
     if operation.action is Action.PURGE:
@@ -217,7 +224,10 @@ async def _bounded(store: Store, operation: Operation) -> Operation:
         if operation.which != EVERY_FAILURE:
             raise InvalidInput("a plan says which tasks are meant", hint="leave the filters out")
         plan = await plans.load(store, operation.plan)
-        bound = replace(operation, which=plan.which, upto=plan.upto, total=plan.count - plan.cancelled)
+        failed = plan.count - plan.cancelled
+        if plan.more and counted:
+            failed = await store.count_failed(plan.which, upto=plan.upto)
+        bound = replace(operation, which=plan.which, upto=plan.upto, total=failed)
         given_up = (plan.letters, plan.cancelled, plan.until)
     else:
         # Only a retry is about cancelled tasks, too: to give up what was given up changes nothing.

@@ -38,6 +38,7 @@ class Plan:
     cancelled: int = 0
     until: int = 0  # when it was made: what is cancelled later is not part of it
     matched: int = 0  # how many there were, whatever its limit
+    more: bool = False  # are meant than were counted
 
     def given_up(self, place: int) -> bool:
         """Returns whether this task is meant as a cancelled one."""
@@ -52,11 +53,13 @@ async def make(
     cancelled: bool = False,
     limit: int | None = None,
     named: Sequence[UUID] | None = None,
+    most: int | None = None,
 ) -> Plan:
     """Makes a plan. Who looks again within the hour, while nothing has changed, gets the same one. ``cancelled``: tasks
     that were given up are part of it. ``limit``: only so many, those that failed first. ``named``: exactly these of the
-    filter's ids, also those that were given up without a dead letter."""
-    found = await matching(store, which, cancelled=cancelled)
+    filter's ids, also those that were given up without a dead letter. ``most``: where rows have to be counted, no more
+    are; who carries it out counts all of them."""
+    found = await matching(store, which, cancelled=cancelled, most=most)
     upto, letters, given_up = found.upto, found.letters, found.cancelled
     matched = count = found.total
     asked = limit if named is None else [str(task_id) for task_id in named]
@@ -64,7 +67,7 @@ async def make(
     if await store.record(COLLECTION, token) is not None:
         return await load(store, token)
     listed = None
-    if count <= MOST_TASKS_LISTED or limit is not None:
+    if (count <= MOST_TASKS_LISTED and not found.more) or limit is not None:
         most = min(MOST_TASKS_LISTED, limit or MOST_TASKS_LISTED)
         listed = {one.id: one.failed_seq or 0 for one in await found.first(store, most)}
         if limit is not None and matched > limit:  # its boundaries are those of what is listed
@@ -87,13 +90,14 @@ async def make(
         "cancelled": given_up,
         "until": found.until,
         "matched": matched,
+        "more": found.more,
         "listed": None if listed is None else [[str(task_id), seq] for task_id, seq in listed.items()],
     }
     try:
         await store.apply(Commit(puts=[Put(COLLECTION, token, body, keep=PLAN_KEPT_S)]))
     except ChangedMeanwhile:
         return await load(store, token)  # the same question, asked twice at once
-    return Plan(token, which, upto, count, listed, letters, given_up, found.until, matched)
+    return Plan(token, which, upto, count, listed, letters, given_up, found.until, matched, found.more)
 
 
 def _token(
@@ -120,4 +124,5 @@ async def load(store: Store, token: str) -> Plan:
         body["cancelled"],
         body["until"],
         body["matched"],
+        body.get("more", False),
     )

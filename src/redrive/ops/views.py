@@ -189,7 +189,18 @@ def audit_row(found: AuditRow) -> View:
 
 def cause(found: Cause, sight: Sight) -> View:
     view = _view(found.row, CAUSE_OPEN, CAUSE_CLOSED, sight)
-    said = ("status", "failed", "kinds", "trend", "note", "owner", "muted_until", "resolved_at", "resolved_by")
+    said = (
+        "status",
+        "failed",
+        "at_least",
+        "kinds",
+        "trend",
+        "note",
+        "owner",
+        "muted_until",
+        "resolved_at",
+        "resolved_by",
+    )
     view.update({name: getattr(found, name) for name in said})
     return view
 

@@ -58,7 +58,7 @@ def list_causes(
         (
             c.row.fingerprint,
             c.status,
-            c.failed,
+            f"{c.failed}+" if c.at_least else c.failed,
             c.row.count,
             output.ago(c.row.last_seen),
             bars(c.trend),

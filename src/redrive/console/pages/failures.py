@@ -81,11 +81,11 @@ async def preview(page: ThePage) -> Response:
     which = asked_of_failures(page, "page", "plan")
     number = page_number(page)
     plan = page.query.get("plan")
-    found = await page.operator.failures.preview(which, page=number, page_size=PAGE_SIZE, plan=plan)
+    found = await page.operator.failures.preview(which, page=number, page_size=PAGE_SIZE, plan=plan, most=MOST_COUNTED)
     foreseen = None
     if page.may_act and found.total:
         chosen = EVERY_FAILURE if found.plan else which
-        foreseen = await page.operator.operations.preview(Action.RETRY, chosen, found.plan)
+        foreseen = await page.operator.operations.preview(Action.RETRY, chosen, found.plan, counted=False)
     return await page.render(
         "preview.html",
         which=fields(which),

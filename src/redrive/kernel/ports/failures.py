@@ -34,15 +34,16 @@ class FailureReads(Protocol):
     ) -> list[FailedRef]:
         """Returns the same as ``failed``, without what the tasks carry."""
 
-    async def count_failed(self, which: FailureFilter, most: int | None = None) -> int:
+    async def count_failed(self, which: FailureFilter, most: int | None = None, upto: int | None = None) -> int:
         """Returns how many tasks are failed now. By totals where the filter is of these; else rows are counted, no
-        further than ``most``."""
+        further than ``most``, and only those whose ``failed_seq`` is not above ``upto``."""
 
     async def failed_counts(self, fingerprints: Sequence[str] | None = None) -> list[FailedCount]:
         """Returns totals of failed tasks, the largest first; of all causes without ``fingerprints``."""
 
-    async def failed_end(self, which: FailureFilter) -> tuple[int, int]:
-        """Returns the highest ``failed_seq`` so far, and how many up to it match. What fails later has a higher one."""
+    async def failed_end(self, which: FailureFilter, most: int | None = None) -> tuple[int, int]:
+        """Returns the highest ``failed_seq`` so far, and how many up to it match. What fails later has a higher one.
+        Where rows have to be counted, no more than ``most`` are."""
 
     async def failed_sums(self, limit: int) -> dict[str, dict[str, int]]:
         """Returns how many tasks are failed now, by ``total``, ``kind``, ``queue``, ``group``, ``code``, ``type``,

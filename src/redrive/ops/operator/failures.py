@@ -128,9 +128,11 @@ class FailureService(Service):
         limit: int | None = None,
         plan: str | None = None,
         bind: bool = True,
+        most: int | None = None,
     ) -> Page:
         """Returns what a retry with the same filter and limit would reach; changes no task. With ``bind``, whoever may
-        retry gets a plan with the first page: by it the retry is about exactly this set."""
+        retry gets a plan with the first page: by it the retry is about exactly this set. ``most``: where rows have to
+        be counted, no more are."""
         who = self._session.may(Role.VIEWER)
         may_retry = self._session.caller.role >= Role.OPERATOR
         bound = who if bind and may_retry and plan is None and page == 1 else None
@@ -144,6 +146,7 @@ class FailureService(Service):
             plan=plan,
             bind=bound,
             paged=self._session.paged,
+            most=most,
         )
 
     async def retry_matching(

@@ -43,16 +43,22 @@ class BegunOperation:
 
 class OperationService(Service):
     async def preview(
-        self, action: Action, which: FailureFilter = EVERY_FAILURE, plan: str | None = None, *, bind: bool = False
+        self,
+        action: Action,
+        which: FailureFilter = EVERY_FAILURE,
+        plan: str | None = None,
+        *,
+        bind: bool = False,
+        counted: bool = True,
     ) -> OperationPreview:
         """Returns which tasks, how many, and whether a second operator has to agree. ``bind`` makes a plan of it: what
-        was looked at is then what is done."""
+        was looked at is then what is done. Without ``counted`` the number is that of the plan, at least."""
         who = self._session.may(self._role(action))
         meant = await self._session.known(which)
         if bind and plan is None and action is not Action.PURGE:
             plan = (await plans.make(self._store, meant, who, cancelled=action is Action.RETRY)).token
             meant = EVERY_FAILURE
-        bound = await operations.preview(self._store, action, meant, plan)
+        bound = await operations.preview(self._store, action, meant, plan, counted=counted)
         first = list[UUID]()
         if plan is not None:
             first = [one.id for one in await operations.matches_of(bound).first(self._store, FIRST_TASKS_SHOWN)]

@@ -142,8 +142,10 @@ class Reads:
         where = _bounded(which, after, upto).add(" order by failed_seq limit {}", limit)
         return [FailedRef(*row) for row in await self._where("failed_ids", where)]
 
-    async def count_failed(self, which: FailureFilter, most: int | None = None) -> int:
+    async def count_failed(self, which: FailureFilter, most: int | None = None, upto: int | None = None) -> int:
         name, where = filters.count_failed(which)
+        if name == "count_failed" and upto is not None:
+            where.add(" and failed_seq <= {}", upto)
         text = SQL[name] + where.sql
         if most is not None and name == "count_failed":
             text = SQL["count_some_failed"] + where.add(" limit {}) x", most).sql
@@ -156,7 +158,7 @@ class Reads:
             where.add(" and fingerprint = any ({})", list(fingerprints))
         return [rows.failed_count(row) for row in await self._where("failed_counts", where.add(" order by n desc"))]
 
-    async def failed_end(self, which: FailureFilter) -> tuple[int, int]:
+    async def failed_end(self, which: FailureFilter, most: int | None = None) -> tuple[int, int]:
         name, where = filters.count_failed(which)
         by_rows = name == "count_failed"
 
@@ -169,11 +171,7 @@ class Reads:
             return end, 0 if by_rows else await connection.fetchval(SQL[name] + where.sql, *where.args)
 
         end, count = await self.pool.run(look, atomic=True)
-        if by_rows:
-            where.add(" and failed_seq <= {}", end)
-            text = SQL[name] + where.sql
-            count = await self.pool.read(lambda connection: connection.fetchval(text, *where.args))
-        return end, count
+        return end, await self.count_failed(which, most, end) if by_rows else count
 
     async def cancelled(
         self, which: FailureFilter, *, limit: int, offset: int = 0, after: int = 0, upto: int | None = None

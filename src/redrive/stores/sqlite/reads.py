@@ -112,11 +112,8 @@ class Reads:
         meant = [row for row in found if is_id(row["id"])]
         return [codec.failed_ref(row) for row in meant]
 
-    async def count_failed(self, which: FailureFilter, most: int | None = None) -> int:
-        name, sql, args = filters.count_failed(which)
-        text = SQL[name] + sql
-        if most is not None and name == "count_failed":
-            text, args = SQL["count_some_failed"] + sql + " limit ?)", [*args, most]
+    async def count_failed(self, which: FailureFilter, most: int | None = None, upto: int | None = None) -> int:
+        text, args = _counting(which, most, upto)
         found = await self.read(lambda session: _rows(session, text, args))
         return int(found[0]["n"])
 
@@ -125,11 +122,11 @@ class Reads:
         found = await self.read(lambda session: _rows(session, SQL["failed_counts"], args))
         return [codec.failed_count(row) for row in found]
 
-    async def failed_end(self, which: FailureFilter) -> tuple[int, int]:
-        name, sql, args = filters.count_failed(which)
+    async def failed_end(self, which: FailureFilter, most: int | None = None) -> tuple[int, int]:
+        text, args = _counting(which, most)
 
         def look(session: Session) -> tuple[int, int]:
-            (end,), (count,) = _rows(session, SQL["failed_end"]), _rows(session, SQL[name] + sql, args)
+            (end,), (count,) = _rows(session, SQL["failed_end"]), _rows(session, text, args)
             return end["value"], count["n"]
 
         return await self.read(look)
@@ -276,6 +273,16 @@ class Reads:
             return to_datetime(session.now), [codec.schedule(row) for row in due]
 
         return await self.read(look)
+
+
+def _counting(which: FailureFilter, most: int | None, upto: int | None = None) -> tuple[str, list[Any]]:
+    """Returns the statement that counts failed tasks: all by totals, or rows, no more than ``most``."""
+    name, sql, args = filters.count_failed(which)
+    if name != "count_failed":
+        return SQL[name] + sql, args
+    if upto is not None:
+        sql, args = sql + " and failed_seq <= ?", [*args, upto]
+    return (SQL[name] + sql, args) if most is None else (SQL["count_some_failed"] + sql + " limit ?)", [*args, most])
 
 
 def _bounded(which: FailureFilter, after: int, upto: int | None) -> tuple[str, list[Any]]:

@@ -113,7 +113,10 @@ class TestFailed:
         late = FailureFilter(since=times[4])
         assert [await harness.store.count_failed(late, most) for most in (1, 3, 4, 5)] == [1, 3, 4, 4]
         assert await harness.store.count_failed(FailureFilter(), 1) == 8  # totals are exact, and cost nothing
-        assert (await harness.store.failed_end(late))[1] == 4
+        end, count = await harness.store.failed_end(late)
+        assert (count, await harness.store.failed_end(late, 3)) == (4, (end, 3))
+        assert [await harness.store.count_failed(late, None, end - n) for n in (0, 1, 4)] == [4, 3, 0]
+        assert (await harness.store.failed_end(FailureFilter(), 1))[1] == 8
         assert [one.id for one in await harness.store.failed_ids(late, limit=3)] == ids[4:7]
         pages = [await harness.store.failed(late, limit=3, offset=at, newest=True, documents=100) for at in (0, 3)]
         assert [task.id for page in pages for task in page] == ids[:3:-1]
