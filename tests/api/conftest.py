@@ -11,7 +11,8 @@ import httpx
 
 from redrive import App
 from redrive.api import make_api
-from redrive.cli.support.http_server import LOOPBACK_NAMES, address, bind, make_server
+from redrive.cli.support.http_server import make_server
+from redrive.cli.support.sockets import LOOPBACK_NAMES, address, bind
 
 
 @asynccontextmanager

@@ -33,7 +33,9 @@ async def test_health_without_a_worker(app: App) -> None:
     async with served(app) as client:
         assert (await client.get("/healthz")).json()["status"] == "ok"
         ready = await client.get("/readyz")
-        assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": []})
+        assert (ready.status_code, ready.json()["ready"], ready.json()["reasons"]) == (200, True, [])
+        [store] = ready.json()["dependencies"]
+        assert (store["name"], store["ok"]) == ("store", True) and store["lastSuccess"]
         assert (await client.get("/")).json()["healthz"] == "/healthz"
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from redrive import App, Context, Fail
 from redrive.api import make_api
-from redrive.cli.support.http_server import LOOPBACK_NAMES, address, bind, make_server
+from redrive.cli.support.http_server import make_server
+from redrive.cli.support.sockets import LOOPBACK_NAMES, address, bind
 from redrive.console import add_console
 from redrive.observe.logs import TaskLog
 from redrive.settings import Options

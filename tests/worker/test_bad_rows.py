@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from redrive import App, State
-from redrive.api import health
 from redrive.kernel.ports.store import Query
 from redrive.kernel.ports.tasks import get_task
 from redrive.ops import executor
 from redrive.settings import Options
+from redrive.worker import readiness as health
 from tests.conformance.test_bad_rows import CHECKED, POSTGRES, SQLITE, UNCHECKED
 from tests.worker.conftest import working
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, RedriveError, State
-from redrive.api.health import readiness
 from redrive.errors import InvalidInput, InvalidTransition, SchemaError
 from redrive.settings import load_settings
+from redrive.worker.readiness import readiness
 
 from .conftest import MakeApp, ended, until
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, State
-from redrive.api.health import readiness
 from redrive.worker import attempts, lease, room
+from redrive.worker.readiness import readiness
 
 from . import process_handlers
 from .conftest import MakeApp, ended, until, working

@@ -16,14 +16,21 @@ if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
 
 # Read elsewhere, or set by redrive itself for its own processes.
-OTHER_NAMES = {"REDRIVE_CONFIG", "REDRIVE_ACTOR", "REDRIVE_DEV", "REDRIVE_SUPERVISED", "REDRIVE_TOKEN"}
+OTHER_NAMES = {
+    "REDRIVE_CONFIG",
+    "REDRIVE_ACTOR",
+    "REDRIVE_DEV",
+    "REDRIVE_METRICS_PIPE",
+    "REDRIVE_SUPERVISED",
+    "REDRIVE_TOKEN",
+}
 # Settings of parts that are not built yet. They are named like this for those who come from the earlier system.
 NOT_USED_YET = {
     *(
         f"OUTBOX_{name}_SECONDS"
         for name in ("BASE_BACKOFF", "MAX_BACKOFF", "LEASE", "RECLAIM_INTERVAL", "MAX_PROCESSING")
     ),
-    *("OUTBOX_MAX_ATTEMPTS", "OUTBOX_METRICS_PORT", "OUTBOX_WORKER_ID"),
+    *("OUTBOX_MAX_ATTEMPTS", "OUTBOX_WORKER_ID"),
     *(f"BATCH_WORKER_MAX_{name}" for name in ("CLAIM", "START_TASKS_PER_BATCH", "POLL", "SETTLE")),
     *("BATCH_MAX_ITEM_SECONDS", "BATCH_MAX_POLL_COUNT"),
     *(f"ENTERPRISE_WEBHOOK_{name}" for name in ("RETRIES", "SECRET", "TIMEOUT_MS")),

@@ -10,6 +10,8 @@ import signal
 import time
 from collections.abc import Sequence
 
+from redrive.worker.hand_over import HandOver, Pipe
+
 logger = logging.getLogger("redrive.supervisor")
 
 FIRST_RESTART_DELAY_S = 0.5
@@ -22,17 +24,21 @@ EXIT_MISUSED = 2
 
 
 class Supervisor:
-    """Keeps one child per command running. ``run`` ends when all children have: by themselves, or after ``stop``."""
+    """Keeps one child per command running. ``run`` ends when all children have: by themselves, or after ``stop``.
+    ``hand_over``: through which children tell what they have counted."""
 
-    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+    def __init__(self, commands: Sequence[Sequence[str]], hand_over: HandOver | None = None) -> None:
         self._commands = commands
+        self._hand_over = hand_over
         self._children: set[asyncio.subprocess.Process] = set()
         self._stopping = asyncio.Event()
         self.restarts = 0
 
     async def run(self) -> list[int]:
         """Returns the last exit code of each child; a child that ended because it was told to counts as 0."""
-        return list(await asyncio.gather(*(self._keep(command) for command in self._commands)))
+        return list(
+            await asyncio.gather(*(self._keep(number, command) for number, command in enumerate(self._commands)))
+        )
 
     def stop(self) -> None:
         """Passes the request on: children finish what they run within their grace period."""
@@ -44,11 +50,11 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(number)
 
-    async def _keep(self, command: Sequence[str]) -> int:
+    async def _keep(self, number: int, command: Sequence[str]) -> int:
         delay = FIRST_RESTART_DELAY_S
         while True:
             started = time.monotonic()
-            code = await self._run_once(command)
+            code = await self._run_once(number, command)
             if self._stopping.is_set() or code == 0:
                 return max(code, 0)
             if code == EXIT_MISUSED:
@@ -67,14 +73,26 @@ class Supervisor:
             delay = min(delay * 2, LONGEST_RESTART_DELAY_S)
             self.restarts += 1
 
-    async def _run_once(self, command: Sequence[str]) -> int:
+    async def _run_once(self, number: int, command: Sequence[str]) -> int:
+        if self._hand_over is None:
+            return await self._run_child(command)
+        pipe = self._hand_over.pipe(number)
+        try:
+            return await self._run_child(command, pipe)
+        finally:
+            await pipe.end()
+
+    async def _run_child(self, command: Sequence[str], pipe: Pipe | None = None) -> int:
         # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and comes from it once.
         child = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, SUPERVISED_VARIABLE: "1"},
+            pass_fds=() if pipe is None else pipe.passed,
+            env={**os.environ, SUPERVISED_VARIABLE: "1", **({} if pipe is None else pipe.environment)},
         )
+        if pipe is not None:
+            pipe.begin()
         self._children.add(child)
         if self._stopping.is_set():
             child.terminate()

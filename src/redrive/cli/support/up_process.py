@@ -14,10 +14,11 @@ from fastapi import FastAPI
 from redrive.api import make_api
 from redrive.app import App
 from redrive.cli.support import output
-from redrive.cli.support.http_server import LOOPBACK_NAMES, address, bind, is_loopback, make_server, refuse_open
+from redrive.cli.support.http_server import make_server, refuse_open
 from redrive.cli.support.loading import Loaded, error_text
 from redrive.cli.support.session import missing_file
 from redrive.cli.support.signals import stopping
+from redrive.cli.support.sockets import LOOPBACK_NAMES, address, bind, is_loopback
 from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker, warn_of_unknown_queues
 from redrive.console import add_console
 from redrive.errors import ConfigError, RedriveError

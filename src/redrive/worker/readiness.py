@@ -1,26 +1,40 @@
-"""Tells whether this process is alive and ready."""
+"""Tells whether this process is alive and ready: for /healthz and /readyz, on HTTP and on the worker's own port."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
-from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.kernel.diagnosis import Dependency
 from redrive.kernel.feature import Feature
+from redrive.kernel.ports.store import Store
+from redrive.settings import Settings
 from redrive.version import __version__
 from redrive.worker.worker import Worker
 
-logger = logging.getLogger("redrive.api")
+logger = logging.getLogger("redrive.worker")
 STORE_TIMEOUT_S = 2.0
 DEPENDENCY_TIMEOUT_S = 2.0
 TICK_FRESH_FOR_S = 15.0
 ANSWERED_WITHIN_S = 10.0
+
+
+class Served(Protocol):
+    """What is asked of an application."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def features(self) -> Sequence[Feature]: ...
+
+    @property
+    def store(self) -> Callable[[], Coroutine[Any, Any, Store]]: ...
 
 
 def alive(worker: Worker | None) -> dict[str, Any]:
@@ -41,17 +55,39 @@ def alive(worker: Worker | None) -> dict[str, Any]:
     }
 
 
-async def readiness(app: App, worker: Worker | None) -> dict[str, Any]:
-    """Returns whether this process should get work right now, why not, and how what features depend on is doing."""
-    reasons = [await _store_problem(app)]
-    dependencies = await _dependencies(app) if reasons == [None] else []
+async def readiness(app: Served, worker: Worker | None) -> dict[str, Any]:
+    """Returns whether this process should get work right now, why not, and how everything is doing that it depends
+    on."""
+    problem = await _store_problem(app)
+    dependencies = await _dependencies(app) if problem is None else []
     now = datetime.now(UTC)
-    reasons += [each.problem(now) for each in dependencies]
-    if worker is not None:
-        reasons += [_died(worker) or _stopping(worker), _stale(app, worker), _unanswered(worker), _full(worker)]
+    reasons = [problem, *(each.problem(now) for each in dependencies)]
     said = [reason for reason in reasons if reason is not None]
-    answer: dict[str, Any] = {"ready": not said, "reasons": said}
-    return answer | {"dependencies": [_shown(each, now) for each in dependencies]} if dependencies else answer
+    if worker is not None:
+        said += problems(worker)
+    known = [_store(problem, now, worker), *_listener(worker), *dependencies]
+    return {"ready": not said, "reasons": said, "dependencies": [_shown(each, now) for each in known]}
+
+
+def problems(worker: Worker) -> list[str]:
+    """Returns why a worker should get no work, by what it knows itself; nothing is asked for it, and any thread may."""
+    reasons = [_died(worker) or _stopping(worker), _stale(worker), _unanswered(worker), _full(worker)]
+    return [reason for reason in reasons if reason is not None]
+
+
+def _store(problem: str | None, now: datetime, worker: Worker | None) -> Dependency:
+    last = now if problem is None else None
+    if last is None and worker is not None and worker.health.last_contact:
+        last = datetime.fromtimestamp(worker.health.last_contact, UTC)
+    return Dependency("store", problem is None, problem, last)
+
+
+def _listener(worker: Worker | None) -> list[Dependency]:
+    """Returns whether hints arrive, where they can. A worker without them is slower, and no less ready."""
+    if worker is None or not worker.life.started or not worker.store.capabilities.notifies:
+        return []
+    heard = worker.store.listening
+    return [Dependency("listener", heard, None if heard else "hints do not arrive: work is found by polling")]
 
 
 def _shown(dependency: Dependency, now: datetime) -> dict[str, Any]:
@@ -64,7 +100,7 @@ def _shown(dependency: Dependency, now: datetime) -> dict[str, Any]:
     }
 
 
-async def _store_problem(app: App) -> str | None:
+async def _store_problem(app: Served) -> str | None:
     """Returns what is wrong with the store, by a small read with little patience."""
     try:
         async with asyncio.timeout(STORE_TIMEOUT_S):
@@ -78,14 +114,14 @@ async def _store_problem(app: App) -> str | None:
     return f"the schema is at version {status.version} of {status.latest}" if status.pending else None
 
 
-async def _dependencies(app: App) -> list[Dependency]:
+async def _dependencies(app: Served) -> list[Dependency]:
     """Returns what features depend on; all are asked at once, with little patience."""
     asked = [feature for feature in app.features if feature.dependencies is not None]
     found = await asyncio.gather(*(_dependencies_of(app, feature) for feature in asked))
     return [each for many in found for each in many]
 
 
-async def _dependencies_of(app: App, feature: Feature) -> Sequence[Dependency]:
+async def _dependencies_of(app: Served, feature: Feature) -> Sequence[Dependency]:
     assert feature.dependencies is not None
     try:
         async with asyncio.timeout(DEPENDENCY_TIMEOUT_S):
@@ -125,10 +161,10 @@ def _full(worker: Worker) -> str | None:
     return None
 
 
-def _stale(app: App, worker: Worker) -> str | None:
+def _stale(worker: Worker) -> str | None:
     if not worker.health.last_contact:
         return "the worker has not reached the store yet"
     age = time.time() - worker.health.last_contact
-    if age <= max(TICK_FRESH_FOR_S, 5 * app.settings.interval):
+    if age <= max(TICK_FRESH_FOR_S, 5 * worker.settings.interval):
         return None
     return f"the worker last reached the store {age:.0f} s ago"

@@ -1,0 +1,196 @@
+"""Hands the counts of worker processes over to their supervisor, which serves them all on one port.
+
+Each child writes lines into a pipe of its own: what has changed since the last line, as it is now. So a child that is
+killed has lost the counts of a second at most, and what it had counted before stays in the sum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from redrive.observe import metrics
+from redrive.observe.metrics import Metric, by_name
+from redrive.observe.samples import Samples, add, as_json, changed, from_json, put
+
+logger = logging.getLogger("redrive.supervisor")
+PIPE_VARIABLE = "REDRIVE_METRICS_PIPE"  # the descriptor that a child writes to
+EVERY_S = 1.0
+SILENT_AFTER_S = 15.0
+LAST_WORDS_S = 2.0
+LONGEST_LINE_BYTES = 1 << 26
+
+Report = tuple[Samples, dict[str, Any], list[str]]  # samples, what /healthz says, why it is not ready
+
+
+class Sender:
+    """Tells the supervisor once a second, from a thread: a supervisor that does not read holds nobody up."""
+
+    def __init__(self, pipe: int, look: Callable[[], Report]) -> None:
+        self._pipe = pipe
+        self._look = look
+        self._told: Samples = {}
+        self._over = threading.Event()
+        os.set_inheritable(pipe, False)  # or a handler's own process would keep it open
+        self._thread = threading.Thread(target=self._main, name="redrive-hand-over", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tells everything once more."""
+        self._over.set()
+        self._thread.join(LAST_WORDS_S)
+
+    def _main(self) -> None:
+        with contextlib.suppress(OSError), os.fdopen(self._pipe, "wb", buffering=0) as pipe:  # the supervisor is gone
+            ends = False
+            while not ends:
+                ends = self._over.wait(EVERY_S)
+                _write(pipe.fileno(), self._line())
+
+    def _line(self) -> bytes:
+        samples, health, reasons = self._look()
+        news = changed(samples, self._told)
+        self._told = samples
+        document = {"samples": as_json(news), "health": health, "reasons": reasons}
+        return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def _write(pipe: int, line: bytes) -> None:
+    while line:
+        line = line[os.write(pipe, line) :]
+
+
+class Slot:
+    """One worker process of a supervisor, and those that were there before it. Written on the supervisor's loop, read
+    by the thread that serves the port."""
+
+    def __init__(self, name: str, table: Mapping[str, Metric]) -> None:
+        self.name = name
+        self.health: dict[str, Any] = {}
+        self.reasons = ["it is not started yet"]
+        self._table = table
+        self._lock = threading.Lock()
+        self._ended: Samples = {}
+        self._now: Samples = {}
+        self._begun = 0
+        self._heard_at = 0.0
+
+    def began(self) -> None:
+        self._begun += 1
+        self._heard_at = time.monotonic()
+        self.reasons = ["it has not said anything yet"]
+
+    def hear(self, line: bytes) -> None:
+        """Takes in what the process says."""
+        told = json.loads(line)
+        news = from_json(told["samples"], self._bounds_of)
+        with self._lock:
+            for name, values in news.items():
+                self._now.setdefault(name, {}).update(values)
+        self.health, self.reasons = told["health"], told["reasons"]
+        self._heard_at = time.monotonic()
+
+    def ended(self) -> None:
+        """Keeps what adds up; how it was is nothing any more."""
+        with self._lock:
+            add(self._ended, self._now, self._adds_up)
+            self._now = {}
+        self.health, self.reasons = {}, ["it has ended"]
+
+    def samples(self) -> Samples:
+        found: Samples = {}
+        with self._lock:
+            add(found, self._ended)
+            add(found, self._now)
+        put(found, metrics.RESTARTS.name, float(max(self._begun - 1, 0)))
+        return found
+
+    def problems(self) -> list[str]:
+        silent = time.monotonic() - self._heard_at
+        if not self.reasons and silent > SILENT_AFTER_S:
+            return [f"it has said nothing for {silent:.0f} s"]
+        return self.reasons
+
+    def _bounds_of(self, name: str) -> tuple[float, ...] | None:
+        metric = self._table.get(name)
+        return None if metric is None else metric.bounds
+
+    def _adds_up(self, name: str) -> bool:
+        return self._table[name].adds_up
+
+
+class Pipe:
+    """The supervisor's end of one child's pipe, from before it is started until after it has ended."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._read, self._written = os.pipe()
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def passed(self) -> tuple[int, ...]:
+        return (self._written,)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {PIPE_VARIABLE: str(self._written)}
+
+    def begin(self) -> None:
+        """The child has its end by now: this one is closed, so that its end can be seen."""
+        os.close(self._written)
+        self._slot.began()
+        self._listening = asyncio.create_task(self._listen(), name="redrive-hand-over")
+
+    async def end(self) -> None:
+        """Takes in what the child said last."""
+        if self._listening is None:  # it was never started
+            os.close(self._read)
+            os.close(self._written)
+            return
+        await asyncio.wait([self._listening], timeout=LAST_WORDS_S)
+        self._listening.cancel()  # somebody whom it has started keeps the pipe open
+        self._slot.ended()
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=LONGEST_LINE_BYTES)
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._read, "rb", buffering=0)
+        )
+        try:
+            while (line := await reader.readline()).endswith(b"\n"):
+                self._slot.hear(line)
+        except (ValueError, KeyError, TypeError, OSError):
+            logger.exception("a worker process cannot be understood", extra={"event": "supervisor.metrics"})
+        finally:
+            transport.close()
+
+
+class HandOver:
+    """The pipes of all children, and what came through them."""
+
+    def __init__(self, name: str, processes: int, table: Sequence[Metric]) -> None:
+        known = by_name(table)
+        self.slots = [Slot(f"{name}-{number}", known) for number in range(1, processes + 1)]
+
+    def pipe(self, number: int) -> Pipe:
+        return Pipe(self.slots[number])
+
+    def processes(self) -> dict[str, Samples]:
+        """Returns the samples of each process, with those of its forerunners."""
+        return {slot.name: slot.samples() for slot in self.slots}
+
+    def health(self) -> list[dict[str, Any]]:
+        return [slot.health for slot in self.slots if slot.health]
+
+    def problems(self) -> list[str]:
+        return [f"{slot.name}: {reason}" for slot in self.slots for reason in slot.problems()]

@@ -1,0 +1,192 @@
+"""The worker's own port: three addresses, whoever asks and however, and all processes of a supervisor on one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from redrive.observe import small_http
+from redrive.observe.metrics import CLAIMED, SLOTS, TABLE
+from redrive.observe.small_http import Answer, SmallServer
+from redrive.worker.hand_over import HandOver, Report, Sender
+from tests.cli.conftest import here, start  # noqa: F401 - fixtures
+from tests.metrics.conftest import parsed, value
+
+pytestmark = pytest.mark.anyio
+APP = """
+import os
+from redrive import App, Context
+app = App()
+
+@app.task("SEND")
+async def send(ctx: Context) -> None: ...
+"""
+
+
+@asynccontextmanager
+async def small(**options: Any) -> AsyncIterator[tuple[str, int]]:
+    async def page(accept: str) -> Answer:
+        return Answer(200, b"all is well: " + accept.encode(), "text/plain")
+
+    async def broken(_: str) -> Answer:
+        raise LookupError("a secret")
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = SmallServer(listening, {"/page": page, "/open": page, "/broken": broken}, guarded=("/page",), **options)
+    server.start()
+    try:
+        yield listening.getsockname()
+    finally:
+        server.stop()
+        listening.close()
+
+
+async def ask(where: tuple[str, int], request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(*where)
+    try:
+        writer.write(request)
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_it_answers_what_it_serves_and_refuses_the_rest() -> None:
+    async with small() as where, httpx.AsyncClient(base_url=f"http://{where[0]}:{where[1]}") as client:
+        assert (await client.get("/page?x=1", headers={"accept": "text/x"})).text == "all is well: text/x"
+        head = await client.head("/page")
+        assert (head.status_code, head.content) == (200, b"") and int(head.headers["content-length"]) > 10
+        assert (await client.get("/other")).status_code == 404
+        assert (await client.post("/page", content=b"x" * 100_000)).status_code == 405
+        broken = await client.get("/broken")
+        assert broken.status_code == 500 and "secret" not in broken.text
+
+
+async def test_a_token_guards_what_is_guarded() -> None:
+    async with small(token="0123456789abcdef") as where, httpx.AsyncClient() as client:
+        url = f"http://{where[0]}:{where[1]}"
+        assert (await client.get(f"{url}/page")).status_code == 401
+        assert (await client.get(f"{url}/page", headers={"authorization": "Bearer wrong"})).status_code == 401
+        assert (await client.get(f"{url}/page", headers={"authorization": "bearer 0123456789abcdef"})).is_success
+        assert (await client.get(f"{url}/open")).is_success
+
+
+async def test_nobody_holds_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_http, "READ_WITHIN_S", 0.3)
+    monkeypatch.setattr(small_http, "MOST_CONNECTIONS", 5)
+    async with small() as where:
+        assert b" 431 " in await ask(where, b"GET /page HTTP/1.1\r\n" + b"x: y\r\n" * 5_000)
+        for nonsense in (b"\r\n\r\n", b"\x00\xff\r\n\r\n", b"GET\r\n\r\n"):
+            assert (await ask(where, nonsense)).startswith(b"HTTP/1.1 4")
+        idle = [await asyncio.open_connection(*where) for _ in range(20)]
+        for reader, writer in idle:
+            assert await reader.read() == b"", "closed without a word"
+            writer.close()
+        assert b"all is well" in await ask(where, b"GET /page HTTP/1.0\r\n\r\n")
+
+
+async def test_what_an_ended_process_has_counted_stays() -> None:
+    hand_over = HandOver("w", 1, TABLE)
+    [slot] = hand_over.slots
+    for run, counted in enumerate((3.0, 5.0)):
+        pipe = hand_over.pipe(0)
+        sender = Sender(os.dup(pipe.passed[0]), lambda counted=counted: report(counted))
+        pipe.begin()
+        sender.start()
+        sender.stop()  # its last words
+        await pipe.end()
+        assert slot.samples()["redrive_worker_restarts_total"] == {(): float(run)}
+        assert SLOTS.name not in slot.samples(), "how it was is nothing any more"
+    assert hand_over.processes()["w-1"][CLAIMED.name] == {("q", "A"): 8.0}
+    assert hand_over.problems() == ["w-1: it has ended"]
+
+
+async def test_a_process_is_as_it_said_last() -> None:
+    hand_over = HandOver("w", 2, TABLE)
+    first, second = hand_over.slots
+    pipe = hand_over.pipe(0)
+    sender = Sender(os.dup(pipe.passed[0]), lambda: report(1.0, "it is full"))
+    pipe.begin()
+    assert hand_over.problems() == ["w-1: it has not said anything yet", "w-2: it is not started yet"]
+    sender.start()
+    while first.problems() != ["it is full"]:
+        await asyncio.sleep(0.01)
+    assert hand_over.health() == [{"status": "ok"}] and second.samples()
+    assert first.samples()[SLOTS.name] == {(): 4.0}
+    sender.stop()
+    await pipe.end()
+
+
+def report(counted: float, *reasons: str) -> Report:
+    return {CLAIMED.name: {("q", "A"): counted}, SLOTS.name: {(): 4.0}}, {"status": "ok"}, list(reasons)
+
+
+@pytest.fixture
+def app(here: Path) -> str:  # noqa: F811
+    (here / "port_app.py").write_text(APP)
+    os.environ["PYTHONPATH"] = str(here)
+    yield "port_app:app"
+    del os.environ["PYTHONPATH"]
+
+
+def page_of(url: str) -> dict[str, Any]:
+    return parsed(httpx.get(f"{url}/metrics").text)
+
+
+def until(look: Any) -> Any:
+    deadline = time.monotonic() + 30
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def test_a_worker_serves_its_port(start: Any, app: str) -> None:  # noqa: F811
+    work = start("work", "--app", app, "--metrics-port", 0, "--fleet-metrics", REDRIVE_LOG="json")
+    url = work.log("metrics.serving")["http"]
+    until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+    ready = httpx.get(f"{url}/readyz").json()
+    assert [each["name"] for each in ready["dependencies"]] == ["store", "listener"]
+    assert all(each["ok"] for each in ready["dependencies"])
+    assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+    page = page_of(url)
+    assert value(page, "redrive_worker_slots") == 1 and value(page, "redrive_fleet_up") == 1
+    assert httpx.get(f"{url}/api/tasks").status_code == 404
+    work.process.send_signal(signal.SIGTERM)
+    assert work.ends() == 0
+
+
+def test_one_port_for_all_processes(start: Any, app: str) -> None:  # noqa: F811
+    work = start(
+        *("work", "--app", app, "--processes", 2, "--id", "pair"), REDRIVE_METRICS_PORT="0", REDRIVE_LOG="json"
+    )
+    url = work.log("metrics.serving")["http"]
+    until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+    until(lambda: len(page_of(url)["redrive_worker_slots"]) == 2)
+    names = {dict(labels)["worker"] for labels in page_of(url)["redrive_worker_slots"]}
+    assert names == {"pair-1", "pair-2"}
+    assert "redrive_fleet_up" not in page_of(url)
+    beats = value(page_of(url), "redrive_store_call_seconds_count", worker="pair-1", verb="tick")
+    assert beats > 0
+    [victim] = [c for c in psutil.Process(work.process.pid).children() if "pair-1" in c.cmdline()]
+    victim.kill()
+    until(lambda: value(page_of(url), "redrive_worker_restarts_total", worker="pair-1") == 1)
+    assert value(page_of(url), "redrive_store_call_seconds_count", worker="pair-1", verb="tick") >= beats
+    until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+    work.process.send_signal(signal.SIGTERM)
+    assert work.ends() == 0
+
+
+def test_options_without_a_port_are_refused(start: Any, app: str) -> None:  # noqa: F811
+    refused = start("work", "--app", app, "--fleet-metrics")
+    assert refused.ends() == 2
