@@ -175,7 +175,7 @@ def test_a_supervisor_restarts_what_crashes_and_passes_signals_on(start, redrive
     supervisor.process.send_signal(signal.SIGTERM)
     out, _ = supervisor.process.communicate(timeout=30)
     assert supervisor.process.returncode == 0
-    assert '"restarts": 1' in out
+    assert re.search(r'"restarts": [123]\b', out), "the task goes back at once, and crashes the next one"
 
 
 def test_workers_end_with_their_supervisor(start, redrive, crash_app: str) -> None:

@@ -255,11 +255,13 @@ class World:
             return self._started(label, Started(command, environment), ready)
         return self._started(label, Forked(given, environment, self.directory / f"{label}.log"), ready)
 
-    def cli_worker(self, *arguments: str, name: str | None = None, env: dict[str, str] | None = None) -> WorkerProcess:
+    def cli_worker(
+        self, *arguments: str, name: str | None = None, env: dict[str, str] | None = None, ready: bool = True
+    ) -> WorkerProcess:
         """``redrive work``, as an operator starts it."""
         label = name or f"w{len(self.workers) + 1}"
         command = [sys.executable, "-m", "redrive.cli", "work", "--sleep", "0.2", *arguments]
-        return self._started(label, Started(command, self._environment(label, env or {})), True)
+        return self._started(label, Started(command, self._environment(label, env or {})), ready)
 
     def _environment(self, label: str, given: dict[str, str]) -> dict[str, str]:
         return {**self.environment, "TASK_WORKER_ID": label, **given}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -77,4 +78,19 @@ def test_a_worker_whose_loop_stands_still_keeps_its_leases(store: World) -> None
     assert store.wait_state(task, State.COMPLETED).attempt_count == 1
     assert not second.logged("worker.declared_dead")
     assert not first.logged("task.lease_lost")
+    assert store.account([task.id]) == {"completed": 1}
+
+
+def test_a_supervisor_has_the_tasks_of_a_crashed_child_taken_back_at_once(store: World) -> None:
+    """Nobody else could know it before the end of this test: neither by a lease nor by a beat that is missing."""
+    settings = {**SETTINGS, "TASK_WORKER_DEAD_AFTER_MS": "600000"}
+    task = store.enqueue("GATED")
+    fleet = store.cli_worker("--processes", "2", name="fleet", env=settings, ready=False)
+    [(_, _, _, pid, _)] = store.wait_effect(task, "start")
+    os.kill(pid, signal.SIGKILL)
+    store.open()
+    assert store.wait_state(task, State.COMPLETED).attempt_count == 2
+    [said] = fleet.wait_for("worker.buried")
+    assert (said["tasks"], said["worker_id"] in ("fleet-1", "fleet-2")) == (1, True)
+    assert fleet.stop() == 0
     assert store.account([task.id]) == {"completed": 1}

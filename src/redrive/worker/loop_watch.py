@@ -1,4 +1,4 @@
-"""Notices when something holds the worker's event loop, and what: no heartbeat and no timeout comes meanwhile.
+"""Notices when something holds the worker's event loop, and what: nothing else runs and no timeout comes meanwhile.
 
 A thread asks the loop to answer twice a second. Where no answer comes, it looks at what the loop's thread is doing. So
 a handler costs nothing more while all goes well.
@@ -90,7 +90,7 @@ class LoopWatch:
         }
         if seconds is not None:
             fields["seconds"] = round(seconds, 1)
-        logger.warning("%s: nothing else ran meanwhile, no heartbeat and no timeout → %s", text, HINT, extra=fields)
+        logger.warning("%s: nothing else ran meanwhile, and no timeout came → %s", text, HINT, extra=fields)
 
 
 class _Holder:

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from redrive.worker.hand_over import HandOver, Pipe
 
@@ -25,20 +25,25 @@ EXIT_MISUSED = 2
 
 class Supervisor:
     """Keeps one child per command running. ``run`` ends when all children have: by themselves, or after ``stop``.
-    ``hand_over``: through which children tell what they have counted."""
+    ``hand_over``: through which children tell what they have counted. ``on_crash`` is told which one has crashed, by its
+    number from 0 on and its process id, before it is started again."""
 
-    def __init__(self, commands: Sequence[Sequence[str]], hand_over: HandOver | None = None) -> None:
+    def __init__(
+        self,
+        commands: Sequence[Sequence[str]],
+        hand_over: HandOver | None = None,
+        on_crash: Callable[[int, int], Awaitable[None]] | None = None,
+    ) -> None:
         self._commands = commands
         self._hand_over = hand_over
+        self._on_crash = on_crash
         self._children: set[asyncio.subprocess.Process] = set()
         self._stopping = asyncio.Event()
         self.restarts = 0
 
     async def run(self) -> list[int]:
         """Returns the last exit code of each child; a child that ended because it was told to counts as 0."""
-        return list(
-            await asyncio.gather(*(self._keep(number, command) for number, command in enumerate(self._commands)))
-        )
+        return list(await asyncio.gather(*(self._keep(number) for number in range(len(self._commands)))))
 
     def stop(self) -> None:
         """Passes the request on: children finish what they run within their grace period."""
@@ -50,11 +55,11 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(number)
 
-    async def _keep(self, number: int, command: Sequence[str]) -> int:
+    async def _keep(self, number: int) -> int:
         delay = FIRST_RESTART_DELAY_S
         while True:
             started = time.monotonic()
-            code = await self._run_once(number, command)
+            code = await self._run_once(number)
             if self._stopping.is_set() or code == 0:
                 return max(code, 0)
             if code == EXIT_MISUSED:
@@ -73,19 +78,19 @@ class Supervisor:
             delay = min(delay * 2, LONGEST_RESTART_DELAY_S)
             self.restarts += 1
 
-    async def _run_once(self, number: int, command: Sequence[str]) -> int:
+    async def _run_once(self, number: int) -> int:
         if self._hand_over is None:
-            return await self._run_child(command)
+            return await self._run_child(number)
         pipe = self._hand_over.pipe(number)
         try:
-            return await self._run_child(command, pipe)
+            return await self._run_child(number, pipe)
         finally:
             await pipe.end()
 
-    async def _run_child(self, command: Sequence[str], pipe: Pipe | None = None) -> int:
+    async def _run_child(self, number: int, pipe: Pipe | None = None) -> int:
         # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and comes from it once.
         child = await asyncio.create_subprocess_exec(
-            *command,
+            *self._commands[number],
             stdin=asyncio.subprocess.PIPE,
             start_new_session=True,
             pass_fds=() if pipe is None else pipe.passed,
@@ -97,9 +102,12 @@ class Supervisor:
         if self._stopping.is_set():
             child.terminate()
         try:
-            return await child.wait()
+            code = await child.wait()
         finally:
             self._children.discard(child)
+        if code not in (0, EXIT_MISUSED) and self._on_crash is not None:
+            await self._on_crash(number, child.pid)
+        return code
 
 
 def _ended(code: int) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.support import output
+from redrive.cli.support.burials import Burials
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.metrics_port import Port, chosen_port, group_name, told_to_supervisor
 from redrive.cli.support.options import AppName, Json, Url
@@ -32,6 +33,7 @@ from redrive.kernel.task import check_text
 from redrive.observe.feature_metrics import table_of
 from redrive.observe.logs import choose_style, configure
 from redrive.settings import Options
+from redrive.worker.config import worker_id as make_worker_id
 from redrive.worker.hand_over import HandOver
 from redrive.worker.supervisor import SUPERVISED_VARIABLE, Supervisor
 
@@ -135,8 +137,11 @@ async def _supervise(
     await app.close()
     if url:
         os.environ["REDRIVE_URL"] = url
+    name = make_worker_id(app.settings)
+    names = [f"{name}-{number}" for number in range(1, processes + 1)]
     hand_over = HandOver(group_name(app.settings), processes, table_of(app.features)) if port else None
-    supervisor = Supervisor([_command(loaded, options, number) for number in range(1, processes + 1)], hand_over)
+    commands = [_command(loaded, options, name) for name in names]
+    supervisor = Supervisor(commands, hand_over, Burials(app, names).bury)
     serving = nullcontext() if port is None or hand_over is None else port.of_supervisor(app, hand_over)
 
     def stop(why: str) -> None:
@@ -152,10 +157,8 @@ async def _supervise(
     return max(codes), {"processes": processes, "exit_codes": codes, "restarts": supervisor.restarts}
 
 
-def _command(loaded: Loaded, options: Options, number: int) -> list[str]:
+def _command(loaded: Loaded, options: Options, name: str) -> list[str]:
     """The command line of one child: this one's options, spelled out. Its URL is in the environment, since every user
     of the machine can read a command line and the URL may have a password."""
-    command = [sys.executable, "-m", "redrive.cli", "work", *as_arguments(options)]
-    named = loaded.app.settings.worker_id
-    command += ["--id", f"{named}-{number}"] if named else []
+    command = [sys.executable, "-m", "redrive.cli", "work", *as_arguments(options), "--id", name]
     return command + (["--app", loaded.spec] if loaded.spec else [])

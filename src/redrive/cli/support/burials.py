@@ -1,0 +1,50 @@
+"""Has the tasks of a worker process that crashed taken back at once: whoever started it has seen it end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+
+from redrive.app import App
+from redrive.errors import RedriveError
+from redrive.worker.sessions import session_ends
+
+logger = logging.getLogger("redrive.supervisor")
+# As long as a supervisor waits for it before it starts the process again. Without it, others notice after a while.
+PATIENCE_S = 3.0
+
+
+class Burials:
+    """Ends the leases of crashed children of a supervisor, by their names; others recover them."""
+
+    def __init__(self, app: App, names: Sequence[str]) -> None:
+        self._app = app
+        self._names = names
+        self._one_at_a_time = asyncio.Lock()
+
+    async def bury(self, number: int, pid: int) -> None:
+        """Ends the leases of one child, when nothing of what its handlers had started is left."""
+        name = self._names[number]
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                if not await session_ends(pid, PATIENCE_S):
+                    return
+                async with self._one_at_a_time:
+                    tasks = await self._end_leases(name, pid)
+        except (RedriveError, TimeoutError):
+            return
+        if tasks:
+            logger.info(
+                "%d tasks of %s go back",
+                tasks,
+                name,
+                extra={"event": "worker.buried", "worker_id": name, "tasks": tasks},
+            )
+
+    async def _end_leases(self, name: str, pid: int) -> int:
+        try:
+            return await self._app.bound_store().bury(name, socket.gethostname(), pid)
+        finally:
+            await self._app.close()  # a connection that is needed once in a while is not kept
