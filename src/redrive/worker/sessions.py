@@ -14,7 +14,7 @@ async def session_ends(session: int, patience: float) -> bool:
     """Waits until no process of a session is left: a worker that was started in one of its own, and what its handlers
     have started. False when some are left after that many seconds, or where the system does not tell."""
     ends = time.monotonic() + patience
-    while (left := _any_left(session)) and time.monotonic() < ends:
+    while (left := _any_left(session)) and time.monotonic() < ends:  # noqa: ASYNC110 (nobody tells of others' children)
         await asyncio.sleep(LOOK_EVERY_S)
     return left is False
 
