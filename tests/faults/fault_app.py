@@ -10,6 +10,7 @@ import asyncio
 import multiprocessing
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -138,6 +139,14 @@ async def holds_loop(ctx: Context, name: str = "all") -> str:
         time.sleep(0.01)
     record(ctx, "end")
     return name
+
+
+@app.task("POISON")
+async def poison(ctx: Context) -> None:
+    """Kills its worker, and with it everything else that this runs."""
+    record(ctx, "start")
+    await asyncio.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task("STUBBORN")

@@ -94,3 +94,21 @@ def test_a_supervisor_has_the_tasks_of_a_crashed_child_taken_back_at_once(store:
     assert (said["tasks"], said["worker_id"] in ("fleet-1", "fleet-2")) == (1, True)
     assert fleet.stop() == 0
     assert store.account([task.id]) == {"completed": 1}
+
+
+def test_one_that_kills_its_workers_fails_alone(store: World) -> None:
+    """Its neighbours are delayed, and all of them complete, although each may be tried but once."""
+    settings = {**SETTINGS, "TASK_WORKER_BACKOFF_BASE_MS": "50", "TASK_WORKER_DEAD_AFTER_MS": "600000"}
+    good = store.enqueue_many("SHORT", 30, max_attempts=1)
+    poison = store.enqueue("POISON", max_attempts=10)
+    good += store.enqueue_many("SHORT", 30, max_attempts=1)
+    fleet = store.cli_worker("--processes", "2", "--concurrency", "20", name="fleet", env=settings, ready=False)
+    dead = store.wait_state(poison, State.FAILED, timeout=60)
+    assert (dead.error_reason, dead.attempt_count) == ("worker_lost", 3)
+    assert "3 workers were lost while they ran it" in (dead.error_message or "")
+    store.wait_completed(good, timeout=60)
+    assert len(fleet.logged("worker.crashed")) == 3
+    assert fleet.logged("task.suspected", task_id=poison.id)
+    fleet.send(signal.SIGTERM)
+    fleet.wait(60)
+    assert store.account([poison.id, *good]) == {"completed": 60, "failed": 1}

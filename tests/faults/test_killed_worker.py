@@ -30,22 +30,23 @@ def test_another_worker_completes_what_a_killed_one_held(store: World) -> None:
     assert store.account([task.id, *others]) == {"completed": 21}
 
 
-def test_a_crash_uses_up_the_last_attempt(store: World) -> None:
+def test_a_crash_uses_up_no_attempt_but_a_task_has_only_so_many_of_them(store: World) -> None:
+    once = {"TASK_MAX_WORKER_DEATHS": "1"}
     task = store.enqueue("GATED", max_attempts=1, timeout=1.9, trace_id="trace-9")
-    first = store.worker("first")
+    first = store.worker("first", env=once)
     store.wait_effect(task, "start")
     first.kill()
     store.open()
-    second = store.worker("second")
+    second = store.worker("second", env=once)
     dead = store.wait_state(task, State.FAILED)
-    assert (dead.error_reason, dead.attempt_count) == ("lease_expired", 1)
+    assert (dead.error_reason, dead.attempt_count) == ("worker_lost", 1)
     [said] = second.wait_for("task.failed", task_id=task.id)
     assert (said["kind"], said["queue"], said["attempt"], said["trace_id"]) == ("GATED", "default", 1, "trace-9")
     assert (said["held_by"], said["worker_id"], said["expired"]) == ("first", "second", "time limit")
-    assert (said["level"], said["error_reason"], said["dead"]) == ("error", "lease_expired", "max_attempts_exceeded")
-    assert "its time limit of 1.9 s was over, too" in said["message"]
+    assert (said["level"], said["error_reason"], said["dead"]) == ("error", "worker_lost", "non_retryable")
+    assert "the last one first" in said["message"]
     [letter] = store.timeline(task).dead_letters
-    assert (letter.reason, letter.error_reason) == ("max_attempts_exceeded", "lease_expired")
+    assert (letter.reason, letter.error_reason) == ("non_retryable", "worker_lost")
     assert store.account([task.id]) == {"failed": 1}
     assert len(store.effects("start")) == 1
 
@@ -58,7 +59,7 @@ def test_a_killed_worker_takes_its_handler_processes_with_it(postgres: World) ->
     assert runs(pid)
     first.kill()
     until(lambda: not runs(pid), "the handler's process is gone")
-    postgres.worker("second")
+    postgres.worker("second", env={"TASK_MAX_WORKER_DEATHS": "1"})
     postgres.wait_state(task, State.FAILED)
     assert postgres.account([task.id]) == {"failed": 1}
 

@@ -63,7 +63,7 @@ KEPT: dict[str, dict[str, str]] = {
     "hold": {"actor": WHO, "name": NAMES, "target": NAMES},
     "kind": LABELS,
     "schedule": dict.fromkeys(("name", "owner", "kind", "cron", "timezone", "missed", "queue", "payload"), NAMES),
-    "worker": dict.fromkeys(("id", "host", "queues", "version", "sheet_id"), WHO),
+    "worker": dict.fromkeys(("id", "host", "queues", "version", "sheet_id", "drain_by", "drain_reason"), WHO),
     "duty": {"name": NAMES},
     "clock": {"boot": "an id"},
     "series": LABELS | {"document": "numbers", "resolution": CODES},

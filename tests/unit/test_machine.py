@@ -63,7 +63,7 @@ EXPECTED = {
     Event.HAND_BACK: ({R}, {D}, True, Attempts.GIVE_BACK),
     Event.FAIL: ({R}, {F}, True, Attempts.KEEP),
     Event.ABORT: ({R}, {X}, True, Attempts.KEEP),
-    Event.EXPIRE: ({R}, {Q, F}, True, Attempts.KEEP),
+    Event.EXPIRE: ({R}, {Q, D, F}, True, Attempts.KEEP),
     Event.CANCEL: ({Q, D, P, F}, {X}, False, Attempts.KEEP),
     Event.PAUSE: ({Q, D}, {P}, False, Attempts.KEEP),
     Event.RESUME: ({P}, {Q, D}, False, Attempts.KEEP),
@@ -217,3 +217,26 @@ def test_expired_leases_are_one_cause_for_each_kind() -> None:
 
     assert len({cause("MAIL", 1, None), cause("MAIL", 3, None), cause("MAIL", 2, 60.0)}) == 1
     assert cause("MAIL", 1, None) != cause("CHARGE", 1, None)
+
+
+class TestLostWorkers:
+    def lease(self, deaths: int | None, *, apart: bool = False) -> ExpiredLease:
+        return ExpiredLease(FIRST.id, FIRST.token, 1, 1, "w1", deaths=deaths, apart=apart)
+
+    def test_the_first_comes_back_at_once_and_later_ones_after_a_while(self) -> None:
+        first, second = (settle(self.lease(n), Expired(), POLICY, 1.0) for n in (0, 1))
+        assert (first.to, first.delay, first.death) == (State.QUEUED, 0.0, True)
+        assert (second.to, second.delay > 0, second.death) == (State.DELAYED, True, True)
+
+    def test_too_many_make_it_final(self) -> None:
+        last = settle(self.lease(2), Expired(), POLICY, 1.0)
+        assert last.failure is not None
+        assert (last.to, last.failure.reason, last.dead) == (State.FAILED, "worker_lost", "non_retryable")
+
+    def test_of_one_that_never_beat_nobody_knows(self) -> None:
+        last = settle(self.lease(None), Expired(), POLICY, 1.0)
+        assert (last.to, last.death) == (State.FAILED, False)
+
+    def test_one_that_was_not_begun_is_handed_back(self) -> None:
+        back = settle(self.lease(2, apart=True), Expired(), POLICY, 1.0)
+        assert (back.event, back.to, back.death, back.expired) == (Event.RELEASE, State.QUEUED, False, True)

@@ -124,7 +124,11 @@ TABLE: dict[Event, Rule] = {
         "the handler ended after a cancel request, or cancelled its own task",
     ),
     Event.EXPIRE: Rule(
-        (_S.RUNNING,), (_S.QUEUED, _S.FAILED), True, Attempts.KEEP, "the lease ran out; the attempt counts"
+        (_S.RUNNING,),
+        (_S.QUEUED, _S.DELAYED, _S.FAILED),
+        True,
+        Attempts.KEEP,
+        "the lease ran out; the attempt counts, and where its worker is dead, one more is allowed in its place",
     ),
     Event.CANCEL: Rule(
         (_S.QUEUED, _S.DELAYED, _S.PAUSED, _S.FAILED),
@@ -201,6 +205,7 @@ class Policy:
     max_attempts: int = 5
     backoff: Backoff = field(default_factory=Backoff)
     history: float | None = None  # seconds that completed tasks are kept; None: as long as all others, 0: not at all
+    max_deaths: int = 3  # a task that was aboard so many workers that were lost is failed
 
 
 # Not frozen: a frozen dataclass costs several microseconds to make, and one of each is made per task.
@@ -226,6 +231,7 @@ class Transition:
     actor: str | None = None
     reason: str | None = None
     expired: bool = False
+    death: bool = False  # its worker was lost: that counts, and one more attempt is allowed
     action: str | None = None  # what the audit log calls it, when not by its event
     bulk_id: str | None = None
     sources: tuple[State, ...] | None = None  # fewer than the rule has
@@ -267,6 +273,9 @@ class ExpiredLease(Lease):
     trace_id: str | None = None
     timeout: float | None = None  # the task's own limit
     seconds: float = 0.0  # how long ago the attempt began
+    # Workers that were lost while they had the task, before this one; None: whoever had it is not known to be dead.
+    deaths: int | None = None
+    apart: bool = False  # whoever had it has not begun it
 
 
 def reject(task_id: UUID, why: str) -> Transition:
@@ -301,7 +310,12 @@ def settle(lease: Lease, outcome: Outcome, policy: Policy, jitter: float) -> Tra
         case Cancel(reason=reason):
             return _move(lease, Event.ABORT, State.CANCELLED, reason=reason)
         case Expired(limit=limit):
-            return _expire(lease, limit)
+            if not isinstance(lease, ExpiredLease) or lease.deaths is None:
+                return _expire(lease, limit)
+            if lease.apart:
+                why = "its worker was lost before it was begun"
+                return _move(lease, Event.RELEASE, State.QUEUED, reason=why, expired=True)
+            return _lose(lease, limit, lease.deaths + 1, policy, jitter)
         case Retry() | Fail():
             return settle(lease, declared(outcome), policy, jitter)
         case Failed(failure=cause, after=after):
@@ -361,10 +375,43 @@ def _retry_or_fail(lease: Lease, cause: Failure, policy: Policy, jitter: float, 
     return _move(lease, Event.RETRY, _waiting(delay), delay=delay, failure=cause)
 
 
+def _lose(lease: Lease, limit: float | None, deaths: int, policy: Policy, jitter: float) -> Transition:
+    """Returns the transition of a task whose worker was lost. That uses up none of its attempts, since it may have been
+    a neighbour's doing; a task that was aboard too many lost workers is taken for what they died of."""
+    if deaths >= policy.max_deaths:
+        cause = _lost(lease, deaths)
+        dead = DeadReason.NON_RETRYABLE
+        return _move(lease, Event.EXPIRE, State.FAILED, failure=cause, dead=dead, expired=True, death=True)
+    delay = policy.backoff.delay(deaths - 1, jitter) if deaths > 1 else 0.0
+    cause = _ran_out(lease, limit)
+    return _move(lease, Event.EXPIRE, _waiting(delay), delay=delay, failure=cause, expired=True, death=True)
+
+
+def _lost(lease: Lease, deaths: int) -> Failure:
+    from redrive.kernel.failure import failure
+
+    return failure(
+        ErrorCode.EXECUTION_FAILED,
+        "worker_lost",
+        f"{deaths} workers were lost while they ran it, the last one {lease.worker_id}: it may be what they died of",
+        public=True,
+        where=lease.kind if isinstance(lease, ExpiredLease) else "",
+        what="workers were lost while they ran it",
+    )
+
+
 def _expire(lease: Lease, limit: float | None) -> Transition:
+    cause = _ran_out(lease, limit)
+    if lease.attempt >= lease.max_attempts:
+        dead = DeadReason.MAX_ATTEMPTS
+        return _move(lease, Event.EXPIRE, State.FAILED, failure=cause, dead=dead, expired=True)
+    return _move(lease, Event.EXPIRE, State.QUEUED, failure=cause, expired=True)
+
+
+def _ran_out(lease: Lease, limit: float | None) -> Failure:
     from redrive.kernel.failure import FailureType, failure
 
-    cause = failure(
+    return failure(
         ErrorCode.EXECUTION_FAILED,
         "lease_expired",
         f"the lease of attempt {lease.attempt} ran out: its worker died, hung or lost the store"
@@ -375,10 +422,6 @@ def _expire(lease: Lease, limit: float | None) -> Transition:
         where=lease.kind if isinstance(lease, ExpiredLease) else "",
         what="the lease ran out",
     )
-    if lease.attempt >= lease.max_attempts:
-        dead = DeadReason.MAX_ATTEMPTS
-        return _move(lease, Event.EXPIRE, State.FAILED, failure=cause, dead=dead, expired=True)
-    return _move(lease, Event.EXPIRE, State.QUEUED, failure=cause, expired=True)
 
 
 def _move(lease: Lease, event: Event, to: State, **values: Any) -> Transition:

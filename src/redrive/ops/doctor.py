@@ -306,6 +306,8 @@ def _by_cause(cause: Cause, counts: Sequence[FailedCount], now: datetime) -> Fin
     """Returns what is failed by one cause, whose it is first. What somebody has muted or resolved is known: worth a
     note, not an alarm."""
     row = cause.row
+    if row.reason == "worker_lost" and cause.status in ("open", "reopened"):
+        return _poison(cause, counts, now)
     known = "" if cause.status in ("open", "reopened") else f" ({cause.status})"
     said = ", ".join(f"{what}: {text}" for what, text in (("owner", cause.owner), ("note", cause.note)) if text)
     return Finding(
@@ -314,6 +316,21 @@ def _by_cause(cause: Cause, counts: Sequence[FailedCount], now: datetime) -> Fin
         f"{_whose(counts)}: {counted(_tasks(counts))} failed by {row.code}{known}, last {span(now - row.last_seen)} ago"
         + (f" [{said}]" if said else ""),
         f"redrive causes show {row.fingerprint}",
+        ("cause", row.fingerprint),
+        row.message[:200],
+    )
+
+
+def _poison(cause: Cause, counts: Sequence[FailedCount], now: datetime) -> Finding:
+    """Returns what is failed because its workers were lost while they ran it."""
+    row, n = cause.row, _tasks(counts)
+    return Finding(
+        Level.CRITICAL if now - row.last_seen < RECENT else Level.WARNING,
+        "poison",
+        f"{_whose(counts)}: {counted(n)} failed as worker_lost, last {span(now - row.last_seen)} ago: workers died while"
+        f" they ran {'it' if n == 1 else 'them'}",
+        f"redrive causes show {row.fingerprint}; look for memory and native code, "
+        'and give the kind isolation="process", which dies alone',
         ("cause", row.fingerprint),
         row.message[:200],
     )

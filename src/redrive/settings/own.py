@@ -105,6 +105,7 @@ class Settings(Values):
     interval_ms: int = setting("TASK_WORKER_INTERVAL_MS", 1_500, ge=10, le=MOST_MS)
     recovery_interval_ms: int | None = setting("TASK_WORKER_RECOVERY_INTERVAL_MS", None, ge=10, le=MOST_MS)
     dead_after_ms: int = setting("TASK_WORKER_DEAD_AFTER_MS", 15_000, ge=1_000, le=MOST_MS)
+    max_worker_deaths: int = setting("TASK_MAX_WORKER_DEATHS", 3, ge=1, le=100)
     recovery_batch_size: int = setting("TASK_WORKER_RECOVERY_BATCH_SIZE", 50, ge=1, le=10_000)
     backoff_base_ms: int = setting("TASK_WORKER_BACKOFF_BASE_MS", 2_000, ge=0, le=MOST_MS)
     backoff_max_ms: int = setting("TASK_WORKER_BACKOFF_MAX_MS", 60_000, ge=0, le=MOST_MS)

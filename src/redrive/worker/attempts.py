@@ -6,7 +6,7 @@ Nothing here decides about states: an outcome goes through ``machine.settle`` an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Set
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from redrive.kernel.machine import Transition
 from redrive.kernel.outcome import Completed, HandedBack, Outcome, StopReason
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import Claimed
+from redrive.worker.alone import Alone
 from redrive.worker.bulk import BulkCalls
 from redrive.worker.carriers import Carriers
 from redrive.worker.config import WorkerConfig
@@ -67,6 +68,7 @@ class Attempts:
         self._strays: set[asyncio.Future[Any]] = set()
         self._most_strays = max(config.options.concurrency, FEWEST_STRAYS)
         self._carriers = Carriers(self._attempt, self.broke)
+        self.alone = Alone(config, store, state, start=self._begin_alone, end=self._hand_back)
         self._bulk = BulkCalls(config, state, settling, take=self.take, launch=self._launch_bulk, broke=self.broke)
 
     @property
@@ -80,13 +82,17 @@ class Attempts:
 
     # -- beginning -------------------------------------------------------------------------------------------------
 
-    def start(self, tasks: list[Claimed], asked: float) -> None:
+    def start(self, tasks: list[Claimed], asked: float, suspects: Set[UUID] = frozenset()) -> None:
+        """Begins what was claimed; ``suspects`` wait until they are alone."""
         by_kind: dict[str, list[Run]] = {}
         for task in tasks:
             run = self.take(task, asked)
             if run.state >= _TRAILING:  # handed back at once
                 continue
-            if run.handler is not None and run.handler.bulk:
+            if suspects and task.id in suspects:
+                self._report.held_back(run)
+                self.alone.add(run)
+            elif run.handler is not None and run.handler.bulk:
                 by_kind.setdefault(task.kind, []).append(run)
             elif run.handler is None or run.handler.isolation is _LOOP:
                 self._carriers.add(run)
@@ -94,6 +100,20 @@ class Attempts:
                 run.future = self._launch(self._attempt(run), [run])
         for runs in by_kind.values():
             self._bulk.start(runs)
+
+    def _begin_alone(self, run: Run) -> None:
+        self._watch(run)
+        if run.handler is not None and run.handler.bulk:
+            self._bulk.start([run])
+        elif run.handler is None or run.handler.isolation is _LOOP:
+            self._carriers.add(run)
+        else:
+            run.future = self._launch(self._attempt(run), [run])
+
+    def _hand_back(self, run: Run) -> None:
+        """Ends a run that was not begun."""
+        if not run.settled:
+            self.finish(run, stopped(run))
 
     def take(self, task: Claimed, asked: float, *, slot: bool = True) -> Run:
         """Makes a run of a claimed task. ``slot``: one was reserved for it. One of a feature that this

@@ -84,7 +84,7 @@ class BulkCalls:
     def _room(self, missing: int) -> int:
         """Returns how many more tasks may be claimed for a call, by the options of this worker."""
         options = self._options
-        if options.once or self._life.stopping:
+        if options.once or self._life.stopping or self._runs.suspect:
             return 0
         if options.max_jobs is not None:
             missing = min(missing, options.max_jobs - self._runs.claimed)

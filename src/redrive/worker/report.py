@@ -78,6 +78,11 @@ class Report:
                 queue=run.task.queue,
             )
 
+    def held_back(self, run: Run) -> None:
+        """Reports a task that waits until it is alone: workers were lost while they had it."""
+        note = "workers were lost while they ran it: it is begun when nothing else runs here"
+        self.log.task("task.suspected", run.label, None, "warning", note=note)
+
     def refused(self, run: Run, transition: Transition) -> None:
         """Reports an outcome that the store did not take: the lease is somebody else's by now."""
         self.health.lost += 1
@@ -170,7 +175,7 @@ class Report:
         had passed."""
         self.health.recovered += 1
         failed, cause = transition.to is State.FAILED, transition.failure
-        assert cause is not None
+        reason = cause.reason if cause is not None else ""
         tally = self.tallies.of(lease.queue, lease.kind)
         if instead is State.CANCELLED:
             self.log.task(
@@ -183,10 +188,14 @@ class Report:
                 held_by=lease.worker_id,
             )
             tally.cancelled += 1
-            self._ended(lease.queue, lease.kind, "cancelled", cause.reason)
+            self._ended(lease.queue, lease.kind, "cancelled", reason)
             return
         count_end(tally, transition)
-        self._ended(lease.queue, lease.kind, _OUTCOMES[transition.event], cause.reason)
+        self._ended(lease.queue, lease.kind, _OUTCOMES[transition.event], reason)
+        if cause is None:
+            label, ms = self.log.label(lease), lease.seconds * 1000
+            self.log.task("task.requeued", label, ms, "warning", reason=transition.reason, held_by=lease.worker_id)
+            return
         self.log.task(
             "task.failed" if failed else "task.requeued",
             self.log.label(lease),

@@ -57,6 +57,7 @@ class Run:
 
     __slots__ = (
         "again",
+        "apart",
         "committing",
         "context",
         "deadline",
@@ -108,6 +109,7 @@ class Run:
         self.stop: StopReason | None = None
         self.stopped_at = 0.0
         self.slot = True
+        self.apart = False  # the store knows that it has not been begun
         # Its transaction is at its commit, whose answer is not known yet.
         self.committing = False
         # Its outcome went out before, or may have, and no answer came.

@@ -20,6 +20,7 @@ class Runs(dict[UUID, Run]):
         self.slots = slots
         self.withheld = 0  # slots that are not to be used for now
         self.claimed = 0
+        self.suspect = False  # a task waits to run alone, or does: nothing is claimed meanwhile
 
     @property
     def any_left(self) -> bool:

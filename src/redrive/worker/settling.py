@@ -36,6 +36,7 @@ class Call:
     settlements: Settlements
     want: ClaimRequest | None
     asked: float
+    suspects: frozenset[UUID] = frozenset()  # of what it claimed
 
 
 class Settling:

@@ -241,6 +241,7 @@ class Worker:
         answered: tuple[Call, Cycle] | None = None
         while not self._gave_up and (answered is not None or not await self._finished()):
             if answered is None:
+                await self.attempts.alone.go_on()  # no claim is under way that could bring others
                 await self._wait(ends)
             if self._broken is not None:
                 raise self._broken
@@ -289,6 +290,7 @@ class Worker:
                 self._look_soon()
             if cycle.claimed:
                 self._patience = LOOK_AGAIN_FIRST_S
+                call.suspects = await self.attempts.alone.suspects(cycle.claimed)
             self._empty = not cycle.claimed and not cycle.more
             if self.options.once and self._empty:
                 self._retire()
@@ -298,7 +300,7 @@ class Worker:
         self.settling.taken(call)
         self.report.begin()
         self.settling.landed(call.settlements, cycle.lost, cycle.instead)
-        self.attempts.start(cycle.claimed, call.asked)
+        self.attempts.start(cycle.claimed, call.asked, call.suspects)
         self.report.flush()
 
     def _look_soon(self) -> None:
@@ -338,13 +340,17 @@ class Worker:
     def _busy(self) -> bool:
         """Returns whether there is something to settle, or room and reason to look."""
         return bool(self.settling.unsettled) or (
-            self._signal.to_look and self.runs.slots > 0 and not self.life.stopping and not self.settling.blocked.full
+            self._signal.to_look
+            and self.runs.slots > 0
+            and not self.life.stopping
+            and not self.settling.blocked.full
+            and not self.runs.suspect
         )
 
     def _want(self) -> ClaimRequest | None:
-        if self.life.stopping or self.runs.slots <= 0 or self.settling.blocked.full:
+        if self.life.stopping or self.runs.slots <= 0 or self.settling.blocked.full or self.runs.suspect:
             return None
-        count = min(self.runs.slots, self._at_once)
+        count = min(self.runs.slots, self._at_once, self.attempts.alone.most)
         limit = 1 if self.options.once else self.options.max_jobs
         if limit is not None:
             count = min(count, limit - self.runs.claimed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
+from uuid import UUID
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,6 +68,13 @@ class Liveness(Protocol):
     async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, int]:
         """Ends the leases of workers that are silent, and returns how many each of them had; recovery does the rest.
         ``worker_id`` is who judges: it must have beaten without a gap for as long as silence takes."""
+
+    async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
+        """Returns which of these tasks were aboard workers that were lost, and how many."""
+
+    async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
+        """Notes of tasks that their worker has not begun them and has them wait, or that it begins them now. If it dies
+        meanwhile, that is none of their doing."""
 
     async def bury(self, worker_id: str, host: str, pid: int) -> int:
         """Ends the leases of a worker whose process is known to be gone; returns how many. Another process under the

@@ -146,6 +146,7 @@ def _move(t: Transition) -> dict[str, Any]:
         "token": None if t.token is None else str(t.token),
         "fenced": rule.fenced,
         "expired": t.expired,
+        "death": t.death,
         "sources": [state.value for state in t.origins],
         "event": t.event.value,
         "target": t.to.value,

@@ -93,6 +93,12 @@ select worker, tasks from redrive.judge($1, $2, $3);
 -- bury: leases of a worker whose process is gone end
 select redrive.bury($1, $2, $3);
 
+-- deaths: which of these tasks were aboard workers that were lost
+select t.id, t.deaths from redrive.task t where t.id = any ($1) and t.deaths > 0;
+
+-- set_apart: these wait to be alone, or are begun
+select redrive.set_apart($1, $2, $3);
+
 -- begin_series: nobody else adds to the series until the end of the transaction
 select redrive.begin_series();
 
@@ -127,7 +133,7 @@ where resolution = 'minute' and at >= $1 and kind <> '' and (completed > 0 or fa
 select at, document from redrive.series_sheet;
 
 -- expired: leases that ran out
-select * from redrive.expired($1, $2, $3);
+select * from redrive.expired_leases($1, $2, $3);
 
 -- claimed_by: what was claimed under these tokens; only asked after an answer to a claim was lost. $2 (seconds from now) bounds how
 -- soon their leases can end: entries of older claims may lie in the index, dead

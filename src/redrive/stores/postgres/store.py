@@ -152,6 +152,12 @@ class PostgresStore(Reads, Series):
         rows = await fetch(self.pool, "judge", worker_id, by.dead_after_ms, by.lease_ms)
         return {row["worker"]: row["tasks"] for row in rows}
 
+    async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
+        return {row["id"]: row["deaths"] for row in await fetch(self.pool, "deaths", list(ids))}
+
+    async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
+        await value(self.pool, "set_apart", [id_ for id_, _ in leases], [token for _, token in leases], apart)
+
     async def bury(self, worker_id: str, host: str, pid: int) -> int:
         return int(await value(self.pool, "bury", worker_id, host, pid))
 

@@ -78,6 +78,8 @@ class Ticks:
                 row["trace_id"],
                 row["timeout"],
                 row["seconds"],
+                row["deaths"],
+                row["apart"],
             )
             for row in found
         ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from redrive.kernel.ports.liveness import Beat, Heard, Judgement
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import SECOND, micros
@@ -72,6 +75,16 @@ def judge(session: Session, worker_id: str, by: Judgement) -> dict[str, int]:
         left = session.run(SQL["end_leases"], now, worker_id, started)
         found |= {worker_id: left} if left else {}
     return found
+
+
+def deaths(session: Session, ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Returns which of these tasks were aboard workers that were lost, and how many."""
+    return {UUID(id_): count for id_, count in session.rows(SQL["deaths"], dumps([str(id_) for id_ in ids]))}
+
+
+def set_apart(session: Session, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
+    """Notes of tasks that their worker has them wait, or begins them now."""
+    session.run(SQL["set_apart"], int(apart), dumps([[str(id_), str(token)] for id_, token in leases]))
 
 
 def bury(session: Session, worker_id: str, host: str, pid: int) -> int:

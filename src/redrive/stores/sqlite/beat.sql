@@ -39,3 +39,10 @@ update redrive_worker set dead_at = ?1 where id = ?2
 
 -- bury: whoever started it has seen it end
 update redrive_worker set dead_at = ?1 where id = ?2 and host = ?3 and pid = ?4
+
+-- deaths: which of these tasks were aboard workers that were lost
+select id, deaths from redrive_task where id in (select value from json_each(?)) and deaths > 0
+
+-- set_apart: these wait to be alone, or are begun
+update redrive_task set apart = ?1 where (id, lease_token) in (
+  select json_extract(j.value, '$[0]'), json_extract(j.value, '$[1]') from json_each(?2) j)

@@ -224,6 +224,7 @@ def _keep(session: Session, kept: Sequence[Move]) -> None:
                 failed if m.final is State.FAILED else None,
                 m.t.dead,
                 m.t.bulk_id,
+                int(m.t.death),
                 *_failure(m.t),
             ]
         )

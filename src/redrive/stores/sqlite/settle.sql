@@ -59,6 +59,10 @@ update redrive_task set
   lane = coalesce((select k.kind from redrive_kind k where k.kind = redrive_task.kind), ''),
   next_attempt_at = v.next_attempt_at,
   attempt_count = v.attempt_count,
+  apart = 0,
+  deaths = case when v.event = 'redrive' then 0 else redrive_task.deaths + v.death end,
+  max_attempts = case when v.event = 'redrive' then max(redrive_task.max_attempts - redrive_task.deaths, 1)
+    else min(redrive_task.max_attempts + v.death, 1000000) end,
   settled_token = coalesce(v.settled_token, redrive_task.settled_token), lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
   paused_by = v.paused_by,
   memo = case when v.event = 'redrive' then null else coalesce(v.memo, redrive_task.memo) end,
@@ -85,10 +89,10 @@ from (
     json_extract(j.value, '$[7]') as memo, json_extract(j.value, '$[8]') as actor, json_extract(j.value, '$[9]') as reason,
     json_extract(j.value, '$[10]') as now, json_extract(j.value, '$[11]') as settled_token,
     json_extract(j.value, '$[12]') as failed_seq, json_extract(j.value, '$[13]') as dead,
-    json_extract(j.value, '$[14]') as bulk_id, json_extract(j.value, '$[15]') as code,
-    json_extract(j.value, '$[16]') as cause, json_extract(j.value, '$[17]') as type,
-    json_extract(j.value, '$[18]') as message, json_extract(j.value, '$[19]') as stack,
-    json_extract(j.value, '$[20]') as fingerprint, json_extract(j.value, '$[21]') as summary
+    json_extract(j.value, '$[14]') as bulk_id, json_extract(j.value, '$[15]') as death, json_extract(j.value, '$[16]') as code,
+    json_extract(j.value, '$[17]') as cause, json_extract(j.value, '$[18]') as type,
+    json_extract(j.value, '$[19]') as message, json_extract(j.value, '$[20]') as stack,
+    json_extract(j.value, '$[21]') as fingerprint, json_extract(j.value, '$[22]') as summary
   from json_each(?) j
 ) v where redrive_task.id = v.id
 

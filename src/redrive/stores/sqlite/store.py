@@ -175,6 +175,12 @@ class SqliteStore(Reads, Series):
     async def judge(self, worker_id: str, by: Judgement) -> Mapping[str, int]:
         return await self._writer.run(lambda session: beat.judge(session, worker_id, by))
 
+    async def deaths(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
+        return await self.read(lambda session: beat.deaths(session, ids))
+
+    async def set_apart(self, leases: Sequence[tuple[UUID, UUID]], apart: bool) -> None:
+        await self._writer.run(lambda session: beat.set_apart(session, leases, apart))
+
     async def bury(self, worker_id: str, host: str, pid: int) -> int:
         return await self._writer.run(lambda session: beat.bury(session, worker_id, host, pid))
 

@@ -124,8 +124,10 @@ def expired(session: Session, limit: int, feature: str | None) -> list[ExpiredLe
             trace,
             ms and ms / 1000,
             (session.now - (began or session.now)) / SECOND,
+            deaths,
+            bool(apart),
         )
-        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began in rows
+        for id_, token, attempt, most, worker, feature, kind, queue, trace, ms, began, deaths, apart in rows
     ]
 
 

@@ -51,8 +51,11 @@ select min(at) from (
   union all select min(next_at) from redrive_schedule where next_at > ?
   union all select min(next_at) from redrive_kind where rate_ms is not null and next_at > ?)
 
--- expired: leases that ran out, of tasks of one feature or of none
-select id, lease_token, attempt_count, max_attempts, worker_id, feature, kind, queue, trace_id, timeout_ms, last_attempt_at
+-- expired: leases that ran out, of tasks of one feature or of none, with the workers that were lost while they had the
+-- task; null where whoever had it is no worker that beats: then nobody knows whether it died
+select id, lease_token, attempt_count, max_attempts, worker_id, feature, kind, queue, trace_id, timeout_ms, last_attempt_at,
+  case when exists (select 1 from redrive_worker w where w.id = redrive_task.worker_id and w.beats_ms is not null)
+    then redrive_task.deaths end, apart
 from redrive_task where state = 'running' and lease_expires_at <= ? and feature is ? order by lease_expires_at limit ?
 
 -- any_record: is there a document of this collection and state

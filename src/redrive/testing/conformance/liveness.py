@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.task import Claimed, State
-from redrive.testing.conformance.harness import DEAD_AFTER, JUDGEMENT, LEASE, Harness
+from redrive.testing.conformance.harness import DEAD_AFTER, JUDGEMENT, LEASE, Harness, failing
 
 LONG = 600.0
 
@@ -169,3 +170,61 @@ class TestLiveness:
         assert await harness.recover() == {held.id}
         assert await harness.store.bury("nobody", "host", 1) == 0
         assert await harness.settle(await harness.claim_one(), Completed())
+
+    async def _die(self, harness: Harness, task: Claimed) -> None:
+        """Lets the worker of a task die, and recovers it; a retry that waits is promoted."""
+        await harness.beat("dead")
+        await harness.advance(LONG + 1)
+        await harness.beat("dead")
+        assert task.id in await harness.recover()
+        await harness.advance(60)
+        await harness.tick()
+
+    async def test_a_lost_worker_uses_up_no_attempt(self, harness: Harness) -> None:
+        await harness.enqueue(max_attempts=1)
+        for attempt in (1, 2):
+            claimed = await harness.claim_one(worker="dead", lease=LONG)
+            assert (claimed.attempt, claimed.max_attempts) == (attempt, attempt)
+            await self._die(harness, claimed)
+        assert await harness.store.deaths([claimed.id]) == {claimed.id: 2}
+        claimed = await harness.claim_one(worker="dead", lease=LONG)
+        assert await harness.settle(claimed, failing())
+        assert (await harness.task(claimed.id)).state is State.FAILED, "its own failure does"
+        await harness.check_totals()
+
+    async def test_three_lost_workers_make_it_final(self, harness: Harness) -> None:
+        await harness.enqueue(max_attempts=10)
+        for _ in range(3):
+            claimed = await harness.claim_one(worker="dead", lease=LONG)
+            await self._die(harness, claimed)
+        task = await harness.task(claimed.id)
+        assert (task.state, task.error_reason, task.attempt_count) == (State.FAILED, "worker_lost", 3)
+        assert await harness.operate(Event.REDRIVE, claimed.id)
+        task = await harness.task(claimed.id)
+        assert (task.attempt_count, task.max_attempts) == (0, 10), "an operator gives it all of them again"
+        assert await harness.store.deaths([claimed.id]) == {}
+        await harness.check_totals()
+
+    async def test_what_was_not_begun_is_handed_back(self, harness: Harness) -> None:
+        await harness.enqueue(max_attempts=10)
+        for _ in range(2):
+            claimed = await harness.claim_one(worker="dead", lease=LONG)
+            await self._die(harness, claimed)
+        claimed = await harness.claim_one(worker="dead", lease=LONG)
+        await harness.store.set_apart([(claimed.id, claimed.token)], True)
+        await self._die(harness, claimed)
+        task = await harness.task(claimed.id)
+        assert (task.state, task.attempt_count) == (State.QUEUED, 2)
+        claimed = await harness.claim_one(worker="dead", lease=LONG)
+        await harness.store.set_apart([(claimed.id, claimed.id)], True)  # under somebody else's token
+        await self._die(harness, claimed)
+        assert (await harness.task(claimed.id)).error_reason == "worker_lost"
+
+    async def test_a_lease_of_one_that_never_beat_uses_up_an_attempt(self, harness: Harness) -> None:
+        """Of an executor nobody knows whether it died."""
+        await harness.enqueue(max_attempts=1)
+        claimed = await harness.claim_one(worker="outside")
+        await harness.advance(LEASE + 1)
+        await harness.recover()
+        assert (await harness.task(claimed.id)).error_reason == "lease_expired"
+        assert await harness.state(claimed.id) is State.FAILED

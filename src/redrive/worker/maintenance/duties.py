@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from redrive.errors import ConfigError
 from redrive.kernel.duty import Duty
+from redrive.kernel.machine import Policy
 from redrive.kernel.retention import Retention
 from redrive.worker.config import WorkerConfig
 from redrive.worker.maintenance.cron import fire_schedules
@@ -33,9 +34,10 @@ def standard_duties(
     settings = config.settings
     retention = retention or Retention(settings.history_days, settings.key_days)
     every, limits = settings.recovery_interval, TimeLimits(config)
+    policy = Policy(backoff=settings.backoff, max_deaths=settings.max_worker_deaths)
 
     def recover(feature: str | None = None) -> Recovery:
-        return Recovery(settings.recovery_batch_size, report, limits, feature)
+        return Recovery(settings.recovery_batch_size, report, limits, policy, feature)
 
     return [
         Duty("recover", every, recover().run),

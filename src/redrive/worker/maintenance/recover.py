@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
@@ -21,8 +22,11 @@ class Recovery:
     """Settles expired leases of tasks of one feature, or of those that belong to none. It has no path of its own: an
     expired lease is an outcome like any other, fenced and reported like any other."""
 
-    def __init__(self, leases_at_once: int, report: Report, limits: TimeLimits, feature: str | None = None) -> None:
+    def __init__(
+        self, leases_at_once: int, report: Report, limits: TimeLimits, policy: Policy, feature: str | None = None
+    ) -> None:
         self._feature = feature
+        self._policy = policy
         self._leases_at_once = leases_at_once
         self._report = report
         self._limits = limits
@@ -36,7 +40,10 @@ class Recovery:
             leases = [lease for lease in found if lease.id not in refused]
             if not leases:
                 return
-            transitions = [settle(lease, Expired(self._passed_limit(lease)), Policy(), 0.0) for lease in leases]
+            transitions = [
+                settle(lease, Expired(self._passed_limit(lease)), self._policy, random.random())  # noqa: S311 (no secret)
+                for lease in leases
+            ]
             applied = await store.apply(Commit(transitions=transitions))
             self._tell(leases, transitions, applied)
             refused |= applied.refused.keys()

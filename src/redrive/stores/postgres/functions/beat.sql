@@ -132,3 +132,10 @@ begin
   if not found then return 0; end if;
   return redrive.end_leases(p_worker, 'infinity', v_now);
 end $$;
+
+-- Notes of tasks under these leases that their worker has not begun them and has them wait, or that it begins them now: if it
+-- dies meanwhile, that is none of their doing.
+create or replace function redrive.set_apart(p_ids uuid[], p_tokens uuid[], p_apart boolean) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update redrive.task t set apart = p_apart from unnest(p_ids, p_tokens) u(i, k) where t.id = u.i and t.lease_token = u.k
+$$;

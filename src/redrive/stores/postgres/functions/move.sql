@@ -23,7 +23,7 @@ begin
       id uuid, token uuid, fenced boolean, expired boolean, sources text[], event text, target redrive.state,
       delay double precision, attempts text, memo jsonb, result jsonb, ms real, code text, cause text, type text,
       message text, stack text, fingerprint text, summary jsonb, dead text, actor text, action text, reason text, bulk_id text,
-      seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state)
+      seen bigint, keep double precision, quiet boolean, if_cancel_requested redrive.state, if_early redrive.state, death boolean)
   ), l as materialized (
     -- Locked in the order of their ids, so that two moves over the same rows cannot deadlock.
     select t.* from redrive.task t where t.id = any (array(select v.id from v)) order by t.id for update
@@ -60,6 +60,11 @@ begin
       next_attempt_at = case
         when ok.event in ('pause', 'resume') and ok.final <> 'queued' then t.next_attempt_at
         when ok.final = 'delayed' then v_now + make_interval(secs => ok.delay) end,
+      -- A worker that was lost uses up no attempt of what it had: another one is allowed in its place.
+      deaths = case when ok.event = 'redrive' then 0 when ok.death then t.deaths + 1 else t.deaths end,
+      apart = false,
+      max_attempts = case when ok.event = 'redrive' then greatest(t.max_attempts - t.deaths, 1)
+        when ok.death then least(t.max_attempts + 1, 1000000) else t.max_attempts end,
       attempt_count = case ok.attempts when '-1' then t.attempt_count - 1 when 'reset' then 0 else t.attempt_count end,
       lease_token = null, lease_expires_at = null, worker_id = null, cancel_requested_at = null,
       settled_token = case when ok.fenced and ok.event <> 'expire' then ok.token else t.settled_token end,

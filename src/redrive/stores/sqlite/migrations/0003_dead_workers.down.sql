@@ -1,3 +1,4 @@
+alter table redrive_task drop column apart;
 alter table redrive_task drop column deaths;
 alter table redrive_worker drop column drain_reason;
 alter table redrive_worker drop column drain_by;

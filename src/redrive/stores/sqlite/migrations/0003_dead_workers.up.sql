@@ -8,3 +8,4 @@ alter table redrive_worker add column drain_at integer;       -- when somebody a
 alter table redrive_worker add column drain_by text;
 alter table redrive_worker add column drain_reason text;
 alter table redrive_task add column deaths integer not null default 0; -- workers that were lost while they had it
+alter table redrive_task add column apart integer not null default 0; -- its worker has not begun it yet: it waits to be alone
