@@ -21,7 +21,7 @@ from redrive.ops.operation_runner import step
 from redrive.ops.why import lost_by
 from redrive.stores.postgres import diagnose
 from redrive.stores.postgres.store import PostgresStore
-from redrive.testing.conformance.harness import Harness
+from redrive.testing.conformance.harness import LEASE, Harness
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
 from tests.ops.making import OTHER, fail, held
@@ -309,3 +309,19 @@ async def test_tasks_of_a_feature_that_nobody_knows(harness: Harness) -> None:
     assert cost.scans == []
     await harness.advance(120)
     assert len(await unknown()) == 3
+
+
+async def test_a_task_that_kills_its_workers_is_named(harness: Harness) -> None:
+    task_id = await harness.enqueue("KILLER", max_attempts=10)
+    for _ in range(3):
+        await harness.beat("w1")
+        await harness.claim_one()
+        await harness.advance(LEASE + 1)
+        await harness.recover()
+        await harness.advance(60)
+        await harness.tick()
+    found = next(finding for finding in await examine(harness.store) if finding.code == "poison")
+    assert found.level is Level.CRITICAL
+    assert found.text.startswith("KILLER of queue default: 1 task failed as worker_lost"), found.text
+    assert "3 workers were lost while they ran it" in (found.quoted or "")
+    assert (await harness.task(task_id)).error_reason == "worker_lost"

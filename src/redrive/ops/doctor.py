@@ -327,8 +327,8 @@ def _poison(cause: Cause, counts: Sequence[FailedCount], now: datetime) -> Findi
     return Finding(
         Level.CRITICAL if now - row.last_seen < RECENT else Level.WARNING,
         "poison",
-        f"{_whose(counts)}: {counted(n)} failed as worker_lost, last {span(now - row.last_seen)} ago: workers died while"
-        f" they ran {'it' if n == 1 else 'them'}",
+        f"{_whose(counts)}: {counted(n)} failed as worker_lost, last {span(now - row.last_seen)} ago: workers died"
+        f" while they ran {'it' if n == 1 else 'them'}",
         f"redrive causes show {row.fingerprint}; look for memory and native code, "
         'and give the kind isolation="process", which dies alone',
         ("cause", row.fingerprint),
