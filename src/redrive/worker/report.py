@@ -191,7 +191,8 @@ class Report:
             self._ended(lease.queue, lease.kind, "cancelled", reason)
             return
         count_end(tally, transition)
-        self._ended(lease.queue, lease.kind, _OUTCOMES[transition.event], reason)
+        outcome = "failed" if failed else "released" if cause is None else "expired"
+        self._ended(lease.queue, lease.kind, outcome, reason)
         if cause is None:
             label, ms = self.log.label(lease), lease.seconds * 1000
             self.log.task("task.requeued", label, ms, "warning", reason=transition.reason, held_by=lease.worker_id)
