@@ -25,8 +25,8 @@ EXIT_MISUSED = 2
 
 class Supervisor:
     """Keeps one child per command running. ``run`` ends when all children have: by themselves, or after ``stop``.
-    ``hand_over``: through which children tell what they have counted. ``on_crash`` is told which one has crashed, by its
-    number from 0 on and its process id, before it is started again."""
+    ``hand_over``: through which children tell what they have counted. ``on_crash`` is told which one has crashed, by
+    its number from 0 on and its process id, before it is started again."""
 
     def __init__(
         self,

@@ -22,7 +22,6 @@ class Burials:
     def __init__(self, app: App, names: Sequence[str]) -> None:
         self._app = app
         self._names = names
-        self._one_at_a_time = asyncio.Lock()
 
     async def bury(self, number: int, pid: int) -> None:
         """Ends the leases of one child, when nothing of what its handlers had started is left."""
@@ -31,8 +30,7 @@ class Burials:
             async with asyncio.timeout(PATIENCE_S):
                 if not await session_ends(pid, PATIENCE_S):
                     return
-                async with self._one_at_a_time:
-                    tasks = await self._end_leases(name, pid)
+                tasks = await self._app.bound_store().bury(name, socket.gethostname(), pid)
         except (RedriveError, TimeoutError):
             return
         if tasks:
@@ -42,9 +40,3 @@ class Burials:
                 name,
                 extra={"event": "worker.buried", "worker_id": name, "tasks": tasks},
             )
-
-    async def _end_leases(self, name: str, pid: int) -> int:
-        try:
-            return await self._app.bound_store().bury(name, socket.gethostname(), pid)
-        finally:
-            await self._app.close()  # a connection that is needed once in a while is not kept
