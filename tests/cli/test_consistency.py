@@ -65,7 +65,7 @@ ARGUMENTS = {
     "tokens revoke": ["x"],
 }
 # These answer without a store, or look for an instance, or wait for their store.
-STORELESS = {"version", "settings", "up", "work", "smoke", "audit search"}
+STORELESS = {"version", "settings", "up", "work", "smoke", "audit search", "deploy", "deploy grafana"}
 UNKNOWN = [
     "show",
     "operations show",

@@ -23,6 +23,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "work": ("work:work", "Run tasks until stopped."),
         "migrate": ("migrate:migrate", "Bring the store's schema up to date."),
+        "deploy": ("deploy:deploy_cli", "Files for deployment and monitoring, printed: grafana."),
     },
     "Look": {
         "list": ("list:list_tasks", "Tasks, newest first, each with the one thing worth knowing about it."),
@@ -108,6 +109,7 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive migrate --status",
         "redrive migrate --down --to 1",
     ],
+    "deploy": ["redrive deploy grafana > redrive-dashboard.json"],
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
     "why": ["redrive why 0197f0c2-8d1e-7c3a"],
