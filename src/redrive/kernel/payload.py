@@ -27,6 +27,9 @@ LONG_NUMBER = f"has a number of more than {MAX_DIGITS:,} digits"
 LONG_NUMBER_HINT = "most programs cannot read it; pass it as text"
 _SHORT = 16_384  # characters that the standard library reads as fast as others do
 _FLAT = 100  # lists and objects at most, where nobody has to count how deep they are
+# So many characters hold no more than the allowed levels, each of which has two brackets.
+SHORT_TEXT = 2 * MAX_PAYLOAD_DEPTH
+LARGEST_OF_SHORT = 8 * SHORT_TEXT  # bytes, with a space after each mark
 _decoder = json.JSONDecoder()
 # Without a look for spaces around it, which our own text has not: the same at half the price.
 _scan: Callable[[str, int], tuple[Any, int]] = getattr(_decoder, "scan_once", _decoder.raw_decode)
@@ -95,13 +98,23 @@ def digits_refused(error: BaseException | None) -> bool:
 
 def check(text: str, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> None:
     """Refuses JSON text that is too large, too deep, or holds what PostgreSQL cannot keep."""
+    # Most are so short that they can be neither large nor deep, nor have a number that is too long.
+    if len(text) > SHORT_TEXT or limit < LARGEST_OF_SHORT:
+        _check_long(text, what, limit)
+    if "u0000" in text and _NUL.search(text):
+        raise PayloadInvalid(
+            f"{what} contains a NUL character, which PostgreSQL cannot store", hint="remove it, or encode the text"
+        )
+
+
+def _check_long(text: str, what: str, limit: int) -> None:
     size = size_of(text, limit)
     if size > limit:
         raise PayloadInvalid(
             f"{what} is {size:,} bytes, over the limit of {limit:,}",
             hint="store large data elsewhere and pass a reference to it",
         )
-    # A short text cannot be deep; of a long one the brackets are counted before they are followed.
+    # The brackets are counted before they are followed.
     if text.count("[") + text.count("{") > MAX_PAYLOAD_DEPTH and depth_of(text) > MAX_PAYLOAD_DEPTH:
         raise PayloadInvalid(
             f"{what} is nested more than {MAX_PAYLOAD_DEPTH} levels deep",
@@ -109,10 +122,6 @@ def check(text: str, what: str = "payload", limit: int = MAX_PAYLOAD_BYTES) -> N
         )
     if has_long_number(text):
         raise PayloadInvalid(f"{what} {LONG_NUMBER}", hint=LONG_NUMBER_HINT)
-    if "u0000" in text and _NUL.search(text):
-        raise PayloadInvalid(
-            f"{what} contains a NUL character, which PostgreSQL cannot store", hint="remove it, or encode the text"
-        )
 
 
 def size_of(text: str, limit: int = MAX_PAYLOAD_BYTES) -> int:

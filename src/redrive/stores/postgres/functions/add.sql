@@ -119,7 +119,7 @@ begin
   select (select jsonb_agg(q.*) from (
       select n.queue, min(n.position) filter (where n.state = 'queued') as position, min(n.next_attempt_at) as due
       from new n group by n.queue) q),
-    (select array_agg(n.join_id) from new n where n.join_id is not null)
+    (select array_agg(n.join_id) from new n where p_joins is not null and n.join_id is not null)
   into v_queues, v_joins;
   if v_joins is not null then perform redrive.add_members(v_joins); end if;
   perform case when q.position is not null then redrive.wake(q.queue, q.position) end,
