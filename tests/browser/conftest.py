@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 import pytest
@@ -71,7 +71,15 @@ class Person:
     async def sign_in(self, secret: str, path: str = "") -> None:
         await self.go(path)
         await self.page.get_by_label("Token").fill(secret)
-        await self.page.get_by_role("button", name="Sign in").click()
+        # Who goes elsewhere before the answer is there has no session yet.
+        async with self.page.expect_response(lambda one: one.request.method == "POST" and "/sign-in" in one.url):
+            await self.page.get_by_role("button", name="Sign in").click()
+        await self.page.wait_for_load_state()
+
+    async def wear(self, theme: Literal["light", "dark"]) -> None:
+        """Switches the system's theme, and waits until nothing on the page is half way between two colours."""
+        await self.page.emulate_media(color_scheme=theme)
+        await self.page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished))")
 
     async def overflow(self) -> list[str]:
         """Returns the elements that make the page wider than the window."""

@@ -115,7 +115,8 @@ def _past(file: Path) -> None:
                 connection.execute("insert or ignore into redrive_series values (?, ?, ?, ?, ?, ?, ?)", row)
         seen = _stored(now - timedelta(minutes=47))
         connection.execute(
-            "insert into redrive_worker values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
+            "insert into redrive_worker (id, host, pid, queues, concurrency, running, version, started_at, seen_at,"
+            " stopping, beat_ms) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             ("render-7-4f21", "render-7", 4121, '["default"]', 10, 0, "0.1.0", seen - 9 * 3_600_000_000, seen, 0, 5000),
         )
     connection.close()

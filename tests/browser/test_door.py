@@ -12,7 +12,7 @@ from tests.browser.conftest import HOME, Sit, console, expect, token
 from tests.console.conftest import fail_some
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
-ACTS = "main button:not([data-copy], [data-copy-above]):visible, main input[type=checkbox]"
+ACTS = "main button:not([data-copy], [data-copy-above], [data-copy-id]):visible, main input[type=checkbox]"
 FORGED = """async (path) => {
   const form = new URLSearchParams({ csrf: document.querySelector("[name=csrf]").value, do: "retry", reason: "mine" });
   return (await fetch(path, { method: "POST", body: form, redirect: "manual" })).status;

@@ -50,7 +50,7 @@ async def test_nothing_keeps_assistive_technology_out(studio: World, sit: Sit, t
 
 async def test_dialogs_and_pages_that_stand_alone_keep_nobody_out(studio: World, sit: Sit) -> None:
     wrong: list[str] = []
-    async with sit(studio.base, bypass_csp=True) as ann:
+    async with sit(studio.base, bypass_csp=True, reduced_motion="reduce") as ann:
         ann.forgive("status of 404", "status of 422")
         for path, key in (("", "/"), ("", "?"), ("/nope", None), ("/failures?page=x&before=x", None)):
             await ann.go(path)
@@ -58,7 +58,7 @@ async def test_dialogs_and_pages_that_stand_alone_keep_nobody_out(studio: World,
                 await ann.page.keyboard.press(key)
                 await expect(ann.page.locator("dialog")).to_be_visible()
             for theme in RULES:
-                await ann.page.emulate_media(color_scheme=theme)
+                await ann.wear(theme)
                 wrong += [
                     f"{path} {key}, {theme}: {one}" for one in told(await Axe().run(ann.page, options=RULES[theme]))
                 ]

@@ -21,7 +21,7 @@ async def barriers(person: Person, name: str) -> list[str]:
     """What keeps somebody out of the page that is open, in either theme; and what makes it scroll sideways."""
     wrong = list[str]()
     for theme, rules in RULES.items():
-        await person.page.emulate_media(color_scheme=theme)
+        await person.wear(theme)
         wrong += [f"{name}, {theme}: {one}" for one in told(await Axe().run(person.page, options=rules))]
     before = person.page.viewport_size or {"width": 1280, "height": 900}
     await person.page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})

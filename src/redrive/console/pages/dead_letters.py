@@ -7,6 +7,7 @@ from fastapi import Response
 from redrive.console.filters import PAGE_SIZE, asked_of_failures, fields
 from redrive.console.page import ThePage
 from redrive.console.routes import pages_router
+from redrive.kernel.operation import moment
 from redrive.ops import views
 from redrive.ops.filters import FILTERS
 from redrive.ops.inspect import parse_id
@@ -25,5 +26,6 @@ async def dead_letters(page: ThePage) -> Response:
         "dead_letters.html",
         which=fields(which),
         letters=[views.dead_letter(one, page.operator.sight) for one in found],
+        newest=moment(found[0].dead_at) if found else "",
         before=found[-1].id if len(found) == PAGE_SIZE else None,
     )

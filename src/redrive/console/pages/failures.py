@@ -47,7 +47,7 @@ async def failures(page: ThePage) -> Response:
         total=listed.total,
         more=listed.more,
         before=listed.tasks[-1].failed_seq if len(listed.tasks) == PAGE_SIZE else None,
-        newest=listed.tasks[0].failed_seq if listed.tasks and not before else None,
+        newest=None if before else listed.tasks[0].failed_seq if listed.tasks else "",
         search=None,
     )
 

@@ -38,6 +38,7 @@ async def tasks(page: ThePage) -> Response:
     return await page.render(
         "tasks.html",
         which=fields(which),
+        asked={**fields(which), **({"state": state} if state else {})},
         state=state,
         states=[one.value for one in State],
         tasks=[views.task(one, page.operator.sight) for one in found.tasks],

@@ -5,6 +5,7 @@ import { refreshTimes, setAsOf } from "./times.js";
 
 const HIDDEN_FOR_MS = 5000;
 const AGAIN_MS = 3000;
+const MOST_NEW = 20;
 /** @type {EventSource | null} */
 let stream = null;
 /** @type {number | undefined} */
@@ -12,8 +13,10 @@ let closing;
 /** @type {number | undefined} */
 let again;
 let over = false;
-/** @type {[number, number] | null} */
-let first = null;
+/** How many failures there were when the page was opened. @type {string | null} */
+let total0 = null;
+/** The first row of the page. @type {string | null} */
+let newest = null;
 /** What the page was when it was opened. @type {string | null} */
 let state = null;
 /** Regions whose news waits until nothing in them is selected. @type {Map<string, string>} */
@@ -116,6 +119,7 @@ function take(news) {
     if (name.startsWith("#")) show(name.slice(1), text);
     else if (name.startsWith("badge:")) badge(name.slice(6), text);
     else if (name === "failures") count(text);
+    else if (name === "listed") listed(text.split(","));
     else if (name === "changed") changed(text);
   }
   refreshTimes();
@@ -194,16 +198,35 @@ function badge(name, text) {
   }
 }
 
-/** @param {string} text the place of the latest failure, and how many there are */
+/** @param {string} text the places of the latest failures, and how many there are */
 function count(text) {
-  const [newest, total] = text.split("/").map(Number);
+  const [places, total] = text.split("/");
+  total0 ??= total;
+  if (listed(places.split(",")) || total === total0) return;
   const notice = document.getElementById("news");
-  if (!notice) return;
-  first ??= [newest, total];
-  const seen = Number(notice.dataset.newest) || first[0];
-  if (newest <= seen && total === first[1]) return;
-  const more = total - first[1];
-  tell(notice, more > 0 ? `${more.toLocaleString("en")} new` : "This list has changed");
+  if (notice) tell(notice, "This list has changed");
+}
+
+/**
+ * Tells how many rows come before the first one of the page; returns whether there are any.
+ * @param {string[]} ids of the rows that come first now
+ */
+function listed(ids) {
+  const notice = document.getElementById("news");
+  const known = ids.filter(Boolean);
+  newest ??= notice?.dataset.newest || (notice?.dataset.empty === undefined ? (known[0] ?? "") : "");
+  const fresh = known.filter((id) => isAbove(id, newest ?? "")).length;
+  if (notice && fresh) tell(notice, fresh > MOST_NEW ? `${MOST_NEW}+ new` : `${fresh} new`);
+  return fresh > 0;
+}
+
+/**
+ * Whether a number, or an id that begins with its time, is the later one.
+ * @param {string} a
+ * @param {string} b
+ */
+function isAbove(a, b) {
+  return a.length === b.length ? a > b : a.length > b.length;
 }
 
 /** @param {string} text stands for the state of the page, whatever that is */

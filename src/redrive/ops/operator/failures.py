@@ -91,12 +91,12 @@ class FailureService(Service):
         self._session.may(Role.VIEWER)
         return await self._store.count_failed(which)
 
-    async def end(self, which: FailureFilter = EVERY_FAILURE) -> tuple[int, int]:
-        """Returns the place of the latest failure that matches, and how many there are, as far as they are counted.
+    async def end(self, which: FailureFilter = EVERY_FAILURE, limit: int = 1) -> tuple[builtins.list[int], int]:
+        """Returns the places of the latest failures that match, and how many there are, as far as they are counted.
         Nothing waits for it: what happens at the same time may be in one of them, and in the other the next time."""
         self._session.may(Role.VIEWER)
-        latest = await self._store.failed(which, limit=1, newest=True, documents=0)
-        return (latest[0].failed_seq or 0) if latest else 0, await self._store.count_failed(which, MOST_COUNTED)
+        latest = await self._store.failed(which, limit=limit, newest=True, documents=0)
+        return [task.failed_seq or 0 for task in latest], await self._store.count_failed(which, MOST_COUNTED)
 
     async def statistics(self, which: FailureFilter = EVERY_FAILURE) -> FailureStats:
         self._session.may(Role.VIEWER)
