@@ -201,6 +201,7 @@ class StoreUnavailable(StoreError, Unavailable):
     """The store cannot be reached or is shutting down; the same call may succeed later."""
 
     code = "STORE_UNAVAILABLE"
+    vague = False  # a connection is gone, and has not said why
 
 
 class StoreBlocked(StoreUnavailable):

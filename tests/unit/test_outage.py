@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -97,9 +98,43 @@ def test_a_second_interruption_much_later_is_a_new_one(
     assert not any("comes and goes" in message for message in caplog.messages)
 
 
-def test_waiting_grows_and_starts_over_after_contact(outage: Outage, clock: Clock) -> None:
-    waits = [outage.begin(DOWN) for _ in range(10)]
-    assert waits[0] <= 0.15 and max(waits) <= 7.5 and waits[-1] >= 2.5
+def test_everybody_waits_for_the_same_try_which_comes_within_a_second(outage: Outage, clock: Clock) -> None:
+    for _ in range(50):
+        first = outage.begin(DOWN)
+        assert 0 < first < 1
+        clock.now += first / 2
+        assert first / 2 < outage.begin(DOWN, "beat") <= 1
+        assert abs(outage.begin(DOWN) - first / 2) < 1e-6, "one delay, however many meet it"
+        clock.now += first / 2
+
+
+@pytest.mark.anyio
+async def test_who_waits_is_told_when_the_store_is_back(outage: Outage) -> None:
+    told: list[str] = []
+    outage.on_back = lambda: told.append("back")
+    outage.try_now()
+    assert not told, "there was no outage"
+    outage.begin(DOWN)
+    outage.begin(DOWN, "beat")
+    waiting = asyncio.create_task(outage.wait(600))
+    await asyncio.sleep(0)
+    outage.over("beat")
+    await asyncio.wait_for(waiting, 10)
+    assert told == ["back"]
+
+
+def test_the_log_gives_a_reason_that_somebody_has_heard(
+    outage: Outage, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = StoreUnavailable("the connection is gone")
+    gone.vague = True
+    outage.begin(gone)
+    assert said(caplog) == []
+    outage.begin(DOWN)
     outage.over()
+    assert said(caplog) == ["store.unavailable", "store.recovered"]
+    assert DOWN.message in caplog.messages[0]
     clock.now += 60
-    assert outage.begin(DOWN) <= 0.15
+    outage.begin(gone)
+    outage.over()
+    assert said(caplog)[2:] == ["store.unavailable", "store.recovered"], "also if nobody has"

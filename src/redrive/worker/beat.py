@@ -41,7 +41,7 @@ def beat_interval(settings: Settings) -> float:
 class Beats:
     """Beats for one worker. On its loop it calls ``on_dead`` when leases of others have ended, ``on_declared`` when
     this worker had been declared dead, ``on_lost`` for a run whose lease somebody else has, ``on_drain`` when somebody
-    wants it to end."""
+    wants it to end, ``on_contact`` when the store has answered again."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Beats:
         on_declared: Callable[[], None],
         on_lost: Callable[[Run], None],
         on_drain: Callable[[], None],
+        on_contact: Callable[[], None],
     ) -> None:
         settings = config.settings
         self.interval = beat_interval(settings)
@@ -67,6 +68,7 @@ class Beats:
         self._on_declared = on_declared
         self._on_lost = on_lost
         self._on_drain = on_drain
+        self._on_contact = on_contact
         self._born = self._answered = time.monotonic()
         self._asked = 0.0
         self._judge_at: float | None = None
@@ -131,7 +133,9 @@ class Beats:
         self._ask(began)
         self._heed(await store.beat(self._beat()))
         await self._keep(store)
-        self._failing = False
+        if self._failing:
+            self._failing = False
+            self._tell(self._on_contact)
         if self._judge_at is not None and time.monotonic() >= self._judge_at:
             await self._judge(store)
         wait = max(began + self.interval - time.monotonic(), 0.0)

@@ -1,18 +1,23 @@
-"""Reports an outage of the store once, makes everybody wait longer each time, and reports its end."""
+"""Reports an outage of the store once, spaces everybody's tries, and reports its end."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import random
 import time
+from collections.abc import Callable
 
-from redrive.errors import RedriveError
+from redrive.errors import RedriveError, StoreUnavailable
 from redrive.observe.health import Health
 
 logger = logging.getLogger("redrive.worker")
 
-FIRST_RETRY_DELAY_S = 0.1
-LONGEST_RETRY_DELAY_S = 5.0
+# Within a second, so that a worker is back within one; spread, so that a fleet does not come all at once.
+SHORTEST_RETRY_DELAY_S, LONGEST_RETRY_DELAY_S = 0.2, 1.0
+# By so much others come after the one who tries: if he got through, they hear of it before.
+AFTER_THE_FIRST_S = 0.15
 REMIND_EVERY_S = 30.0
 # Contact that breaks again within this time was not a recovery.
 STEADY_AFTER_S = 10.0
@@ -29,9 +34,14 @@ class Outage:
     def __init__(self, worker_id: str, health: Health) -> None:
         self._worker_id = worker_id
         self._health = health
+        self.on_back: Callable[[], None] = lambda: None  # told when others should try, too
         self._since: float | None = None
         self._met: set[str] = set()
-        self._delay = FIRST_RETRY_DELAY_S
+        # One of those who met it tries, when this moment has come; the others wait for him.
+        self._first: str | None = None
+        self._next_try = 0.0
+        self._back = asyncio.Event()
+        self._unsaid: str | None = None
         self._disturbed_since: float | None = None
         self._said = 0.0
         self._failed_at = 0.0
@@ -48,20 +58,45 @@ class Outage:
         self._met.add(who)
         self._health.store_error = error.message
         if self._since is None:
-            self._since = now
-            self._delay = FIRST_RETRY_DELAY_S
+            self._since, self._first = now, who
+            # A connection that is simply gone has not said why; whoever tries next may hear it.
+            self._unsaid = error.message if isinstance(error, StoreUnavailable) and error.vague else None
+            if self._unsaid is None:
+                self._broke(now, error.message)
+        elif self._unsaid is not None:
+            self._unsaid = None
             self._broke(now, error.message)
         elif now - self._said >= REMIND_EVERY_S:
             self._still(now, error.message)
-        delay = self._delay * (0.5 + random.random())  # noqa: S311 (spreads a fleet's reconnects; no secret)
-        self._delay = min(self._delay * 2, LONGEST_RETRY_DELAY_S)
-        return delay
+        if now >= self._next_try:
+            spread = random.random()  # noqa: S311 (spreads a fleet's reconnects; no secret)
+            delay = SHORTEST_RETRY_DELAY_S + (LONGEST_RETRY_DELAY_S - SHORTEST_RETRY_DELAY_S) * spread
+            self._next_try = now + delay - AFTER_THE_FIRST_S
+        return self._next_try - now + (0.0 if who == self._first else AFTER_THE_FIRST_S)
+
+    async def wait(self, seconds: float) -> None:
+        """Waits so long, or until the store is known to be back."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._back.wait()
+
+    def try_now(self) -> None:
+        """Has everybody try at once: somebody has heard of the store."""
+        if self._since is not None:
+            self._back.set()
+            self._back = asyncio.Event()
+            self.on_back()
 
     def over(self, who: str = "work") -> None:
         """Notes a successful contact; the outage ends when everyone who met it got through again."""
         self._health.last_contact = time.time()
         self._met.discard(who)
         now = time.monotonic()
+        if self._since is not None and self._unsaid is not None:
+            self._broke(now, self._unsaid)
+            self._unsaid = None
+        if self._met:
+            self.try_now()
         if self._since is not None and not self._met:
             self._since = None
             self._health.reconnects += 1

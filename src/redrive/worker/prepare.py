@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import logging
 from dataclasses import dataclass, replace
@@ -74,7 +73,7 @@ async def prepare(preparation: Preparation, life: Life, outage: Outage, *, wait:
             if not wait:
                 raise
             life.begin()
-            await asyncio.sleep(outage.begin(error))
+            await outage.wait(outage.begin(error))
 
 
 def unhandled_limits(registry: Registry, settings: Settings) -> list[str]:

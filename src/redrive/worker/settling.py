@@ -155,14 +155,14 @@ class Settling:
             return False
         if not self._wait_when_idle and not self._runs and not self.unsettled:
             raise error
-        await asyncio.sleep(delay)
+        await self._outage.wait(delay)
         return True
 
     async def settle_one_by_one(self, settlements: Settlements, error: RedriveError) -> None:
         """Settles each by itself: the store refuses all for what is in one, and that one is failed with what it
         said."""
         if not settlements:
-            await asyncio.sleep(self._outage.begin(error))
+            await self._outage.wait(self._outage.begin(error))
             return
         left = settlements[::-1]
         while left:

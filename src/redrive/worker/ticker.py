@@ -77,7 +77,7 @@ class Ticker:
         try:
             tick = await self._heartbeats.send()
         except (StoreUnavailable, StoreUnusable) as error:
-            self._due_at = time.monotonic() + max(self._outage.begin(error, "beat"), 0.2)
+            self._due_at = time.monotonic() + self._outage.begin(error, "beat")
             return
         except RedriveError as error:
             logger.error("the store refused the beat: %s", error, extra={"event": "worker.beat_refused"})

@@ -97,7 +97,9 @@ class Worker:
             on_declared=self._declared_dead,
             on_lost=self.attempts.lose,
             on_drain=lambda: self.stop("asked to drain"),
+            on_contact=state.outage.try_now,
         )
+        state.outage.on_back = lambda: self.ticker.due_in(0)
         self._loop_watch = LoopWatch(config.id, self.report.blocked, state.counters.lags.note)
         self._at_once = self.options.concurrency // (2 if self.options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
         self._signal = state.signal
@@ -225,6 +227,7 @@ class Worker:
 
     def on_wake(self, wake: Wake) -> None:
         """Takes a hint from the store. Wrong hints cost a look, missing ones a poll interval."""
+        self.state.outage.try_now()  # whoever sends hints is there
         if wake.cancel:
             self.ticker.due_in(0)
         elif wake.queue is not None and wake.queue != "*" and wake.queue not in self.options.queues:

@@ -79,6 +79,11 @@ def translate(error: BaseException, where: str) -> RedriveError:
                 f"{where}: an open transaction holds what this needs: {said}",
                 hint="it goes on when that transaction ends; pg_blocking_pids() in pg_stat_activity says whose it is",
             )
+        case asyncpg.InterfaceError() | pg.InternalClientError() | pg.ConnectionDoesNotExistError():
+            # The driver's words are about its own state. What the server says, the next try will hear.
+            lost = not_now(where, "the connection is gone", hint="is the server running and reachable?")
+            lost.vague = True
+            return lost
         case _ if isinstance(error, _PASSING):
             return not_now(where, said, hint="is the server running and reachable?")
     return StoreError(f"{where} refused: {said}")

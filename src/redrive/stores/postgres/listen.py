@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Iterable
 from hashlib import md5
 from typing import Any
 from uuid import uuid4
+
+import asyncpg
 
 from redrive.errors import RedriveError
 from redrive.kernel.ports.store import Wake
@@ -57,18 +60,18 @@ class Listener:
             self._task = None
 
     async def _run(self) -> None:
-        delay = 0.1
         while not self._pool.pooled:
+            delay = LONGEST_RECONNECT_DELAY_S
             try:
                 await self._listen()
-            except (RedriveError, OSError, TimeoutError):
-                pass
+            except (RedriveError, OSError, TimeoutError) as error:
+                if not isinstance(error.__cause__, asyncpg.TooManyConnectionsError):
+                    delay = 0.2 + 0.8 * random.random()  # noqa: S311 (spreads a fleet's reconnects; no secret)
             except Exception as error:  # a driver error of any kind: the next connection may be better
                 if isinstance(error, asyncio.CancelledError):
                     raise
-            delay = 0.1 if self.alive else min(delay * 2, LONGEST_RECONNECT_DELAY_S)
             self.alive = False
-            await asyncio.sleep(delay)
+            await self._pool.next_contact(delay)
 
     async def _listen(self) -> None:
         connection = await self._pool.connect()

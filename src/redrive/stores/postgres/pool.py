@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -47,6 +47,7 @@ class Pool:
         self._lendable = lendable
         self._lent = asyncio.Semaphore(lendable)
         self._closed = False
+        self._contact = asyncio.Event()
         # Also those that are neither idle nor busy: the listener's.
         self._made: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -78,7 +79,15 @@ class Pool:
                 **options,
             )
         self._made.add(connection)
+        self._contact.set()
         return connection
+
+    async def next_contact(self, seconds: float) -> None:
+        """Waits so long, or until somebody has got a connection."""
+        self._contact.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._contact.wait()
 
     @asynccontextmanager
     async def connection(self, *, lent: bool = False) -> AsyncIterator[Connection]:
