@@ -7,7 +7,7 @@ from dataclasses import dataclass
 GROWTH = ("waiting", "delayed", "failed", "history", "saturated")
 FLOOR_OF_DRAIN = (("cycle", 1000, 1), ("cycle", 1000, 2))  # 1000: the worker's concurrency
 FLOORS = (*FLOOR_OF_DRAIN, ("cycle", 100, 1), ("cycle", 1, 1), ("enqueue", 1, 1), ("enqueue", 1000, 1))
-SECTIONS = ("floor", "drain", "enqueue", "pickup", "idle", "growth", "horizon", "operating")
+SECTIONS = ("floor", "drain", "enqueue", "pickup", "idle", "growth", "horizon", "operating", "scraped")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Plan:
     pinned_seconds: float
     window_seconds: float
     operating: tuple[int, int]  # failed tasks, and finished ones, that an operator has to live with
+    scraped: tuple[int, float]  # pairs of drains with metrics and without, and how long each should take
     deadline: float | None  # what would end later than this is reported as not measured
 
 
@@ -54,6 +55,7 @@ QUICK = Plan(
     pinned_seconds=8,
     window_seconds=1,
     operating=(20_000, 50_000),
+    scraped=(3, 3.0),
     deadline=150,
 )
 
@@ -77,6 +79,7 @@ FULL = Plan(
     pinned_seconds=130,
     window_seconds=10,
     operating=(1_000_000, 5_000_000),
+    scraped=(9, 5.0),
     deadline=None,
 )
 
@@ -101,5 +104,6 @@ SMOKE = Plan(
     pinned_seconds=3,
     window_seconds=1,
     operating=(2_000, 2_000),
+    scraped=(1, 0.1),
     deadline=None,
 )

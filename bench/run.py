@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from bench.environment import version
-from bench.measure import Bench, drain, enqueue, floor, growth, horizon, idle, not_measured, operating, pickup
+from bench.measure import Bench, drain, enqueue, floor, growth, horizon, idle, not_measured, operating, pickup, scraped
 from bench.peers import MODULES, NotInstalled, Peer, load
 
 Results = dict[str, Any]
@@ -27,6 +27,7 @@ class Run:
             "horizon": {},
             "statements": {},
             "operating": {},
+            "scraped": {},
         }
         self.adapters: dict[str, type[Peer]] = {}
         for name in MODULES:
@@ -53,6 +54,7 @@ class Run:
         await self.horizons()
         await self.growths()
         await self.operations()
+        await self.scrapes()
         others = [name for name in self.adapters if name not in self.results_of("drain")]
         for name in others:
             await self.drains([name], self.bench.plan.processes, 1)
@@ -121,6 +123,11 @@ class Run:
         own = self.adapters.get(POSTGRES)
         if "operating" in self.sections and own is not None:
             self.results["operating"] = await self._attempt(lambda: operating.measure(self.bench, own), needed=15)
+
+    async def scrapes(self) -> None:
+        own = self.adapters.get(POSTGRES)
+        if "scraped" in self.sections and own is not None:
+            self.results["scraped"] = await self._attempt(lambda: scraped.measure(self.bench, own), needed=40)
 
     async def horizons(self) -> None:
         names = (POSTGRES, "pgqueuer") if self.bench.plan.deadline is None else (POSTGRES,)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.figures import ratio
+from bench.figures import median, ratio
 
 MEETS, SHORT, UNKNOWN = "meets", "falls short", "not measured"
 SMALLER = "meets, at a smaller size"  # a quick run's rows and seconds are fewer than the target's
@@ -194,6 +194,14 @@ def operating_rows(results: Results) -> list[Row]:
     return [judged_at(row, failed, MANY), *(judged_at(row, failed, MANY) for row in console_rows(results))]
 
 
+def scraped_rows(results: Results) -> list[Row]:
+    found = dig(results, "scraped") or {}
+    plain, read = (found.get(name) for name in ("plain", "scraped"))
+    said = "–" if not plain or not read else f"{shown(median(read))}/s against {shown(median(plain))}/s, in turn"
+    label = "PostgreSQL drain, metrics read every second, share of the one without"
+    return [at_least(label, said, _percent(found.get("ratio")), 97, "%")]
+
+
 def console_rows(results: Results) -> list[Row]:
     pages = dig(results, "operating", "console") or {}
 
@@ -216,6 +224,7 @@ TABLES: tuple[Callable[[Results], list[Row]], ...] = (
     sqlite_rows,
     cost_rows,
     operating_rows,
+    scraped_rows,
 )
 
 

@@ -21,6 +21,7 @@ class Adapter(Peer):
     concurrency = 1000
     kinds = 1  # tasks are spread over so many kinds
     saturated = False
+    metrics_port: int | None = None  # where its metrics are read, those of the fleet included
 
     async def open(self) -> None:
         store = make_store(self.url)
@@ -57,6 +58,7 @@ class Adapter(Peer):
             "bench.peers.redrive_app:app",
             "--concurrency",
             str(self.concurrency),
+            *(() if self.metrics_port is None else ("--metrics-port", str(self.metrics_port), "--fleet-metrics")),
         ]
 
     def environment(self) -> dict[str, str]:

@@ -109,13 +109,15 @@ class Tally:
     def merge(self, more: Tally) -> None:
         """Adds what another one has counted, exactly: a document's sums are rounded, and these must never shrink."""
         for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(more, name))
+            if n := getattr(more, name):
+                setattr(self, name, getattr(self, name) + n)
         for name in _MAPS:
             mine = getattr(self, name)
             for key, n in list(getattr(more, name).items()):
                 mine[key] = mine.get(key, 0) + n
         for name in _HISTOGRAMS:
-            setattr(self, name, [n + m for n, m in zip(getattr(self, name), getattr(more, name), strict=True)])
+            if any(counts := getattr(more, name)):
+                setattr(self, name, [n + m for n, m in zip(getattr(self, name), counts, strict=True)])
 
     def document(self) -> Document:
         """Returns it as JSON values, without what is zero."""

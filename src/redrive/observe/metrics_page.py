@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from redrive.observe.exposition import render
 from redrive.observe.metrics import Metric
 from redrive.observe.samples import Samples
 
@@ -27,6 +28,4 @@ class MetricsPage:
         return await asyncio.to_thread(self.write, fleet, accept)
 
     def write(self, fleet: Samples, accept: str) -> tuple[bytes, str]:
-        from redrive.observe.exposition import render  # its library is loaded by those who serve it
-
         return render(self._table, self._processes(), fleet, accept)

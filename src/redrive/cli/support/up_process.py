@@ -120,7 +120,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
         output.say(
             f"redrive {__version__} is up",
             f"  console {http}/ops/queue",
-            f"  http    {http}/healthz, {http}/docs",
+            f"  http    {http}/healthz, {http}/metrics, {http}/docs",
             f"  store   {app.shown_url}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
             f"  app     {loaded.spec}: {', '.join(kinds)}"
             if loaded.spec
