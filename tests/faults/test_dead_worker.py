@@ -112,3 +112,24 @@ def test_one_that_kills_its_workers_fails_alone(store: World) -> None:
     fleet.send(signal.SIGTERM)
     fleet.wait(60)
     assert store.account([poison.id, *good]) == {"completed": 60, "failed": 1}
+
+
+def test_a_worker_that_is_asked_to_drain_finishes_what_it_runs(store: World) -> None:
+    """However long that takes: its grace is over long before."""
+    task = store.enqueue("GATED")
+    worker = store.worker("first", env={**SETTINGS, "TASK_WORKER_GRACE_MS": "100"})
+    store.wait_effect(task, "start")
+    done = store.app.sync._portal.call(_drain(store))
+    assert (done.asked, done.already) == (["first"], [])
+    worker.wait_for("worker.draining")
+    later = store.enqueue("QUICK")
+    time.sleep(0.5)
+    store.open()
+    assert store.wait_state(task, State.COMPLETED).attempt_count == 1
+    assert worker.wait() == 0
+    assert store.get(later).state is State.QUEUED
+    assert store.account([task.id, later.id]) == {"completed": 1, "queued": 1}
+
+
+async def _drain(store: World) -> Drained:
+    return await store.app.operator(Caller("ann", Role.OPERATOR)).control.drain(None, "a new machine")

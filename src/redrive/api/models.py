@@ -318,7 +318,16 @@ class WorkerOut(Out):
     seen_at: datetime
     stopping: bool
     alive: bool
+    stalled: float = Field(description="Seconds that its event loop had not answered when it was last heard of.")
+    drain_at: datetime | None = Field(description="When somebody asked it to end.")
     standing: str = Field(description="alive, stopping, silent (its heartbeat is overdue) or gone.")
+
+
+class DrainChange(Out):
+    """Workers that were asked to end just now, and those that had been asked before."""
+
+    asked: list[str]
+    already: list[str]
 
 
 class CauseOut(Out):

@@ -78,7 +78,9 @@ def bulk(result: BulkResult) -> m.BulkOut:
 
 
 def worker(found: Worker) -> m.WorkerOut:
-    values = {name: getattr(found.row, name) for name in WorkerRow.__dataclass_fields__ if name != "every"}
+    values = {
+        name: getattr(found.row, name) for name in WorkerRow.__dataclass_fields__ if name not in ("every", "hears")
+    }
     return m.WorkerOut(**{**values, "queues": list(found.row.queues)}, standing=found.standing, alive=found.alive)
 
 

@@ -92,6 +92,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "approvals": ("approvals:approvals_cli", "What waits for a second operator: list, approve, reject."),
         "audit": ("audit:audit_cli", "Who did what: list, export, prune, verify, search."),
         "schedules": ("schedules:schedules_cli", "Periodic tasks: list them, run one now."),
+        "workers": ("workers:workers_cli", "Workers: list them, have them end."),
         "tokens": ("tokens:tokens_cli", "Access tokens of the HTTP API: list, create, revoke."),
     },
 }
@@ -160,5 +161,6 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive pause 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b",
     ],
     "resume": ["redrive resume --kind BUILD_REPORT"],
+    "workers": ["redrive workers", "redrive workers drain --all --reason 'a new machine'"],
     "schedules": ["redrive schedules", "redrive schedules run nightly --reason 'the night was too short'"],
 }

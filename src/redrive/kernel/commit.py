@@ -68,6 +68,15 @@ class CancelRequest:
 
 
 @dataclass(slots=True, frozen=True)
+class Drain:
+    """Ask a worker to claim no more, finish what it runs, and end. It hears of it with its next beat."""
+
+    worker_id: str
+    actor: str
+    reason: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
 class Schedule:
     """A periodic task as declared by an application."""
 
@@ -108,7 +117,7 @@ class CloseJoin:
     join_id: UUID
 
 
-Control = Hold | Limit | CancelRequest | Declare | CloseJoin
+Control = Hold | Limit | CancelRequest | Drain | Declare | CloseJoin
 
 
 @dataclass(slots=True)

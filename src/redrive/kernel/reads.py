@@ -81,6 +81,9 @@ class WorkerRow:
     seen_at: datetime
     stopping: bool
     every: float = 1.5  # seconds between two heartbeats
+    hears: bool = False  # it beats apart from its loop, and hears of requests with that
+    stalled: float = 0.0  # seconds that its event loop had not answered when it beat last
+    drain_at: datetime | None = None  # when it was asked to end
 
 
 @dataclass(slots=True, frozen=True)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from redrive.errors import InvalidInput, InvalidTransition, TaskNotFound
 from redrive.kernel.audit import FOREIGN, AuditFilter
-from redrive.kernel.commit import CancelRequest, Commit, Hold, Limit, Target
+from redrive.kernel.commit import CancelRequest, Commit, Drain, Hold, Limit, Target
 from redrive.kernel.failed import TaskStatus
 from redrive.kernel.machine import TABLE, Event, Transition
 from redrive.kernel.ports.store import Store
@@ -139,6 +139,16 @@ async def hold(store: Store, target: str, name: str, *, actor: str, reason: str 
     change = Hold(where, name, on, check_actor(actor), check_text(reason, "reason"))
     applied = await store.apply(Commit(controls=[change]))
     return f"{target}:{name}" not in applied.repeated
+
+
+async def drain(
+    store: Store, workers: Sequence[str], *, actor: str, reason: str | None = None
+) -> tuple[list[str], list[str]]:
+    """Asks workers to end; returns those that were asked now, and those that had been asked before."""
+    who, why = check_actor(actor), check_text(reason, "reason")
+    applied = await store.apply(Commit(controls=[Drain(name, who, why) for name in workers]))
+    asked = [name for name in workers if f"worker:{name}" not in applied.repeated]
+    return asked, [name for name in workers if name not in asked]
 
 
 async def set_limit(store: Store, kind: str, *, concurrency: int | None, rate_ms: int | None, actor: str) -> None:

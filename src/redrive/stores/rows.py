@@ -224,6 +224,9 @@ def worker(row: Row) -> WorkerRow:
         row["seen_at"],
         row["stopping"],
         row["beat_ms"] / 1000,
+        row["beats_ms"] is not None,
+        row["stalled_ms"] / 1000,
+        row["drain_at"],
     )
 
 

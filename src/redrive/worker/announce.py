@@ -51,6 +51,12 @@ class Announcer:
             text = f"the {self._grace_ms / 1000:g} s are over: stopping {_counted(running)}; {rest}"
             self._stop("worker.grace_over", text, "warning", running)
 
+    def draining(self) -> None:
+        """Logs that somebody has asked this worker to end, and what it finishes before."""
+        running = self._running()
+        rest = f"{_counted(running)} will be finished first" if running else "nothing runs"
+        self._say("worker.draining", f"asked to drain: claiming no more; {rest}", running=running.total())
+
     def declared_dead(self) -> None:
         """Logs that others have taken this worker for dead: it was stopped or cut off for too long."""
         text = f"{self._worker_id} was taken for dead: nobody had heard of it; asking which of its leases are left"

@@ -96,7 +96,7 @@ class Worker:
             on_dead=self._recover,
             on_declared=self._declared_dead,
             on_lost=self.attempts.lose,
-            on_drain=lambda: self.stop("asked to drain"),
+            on_drain=self._drain,
             on_contact=state.outage.try_now,
         )
         state.outage.on_back = lambda: self.ticker.due_in(0)
@@ -206,6 +206,12 @@ class Worker:
     def _declared_dead(self) -> None:
         self.announce.declared_dead()
         self.leases.doubt()
+
+    def _drain(self) -> None:
+        """Claims no more and ends when all has ended that runs: somebody has asked for it, and nobody waits."""
+        if not self.life.stopping:
+            self.announce.draining()
+        self._retire()
 
     def stop(self, why: str = "asked to stop", *, hint: str = "") -> None:
         """Claims no more; lets what runs finish within the grace period, then hands it back. ``why`` is for the log."""

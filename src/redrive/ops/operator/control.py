@@ -1,9 +1,10 @@
-"""Queues, kinds and workers: list, pause, resume, limit."""
+"""Queues, kinds and workers: list, pause, resume, limit, drain."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redrive.errors import InvalidInput, NotFound
 from redrive.kernel.handler_notes import Stray
 from redrive.kernel.ports.store import HoldRow, LimitRow, Query, WorkerRow
 from redrive.kernel.task import State, Task, check_name
@@ -12,7 +13,7 @@ from redrive.ops.access import Role
 from redrive.ops.handler_notes import strays
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
-from redrive.ops.workers import Standing, live_workers, standing
+from redrive.ops.workers import OUTSIDE, Standing, live_workers, standing
 
 RUNNING_SHOWN = 500
 
@@ -55,6 +56,14 @@ class Kind:
     dead_letters: int = 0
     unserved: tuple[str, ...] = ()  # queues in which tasks of it wait, and that no live worker serves
     stopped: tuple[str, ...] = ()  # queues in which tasks of it wait, and that are paused
+
+
+@dataclass(slots=True, frozen=True)
+class Drained:
+    """Workers that were asked to end just now, and those that had been asked before."""
+
+    asked: list[str]
+    already: list[str]
 
 
 class ControlService(Service):
@@ -140,6 +149,23 @@ class ControlService(Service):
 
     async def resume(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
         return await self._turn(target, name, False, reason, force)
+
+    async def drain(self, worker_id: str | None, reason: str | None = None) -> Drained:
+        """Asks a worker, or all of them (None), to claim no more, finish what runs, and end. Each hears of it within
+        seconds."""
+        who = self._session.may(Role.OPERATOR)
+        overview = await self._store.overview()
+        there = {row.id: row for row in overview.workers if row.host != OUTSIDE}
+        if worker_id is None:
+            ends = (Standing.ALIVE, Standing.SILENT)
+            meant = [row.id for row in there.values() if row.hears and standing(row, overview.now) in ends]
+        else:
+            if worker_id not in there:
+                raise NotFound(f"there is no worker {worker_id!r}", hint="redrive workers lists them")
+            if not there[worker_id].hears:
+                raise InvalidInput(f"worker {worker_id} does not hear of requests: its version is too old")
+            meant = [worker_id]
+        return Drained(*await actions.drain(self._store, meant, actor=who, reason=reason))
 
     async def _turn(self, target: str, name: str, on: bool, reason: str | None, force: bool) -> bool:
         who = self._session.may(Role.OPERATOR)

@@ -12,7 +12,7 @@ import asyncpg
 from redrive.errors import MayHaveLanded, RedriveError, StoreBlocked, StoreUnavailable
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import FOREIGN, UNUSABLE, BulkAction
-from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Hold, Limit
+from redrive.kernel.commit import CancelRequest, CloseJoin, Commit, Control, Declare, Drain, Hold, Limit
 from redrive.kernel.records import Put
 from redrive.kernel.task import Enqueued
 from redrive.stores.features import Features, with_callbacks
@@ -189,6 +189,9 @@ async def _control(connection: Connection, control: Control, applied: Applied) -
                     applied.lost.add(task_id)
                 case "repeated":
                     applied.asked_before.add(task_id)
+        case Drain(worker_id, actor, reason):
+            if not await connection.fetchval(SQL["drain"], worker_id, actor, reason):
+                applied.repeated.add(f"worker:{worker_id}")
         case Declare(owner, schedules):
             await connection.fetchval(SQL["declare"], owner, codec.schedules(schedules))
         case CloseJoin():

@@ -99,6 +99,9 @@ select t.id, t.deaths from redrive.task t where t.id = any ($1) and t.deaths > 0
 -- set_apart: these wait to be alone, or are begun
 select redrive.set_apart($1, $2, $3);
 
+-- drain: a worker is to end
+select redrive.drain($1, $2, $3);
+
 -- begin_series: nobody else adds to the series until the end of the transaction
 select redrive.begin_series();
 

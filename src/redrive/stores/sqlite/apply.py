@@ -13,6 +13,7 @@ from redrive.kernel.commit import (
     Commit,
     Control,
     Declare,
+    Drain,
     Fire,
     Hold,
     Limit,
@@ -124,6 +125,9 @@ def _control(session: Session, control: Control, applied: Applied) -> None:
             _limit(session, control)
         case CancelRequest():
             _request_cancel(session, control, applied)
+        case Drain():
+            if not _drain(session, control):
+                applied.repeated.add(f"worker:{control.worker_id}")
         case Declare():
             _declare(session, control)
         case CloseJoin():
@@ -151,6 +155,16 @@ def _hold(session: Session, hold: Hold) -> bool:
         before, after = dumps({"paused": not hold.on}), dumps({"paused": hold.on})
         add_audits(session, [[hold.actor, action, hold.reason, None, None, f"{target}:{name}", before, after]])
     return changed > 0
+
+
+def _drain(session: Session, drain: Drain) -> bool:
+    """Asks a worker to end; False if there is none of this name, or it was asked before."""
+    if not session.run(SQL["drain"], session.now, drain.actor, drain.reason, drain.worker_id):
+        return False
+    before, after = dumps({"draining": False}), dumps({"draining": True})
+    target = f"worker:{drain.worker_id}"
+    add_audits(session, [[drain.actor, "WORKER_DRAIN", drain.reason, None, None, target, before, after]])
+    return True
 
 
 def _limit(session: Session, limit: Limit) -> bool:

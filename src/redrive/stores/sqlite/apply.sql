@@ -1,3 +1,6 @@
+-- drain: a worker is to end; it hears of it with its next beat
+update redrive_worker set drain_at = ?, drain_by = ?, drain_reason = ? where id = ? and drain_at is null and beats_ms is not null
+
 -- hold_on: pause
 insert into redrive_hold (target, name, actor, reason, at) values (?, ?, ?, ?, ?) on conflict (target, name) do nothing
 

@@ -30,6 +30,8 @@ _TIMES = frozenset(
         "finished_at",
         "at",
         "dead_at",
+        "drain_at",
+        "beating_since",
         "first_seen",
         "last_seen",
         "next_at",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redrive.kernel.commit import Drain
 from redrive.kernel.machine import Event
 from redrive.kernel.outcome import Completed
 from redrive.kernel.ports.store import Heartbeat
@@ -228,3 +229,23 @@ class TestLiveness:
         await harness.recover()
         assert (await harness.task(claimed.id)).error_reason == "lease_expired"
         assert await harness.state(claimed.id) is State.FAILED
+
+    async def test_a_worker_hears_that_it_is_to_end(self, harness: Harness) -> None:
+        assert not (await harness.beat("w1")).drain
+        await harness.beat("w2")
+        await harness.tick("old")
+        asked = [Drain(name, "ann", "a new machine") for name in ("w1", "old", "nobody")]
+        applied = await harness.control(*asked)
+        assert applied.repeated == {"worker:old", "worker:nobody"}, "they do not hear of it"
+        assert (await harness.control(Drain("w1", "bob"))).repeated == {"worker:w1"}
+        assert (await harness.beat("w1")).drain
+        assert not (await harness.beat("w2")).drain
+        rows = {row.id: row for row in (await harness.store.overview()).workers}
+        assert [(rows[name].drain_at is not None, rows[name].hears) for name in ("w1", "w2", "old")] == [
+            (True, True),
+            (False, True),
+            (False, False),
+        ]
+        told = [(row.actor, row.action, row.reason, row.target) for row in await harness.audit()]
+        assert told == [("ann", "WORKER_DRAIN", "a new machine", "worker:w1")]
+        assert not (await harness.beat("w1", pid=2)).drain, "another process of this name was not meant"

@@ -139,3 +139,15 @@ create or replace function redrive.set_apart(p_ids uuid[], p_tokens uuid[], p_ap
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update redrive.task t set apart = p_apart from unnest(p_ids, p_tokens) u(i, k) where t.id = u.i and t.lease_token = u.k
 $$;
+
+-- Asks a worker to end; it hears of it with its next beat. False if there is none of this name, or it was asked before.
+create or replace function redrive.drain(p_worker text, p_actor text, p_reason text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update redrive.worker w set drain_at = clock_timestamp(), drain_by = p_actor, drain_reason = p_reason
+  where w.id = p_worker and w.drain_at is null and w.beats_ms is not null;
+  if not found then return false; end if;
+  insert into redrive.audit (at, actor, action, reason, target, before, after)
+  values (clock_timestamp(), p_actor, 'WORKER_DRAIN', p_reason, 'worker:' || p_worker, '{"draining": false}', '{"draining": true}');
+  return true;
+end $$;

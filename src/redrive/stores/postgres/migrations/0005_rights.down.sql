@@ -13,6 +13,7 @@ begin
       'end_leases',
       'bury',
       'set_apart',
+      'drain',
       'expired_leases',
       'grant_again'])
   loop

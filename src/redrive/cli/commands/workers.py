@@ -1,0 +1,88 @@
+"""``redrive workers``: who is there; ``redrive workers drain``: have them end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.session import operate
+from redrive.errors import InvalidInput
+from redrive.ops.operator import Operator
+from redrive.ops.operator.control import Worker
+
+workers_cli = typer.Typer(help="Workers: list them, have them end.", invoke_without_command=True)
+
+
+@workers_cli.callback()
+def list_workers(context: typer.Context, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """Workers that were seen within the last day, what they serve and how they are."""
+    if context.invoked_subcommand is not None:
+        return
+
+    async def look(own: Operator) -> tuple[list[Worker], Any]:
+        return await own.control.workers(), await own.health.now()
+
+    found, now = operate(url, app, look)
+    if json:
+        output.emit_list([asdict(one.row) | {"standing": one.standing, "alive": one.alive} for one in found])
+        return
+    if not found:
+        output.say("no worker was seen within the last day")
+        return
+    output.table(
+        ["worker", "state", "queues", "runs", "host", "pid", "seen", "version"],
+        [
+            (
+                *(
+                    row.id,
+                    _state(one),
+                    ",".join(row.queues),
+                    f"{row.running}/{row.concurrency}",
+                    row.host,
+                    str(row.pid),
+                ),
+                *(output.ago(row.seen_at, now) or "-", row.version),
+            )
+            for one in found
+            for row in (one.row,)
+        ],
+    )
+
+
+@workers_cli.command("drain")
+def drain(
+    worker: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The worker, as redrive workers names it.", show_default=False)
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Every worker that is there.")] = False,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Have a worker claim no more, finish what it runs, and end. It hears of it within seconds, wherever it runs; what
+    restarts it (systemd, Kubernetes) starts a new one."""
+    if (worker is None) != everyone:
+        raise InvalidInput("name a worker, or say --all", hint="redrive workers lists them")
+    done = operate(url, app, lambda own: own.control.drain(worker, reason), by=by)
+    if json:
+        output.emit(asdict(done))
+        return
+    for name in done.asked:
+        output.say(f"{name} is asked to end: it finishes what it runs")
+    for name in done.already:
+        output.say(f"{name} was asked before")
+    if not done.asked and not done.already:
+        output.say("no worker is there")
+
+
+def _state(one: Worker) -> str:
+    if one.row.drain_at is not None and one.alive:
+        return "draining"
+    stalled = f", loop stalled for {one.row.stalled:.0f} s" if one.row.stalled else ""
+    return f"{one.standing.value}{stalled}"
