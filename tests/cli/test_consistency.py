@@ -32,6 +32,7 @@ LISTS = [
 # What each command needs to get as far as its store.
 ARGUMENTS = {
     "schedules run": ["nightly"],
+    "workers drain": ["w1"],
     "enqueue": ["A"],
     "show": [ID],
     "why": [ID],

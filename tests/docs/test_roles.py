@@ -34,6 +34,7 @@ WORDS = {
     "document": "see payloads and results",
     "enqueue": "enqueue",
     "pause": "pause",
+    "drain": "drain workers",
     "resume": "resume",
     "run_now": "run schedules now",
     "SettingService.list": "see settings",

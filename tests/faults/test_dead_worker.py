@@ -9,6 +9,8 @@ import time
 import pytest
 
 from redrive.kernel.task import State
+from redrive.ops.access import Caller, Role
+from redrive.ops.operator.control import Drained
 from tests.faults.harness import World, until
 
 pytestmark = pytest.mark.faults
@@ -132,4 +134,5 @@ def test_a_worker_that_is_asked_to_drain_finishes_what_it_runs(store: World) -> 
 
 
 async def _drain(store: World) -> Drained:
-    return await store.app.operator(Caller("ann", Role.OPERATOR)).control.drain(None, "a new machine")
+    operator = await store.app.operator(Caller("ann", Role.OPERATOR))
+    return await operator.control.drain(None, "a new machine")
