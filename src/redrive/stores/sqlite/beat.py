@@ -49,9 +49,9 @@ def _silent_in(session: Session, given: Beat) -> float | None:
     now, by = session.now, given.judgement
     fleet = session.rows(SQL["fleet"], now, by.dead_after_ms, by.lease_ms)
     waits = [(at - now) / SECOND for id_, at in fleet if id_ != given.worker_id and at <= now + 1000 * given.every_ms]
-    # In its first moments: what another process had under this name, which is silent if nobody took the name back.
-    if given.age * 1000 <= by.dead_after_ms + given.every_ms and session.row(SQL["left_behind"], now, given.worker_id):
-        waits.append(max(by.dead_after_ms, 3 * given.every_ms) / 1000 - given.age)
+    # What another process had under this name, which is silent if nobody has taken the name back for so long.
+    if given.age <= by.dead_after + by.lease and (left := session.row(SQL["left_behind"], now, given.worker_id)):
+        waits.append(max(by.dead_after_ms, 3 * given.every_ms) / 1000 - (now - left[0]) / SECOND)
     return min(waits, default=None)
 
 

@@ -22,8 +22,8 @@ values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?9, ?12) on conflict (i
 select id, seen_at + 1000 * max(?2, 3 * beats_ms) from redrive_worker
 where beats_ms is not null and dead_at is null and not (stopping and running = 0) and seen_at > ?1 - 1000 * (?2 + ?3)
 
--- left_behind: does something run that was claimed under this name before its process became a worker
-select 1 from redrive_task t where t.state = 'running' and t.lease_expires_at > ?1 and t.worker_id = ?2
+-- left_behind: since when it has beaten, if something runs that was claimed under this name before its process became a worker
+select (select max(w.started_at, w.beating_since) from redrive_worker w where w.id = ?2) from redrive_task t where t.state = 'running' and t.lease_expires_at > ?1 and t.worker_id = ?2
   and t.last_attempt_at < (select w.started_at from redrive_worker w where w.id = ?2) limit 1
 
 -- may_judge: has it beaten without a gap for long enough; since when it is a worker, and its beat

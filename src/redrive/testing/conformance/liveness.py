@@ -152,6 +152,23 @@ class TestLiveness:
         assert await harness.recover() == {held.id}
         assert await harness.settle(own, Completed())
 
+    async def test_it_is_freed_by_one_that_began_to_beat_late_too(self, harness: Harness) -> None:
+        await harness.beat("w1", pid=1)
+        held = await self._held_by(harness, "w1")
+        await harness.advance(20)
+        await harness.beat("w1", pid=2, age=10.0)
+        age = 10.0
+        for _ in range(5):
+            await harness.advance(4)
+            age += 4
+            heard = await harness.beat("w1", pid=2, age=age)
+            assert heard.silent_in is not None
+            if heard.silent_in <= 0:
+                break
+        assert age == 26.0, "as soon as it has beaten for long enough"
+        assert await harness.store.judge("w1", JUDGEMENT) == {"w1": 1}
+        assert await harness.recover() == {held.id}
+
     async def test_two_processes_of_one_name_do_not_bury_each_other(self, harness: Harness) -> None:
         held = []
         for _ in range(8):

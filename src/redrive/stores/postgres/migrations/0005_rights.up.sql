@@ -483,9 +483,10 @@ begin
   silent_in := (
     select min(extract(epoch from f.silent_at - v_now)) from redrive.fleet(p_dead_after_ms, p_lease_ms, v_now) f
     where f.id <> p_worker and f.silent_at <= v_now + make_interval(secs => p_beats_ms / 1000.0));
-  -- In its first moments: what another process had under this name, which is silent if nobody took the name back.
-  if p_age <= (p_dead_after_ms + p_beats_ms) / 1000.0 and redrive.left_behind(p_worker, v_now) then
-    silent_in := least(silent_in, greatest(p_dead_after_ms, 3 * p_beats_ms) / 1000.0 - p_age);
+  -- What another process had under this name, which is silent if nobody has taken the name back for so long.
+  if p_age <= (p_dead_after_ms + p_lease_ms) / 1000.0 and redrive.left_behind(p_worker, v_now) then
+    silent_in := least(silent_in, greatest(p_dead_after_ms, 3 * p_beats_ms) / 1000.0 - (
+      select extract(epoch from v_now - greatest(w.started_at, w.beating_since)) from redrive.worker w where w.id = p_worker));
   end if;
 end $$;
 
