@@ -68,6 +68,13 @@ async def slow(ctx: Context, n: int, ms: float = 500) -> None:
         await asyncio.sleep(ms / 1000)
 
 
+@app.task("BLOCKING", **POLICY)
+async def blocking(ctx: Context, n: int, ms: float = 500) -> None:
+    """Holds the event loop: nothing else of its worker moves meanwhile."""
+    with recorded(ctx):
+        _pause(ms / 1000)
+
+
 @app.task("THREAD", **POLICY)
 def thread(ctx: Context, n: int, ms: float = 5) -> None:
     with recorded(ctx):

@@ -15,6 +15,8 @@ SHORT = {
     "TASK_WORKER_LEASE_MS": str(int(LEASE * 1000)),
     "TASK_WORKER_INTERVAL_MS": "500",
     "TASK_WORKER_GRACE_MS": "5000",
+    # A storm may cost a task many workers; none of them may be the last.
+    "TASK_MAX_WORKER_DEATHS": "100",
 }
 COMMON = {"REDRIVE_LOG": "json", "REDRIVE_APP": "storm.app:app"}
 

@@ -47,6 +47,12 @@ class Producer:
                 self._payload = {"ms": float(ms)}
             case ["only", kind]:
                 self._mix = {kind: 1}
+            case ["one", kind, ms]:
+                self._issued += 1
+                payload = {"n": self._issued, "ms": float(ms)}
+                await self._insist(
+                    [{"kind": kind, "payload": payload, "idempotency_key": f"{self._label}-{self._issued}"}]
+                )
             case ["pause"]:
                 self._rate = 0.0
                 while self._waiting:

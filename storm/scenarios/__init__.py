@@ -13,6 +13,7 @@ from storm.scenarios.pressure import Burst, HorizonPinned, Overload, Readers
 from storm.scenarios.quiet import Idle, IdleFleet
 from storm.scenarios.restarted import RollingRestart
 from storm.scenarios.server import BackendsTerminated, Gone, IdleConnections, Stopped
+from storm.scenarios.silent import LoopBlocked, Paused
 from storm.scenarios.soak import Soak
 from storm.scenarios.sqlite import AnyKilled, PowerCut, WriteLockHeld
 
@@ -23,6 +24,8 @@ ALL: tuple[type[Scenario], ...] = (
     OneKilled,
     KilledAgainAndAgain,
     EverythingKilled,
+    Paused,
+    LoopBlocked,
     RollingRestart,
     Cut,
     HalfOpen,
