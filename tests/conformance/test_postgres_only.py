@@ -17,6 +17,8 @@ from redrive.kernel.commit import Commit, Target
 from redrive.kernel.outcome import Completed, Retry
 from redrive.kernel.ports.store import Heartbeat
 from redrive.kernel.task import State
+from redrive.stores.postgres import pool as pool_module
+from redrive.stores.postgres.pool import Pool
 from redrive.testing.conformance.harness import LEASE, Harness, failing
 from redrive.testing.conformance.limits import limit_of
 from redrive.testing.conformance.wakes import ears, ready
@@ -377,3 +379,19 @@ class TestEdges:
 
 async def check(harness: Harness) -> None:
     await harness.check_totals()
+
+
+async def test_a_pool_at_rest_comes_down_to_one_connection(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(postgres_url)
+    await asyncio.gather(*(pool.run(lambda connection: connection.fetchval("select pg_sleep(0.05)")) for _ in range(3)))
+    assert len(pool._idle) == 3
+    pids = {connection.get_server_pid() for connection in pool._idle}
+    await pool.run(lambda connection: connection.fetchval("select 1"))
+    assert len(pool._idle) == 3, "they may be needed again in a moment"
+    monkeypatch.setattr(pool_module, "UNUSED_AFTER_S", 0.0)
+    for _ in range(4):
+        await pool.run(lambda connection: connection.fetchval("select 1"))
+    assert len(pool._idle) == 1
+    await asyncio.gather(*pool._closing)
+    assert pool._idle[0].get_server_pid() in pids
+    await pool.close()

@@ -32,6 +32,7 @@ class StoreConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has n
     """A connection that can be lent to a handler, which remembers meanwhile what the handler does to it."""
 
     stand_in: object | None = None  # what the handler knows it as
+    idle_since = 0.0  # of the monotonic clock: when it was last given back to its pool
     _watch: ErrorWatch | None = None
     _protocol: Any  # of the driver
     _lent = False

@@ -7,6 +7,7 @@ functions that carry their own settings.
 from __future__ import annotations
 
 import asyncio
+import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -27,6 +28,7 @@ CONNECT_TIMEOUT_S = 10.0
 COMMAND_TIMEOUT_S = 20.0
 LEND_TIMEOUT_S = 30.0
 RESET_TIMEOUT_S = 5.0
+UNUSED_AFTER_S = 30.0
 Connection = Any  # asyncpg has no types
 T = TypeVar("T")
 
@@ -43,6 +45,7 @@ class Pool:
         # Apart from the store's own: what a handler may have kept a hold of serves handlers only.
         self._idle_lent: list[Connection] = []
         self._busy: set[Connection] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(size)
         self._lendable = lendable
         self._lent = asyncio.Semaphore(lendable)
@@ -187,11 +190,8 @@ class Pool:
     async def close(self) -> None:
         self._closed = True
         while idle := self._idle or self._idle_lent:
-            connection = idle.pop()
-            try:
-                await connection.close(timeout=2)
-            except Exception:
-                connection.terminate()
+            await _close(idle.pop())
+        await asyncio.gather(*self._closing)
         for connection in list(self._busy):
             connection.terminate()
 
@@ -244,7 +244,26 @@ class Pool:
         if self._closed or connection.is_closed() or connection.is_in_transaction():
             connection.terminate()
         else:
+            connection.idle_since = time.monotonic()
             idle.append(connection)
+            if len(idle) > 1:
+                self._close_one_unused(idle)
+
+    def _close_one_unused(self, idle: list[Connection]) -> None:
+        """Closes the connection that nobody has needed for longest: the last one that came back is used first, so that a
+        pool at rest comes down to one."""
+        if time.monotonic() - idle[0].idle_since < UNUSED_AFTER_S:
+            return
+        closing = asyncio.create_task(_close(idle.pop(0)))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+
+async def _close(connection: Connection) -> None:
+    try:
+        await connection.close(timeout=2)
+    except Exception:
+        connection.terminate()
 
 
 _BROKEN = (
