@@ -250,8 +250,8 @@ class Pool:
                 self._close_one_unused(idle)
 
     def _close_one_unused(self, idle: list[Connection]) -> None:
-        """Closes the connection that nobody has needed for longest: the last one that came back is used first, so that a
-        pool at rest comes down to one."""
+        """Closes the connection that nobody has needed for longest: the last one that came back is used first, so that
+        a pool at rest comes down to one."""
         if time.monotonic() - idle[0].idle_since < UNUSED_AFTER_S:
             return
         closing = asyncio.create_task(_close(idle.pop(0)))
