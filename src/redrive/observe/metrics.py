@@ -75,7 +75,7 @@ RESTARTS = _counter("worker_restarts_total", "Times that the supervisor has star
 CLAIMED = _counter("tasks_claimed_total", "Attempts that were begun.", KIND)
 ATTEMPTS = _counter(
     "attempts_total",
-    "Attempts that ended: completed, retried, failed, cancelled, snoozed, released or handed_back;"
+    "Attempts that ended: completed, retried, failed, cancelled, snoozed, released, handed_back or expired;"
     " the reason is that of a failure.",
     (*KIND, "outcome", "reason"),
 )

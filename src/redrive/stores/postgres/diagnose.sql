@@ -30,7 +30,7 @@ group by f.kind;
 -- expired: leases that ran out and that nobody has recovered, by feature
 select x.feature, count(*) as n, min(x.lease_expires_at) as oldest from (
   select t.feature, t.lease_expires_at from redrive.task t
-  where t.state = 'running' and t.lease_expires_at < clock_timestamp() order by t.lease_expires_at limit 1000) x group by x.feature;
+  where t.state = 'running' and t.lease_expires_at < (select clock_timestamp()) order by t.lease_expires_at limit 1000) x group by x.feature;
 
 -- unknown: tasks of features for which no worker has the duty of recovering; one step in the index for each feature
 with recursive names as (
