@@ -538,7 +538,6 @@ class App:
     ) -> Worker:
         """A worker of this application for your own process, with the options of ``redrive work`` by name:
         ``async with app.worker(queues="mail", concurrency=10): …`` or ``await app.worker(concurrency=10).run()``."""
-        from redrive.observe.logs import TaskLog, choose_style
         from redrive.ops.retention import retention_of
         from redrive.worker.config import WorkerConfig, worker_id
         from redrive.worker.options import make_options
@@ -551,10 +550,16 @@ class App:
             self._own_store() if store is None else store,
             WorkerConfig(worker_id(self.settings), self.registry, self.settings, chosen, self.shown_url),
             Declare(self.owner, tuple(self._planned(s) for s in self.schedules.values())),
-            log=log or TaskLog(style=choose_style(self.settings.log_format)),
+            log=log or self._task_log(),
             duties=self._duties(),
             retention=retention_of(self.settings, self.features),
         )
+
+    def _task_log(self) -> TaskLog:
+        from redrive.observe.logs import TaskLog, choose_style
+
+        chosen = self.settings
+        return TaskLog(style=choose_style(chosen.log_format), level=chosen.log_level, sample=chosen.log_sample)
 
     def _own_store(self) -> Store:
         try:

@@ -13,6 +13,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from typing import Any, TextIO
+from uuid import UUID
 
 from redrive.kernel.machine import ExpiredLease
 from redrive.kernel.task import Claimed
@@ -27,6 +28,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), default=str, allow_nan=False).
 
 
 DROP_LINES_FOR_S = 5.0
+LEVELS = ("info", "warning", "error")
 
 
 def timestamp(seconds: float | None = None) -> str:
@@ -35,11 +37,19 @@ def timestamp(seconds: float | None = None) -> str:
 
 
 class TaskLog:
-    """Writes lines about tasks: gathered while a cycle is handled, written together by ``flush``."""
+    """Writes lines about tasks: gathered while a cycle is handled, written together by ``flush``.
 
-    def __init__(self, stream: TextIO | None = None, style: str = "json") -> None:
+    ``level``: the least that is written. ``sample``: of so many tasks one has its lines about what is usual, that it
+    was claimed and completed; what went wrong is written of all.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, style: str = "json", *, level: str = "info", sample: int = 1
+    ) -> None:
         self._stream = stream
         self._style = style
+        self._least = LEVELS.index(level)
+        self._sample = sample
         self._worker = "null"
         self._lines: list[str] = []
         self._at = ""
@@ -64,8 +74,14 @@ class TaskLog:
             )
         return f"{task.kind} {task.id} attempt {task.attempt}/{task.max_attempts}" if self._style == "text" else ""
 
+    def tells(self, task_id: UUID) -> bool:
+        """Returns whether the usual lines of this task are written: all of them or none, in every process the same."""
+        return self._sample == 1 or task_id.int % self._sample == 0
+
     def task(self, event: str, label: str, ms: float | None = None, level: str = "info", **extra: Any) -> None:
         """Adds a line about a task."""
+        if self._least and LEVELS.index(level) < self._least:
+            return
         if self._style == "json":
             tail = "".join([f',"{name}":{_value(value)}' for name, value in extra.items()]) if extra else ""
             duration = "" if ms is None else f',"duration_ms":{ms:.3f}'
@@ -75,6 +91,8 @@ class TaskLog:
 
     def worker(self, event: str, message: str, level: str = "info", **extra: Any) -> None:
         """Writes a line about the worker itself, at once."""
+        if LEVELS.index(level) < self._least:
+            return
         self.begin()
         if self._style == "json":
             told = {"at": self._at, "level": level, "event": event, "message": message}
@@ -184,7 +202,7 @@ def choose_style(wanted: str, stream: TextIO | None = None) -> str:
     return "text" if (stream or sys.stderr).isatty() else "json"
 
 
-def configure(style: str, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+def configure(style: str, stream: TextIO | None = None, level: str = "info") -> None:
     """Sends standard logging to the stream in this style. For the command line; a library leaves logging alone."""
     root = logging.getLogger()
     for handler in list(root.handlers):
@@ -197,4 +215,4 @@ def configure(style: str, stream: TextIO | None = None, level: int = logging.INF
     handler.addFilter(TaskFields())
     handler.addFilter(FloodFilter())
     root.addHandler(handler)
-    root.setLevel(level)
+    root.setLevel(level.upper())

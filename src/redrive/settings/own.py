@@ -81,6 +81,8 @@ class Settings(Values):
     metrics_host: str = setting("REDRIVE_METRICS_HOST", "127.0.0.1")
     metrics_token: str | None = setting("REDRIVE_METRICS_TOKEN", None, min_length=16, repr=False)
     log_format: Literal["auto", "json", "text", "off"] = setting("REDRIVE_LOG", "auto")
+    log_level: Literal["info", "warning", "error"] = setting("REDRIVE_LOG_LEVEL", "info")
+    log_sample: int = setting("REDRIVE_LOG_SAMPLE", 1, ge=1, le=1_000_000)
     history_days: float = setting("REDRIVE_HISTORY_DAYS", 30.0, gt=0, le=36500)
     key_days: float = setting("REDRIVE_KEY_DAYS", 30.0, gt=0, le=36500)
     failed_days: float = setting("REDRIVE_FAILED_DAYS", 0.0, ge=0, le=36500)

@@ -62,7 +62,8 @@ class Report:
         if task.waited is not None:
             tally.waited(task.waited)
         run.label = label = log.label(task)
-        log.task("task.claimed", label)
+        if log.tells(task.id):
+            log.task("task.claimed", label)
 
     def unknown_feature(self, run: Run, feature: str) -> None:
         """A task that this worker can only hand back. Said once for each feature: there may be many of them, and each
@@ -124,7 +125,8 @@ class Report:
         if transition.event is _COMPLETE:
             self.health.completed += 1
             tally.completed += 1
-            self.log.task("task.completed", label, ms)
+            if self.log.tells(task.id):
+                self.log.task("task.completed", label, ms)
             return
         if transition.event is Event.HAND_BACK:
             self.health.requeued += 1

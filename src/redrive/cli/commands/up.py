@@ -49,7 +49,7 @@ def up(
     any number with --concurrency), serves HTTP."""
     loaded = load(url, app, warns=False)
     settings = loaded.app.settings
-    configure(choose_style(settings.log_format))
+    configure(choose_style(settings.log_format), level=settings.log_level)
     warn_of_unknown_settings(loaded.app)
     options = make_options(loaded.app, {"concurrency": max(settings.concurrency, DEFAULT_CONCURRENCY), **given})
     if proxy:

@@ -84,7 +84,7 @@ def work(
     options = make_options(loaded.app, given)
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
-    configure(choose_style(loaded.app.settings.log_format))
+    configure(choose_style(loaded.app.settings.log_format), level=loaded.app.settings.log_level)
     if SUPERVISED_VARIABLE not in os.environ:  # else the supervisor has said it
         warn_of_unknown_settings(loaded.app)
     port = _port(loaded, metrics_port, metrics_host, fleet_metrics)
