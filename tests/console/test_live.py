@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,9 +15,11 @@ from redrive import App
 from redrive.console import live
 from redrive.console.live import Live
 from redrive.console.sample import seldom
+from redrive.console.topics import TOPICS
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
+from redrive.settings import Options
 from tests.console.conftest import HOME, console, fail_some, page, send, work
 
 pytestmark = pytest.mark.anyio
@@ -214,3 +217,25 @@ async def test_what_changes_slowly_is_sampled_seldom(app: App, every: float, tak
     assert samples == taken
     assert last == {"#it": str(taken)}
     await app.close()
+
+
+@pytest.mark.parametrize("topic", [name for name in TOPICS if name not in ("operation", "task", "cause", "history")])
+async def test_each_topic_is_told_without_a_persons_form(any_app: App, topic: str) -> None:
+    """What is pushed is made once for all of a role: no page, and so no form token of anybody, is at hand there."""
+    worker = any_app.worker(await any_app.store(), Options())
+    async with console(any_app) as client, asyncio.timeout(30), worker:
+        await fail_some(any_app, 1)
+        async with listen(client, topic) as answer:
+            message = await anext(aiter(told(answer)))
+            assert message["trouble"] is None and "csrf" not in json.dumps(message)
+
+
+async def test_a_worker_is_drained_from_its_page(any_app: App) -> None:
+    worker = any_app.worker(await any_app.store(), Options())
+    async with console(any_app) as client, asyncio.timeout(60), worker:
+        while 'action="/ops/queue/workers/drain"' not in (html := await page(client, "/workers")):
+            await asyncio.sleep(0.2)
+        [name] = re.findall(r'<option value="([^"]*)">', html)
+        answer = await send(client, "/workers/drain", {"name": name, "reason": "a new version"}, "/workers")
+        assert answer.status_code == 303
+        assert "asked to end" in await page(client, "/workers")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -24,6 +26,15 @@ def tag(html: str, name: str) -> str:
     return str(found)
 
 
+def carried(html: str, action: str, having: str) -> dict[str, str]:
+    """What a form of the page carries along besides what people type: the one that has this field, hidden too."""
+    for form in re.findall(rf'<form[^>]*action="{HOME}{action}".*?</form>', html, re.DOTALL):
+        hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
+        if having in hidden:
+            return {name: unescape(value) for name, value in hidden.items() if name not in ("csrf", "back")}
+    raise AssertionError(f"no form of {action} has {having}")
+
+
 WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"canary": "hundred"}, "canary", "must be a whole number, not 'hundred'"),
     ({"canary": "0"}, "canary", "Canary must be"),
@@ -38,7 +49,13 @@ async def test_a_refused_operation_keeps_what_was_typed(app: App) -> None:
     async with console(app) as client:
         await fail_some(app, 3)
         path = "/failures/preview?kind=SEND"
-        sent = {"all": "1", "kind": "SEND", "reason": 'the "farm" is back', "rate": "5", "canary": "2", "percent": "80"}
+        sent = {
+            **carried(await page(client, path), "/failures/retry", "all"),
+            "reason": 'the "farm" is back',
+            "rate": "5",
+            "canary": "2",
+            "percent": "80",
+        }
         for wrong, field, said in WRONG:
             answer = await send(client, "/failures/retry", {**sent, "stop_on_return": "on", **wrong}, path)
             html = answer.text
@@ -129,3 +146,56 @@ def test_only_the_form_that_was_sent_is_filled_in() -> None:
     assert 'name="q" value="&quot;" aria-invalid="true"' in first and "Q is" not in first
     assert 'role="alert">q is &lt;odd&gt;.</span>' in first and second == page.split("</form>")[1]
     assert refill(page, "/b", {"q": ["1"]}, "no") is None
+
+
+@pytest.mark.parametrize("address", ["/audit/export?format=x", "/audit/export?kinds=a", "/live?topics=menu&x=1"])
+async def test_a_refused_address_that_is_no_page_stops_nobody(app: App, address: str) -> None:
+    """An export, or a stream that never ends, was looked through for a form: for ever, on the loop."""
+    async with console(app) as client:
+        await fail_some(app, 1)
+        here = f"{HOME}{address.partition('?')[0]}"
+        if "live" not in address:
+            assert (await client.get(HOME + address, timeout=10)).status_code == 422
+        answer = await asyncio.wait_for(
+            send(client, "/queues/limit", {"name": "SEND", "concurrency": "many", "here": here}), 20
+        )
+        assert answer.status_code == 422 and "Something is wrong with what was asked" in answer.text
+        assert "Overview" in await page(client)
+
+
+async def test_what_was_typed_for_a_row_that_is_gone_stands_in_no_other(app: App) -> None:
+    async with console(app) as client:
+        await fail_some(app, 1)
+        answer = await send(client, "/queues/limit", {"name": "GONE", "concurrency": "1x"}, "/queues")
+        assert answer.status_code == 422 and 'value="1x"' not in answer.text
+        assert "must be a whole number" in text_of(answer.text)
+
+
+async def test_a_colleagues_change_is_not_undone_by_a_form_that_came_back(app: App) -> None:
+    async with console(app) as client:
+        await fail_some(app, 1)
+        operator = await app.operator(Caller("bob", Role.OPERATOR))
+        [cause] = await operator.causes.list()
+        path = f"/causes/{cause.row.fingerprint}"
+        seen = carried(await page(client, path), path, "was_owner")
+        await operator.causes.annotate(cause.row.fingerprint, None, owner="bob")
+        refused = await send(client, path, {**seen, "do": "note", "owner": "", "note": "pasted\tcells"}, path)
+        assert refused.status_code == 422
+        again = carried(refused.text, path, "was_owner")
+        assert again["was_owner"] == seen["was_owner"], "what she had seen, not what is there now"
+        answer = await send(client, path, {**again, "do": "note", "owner": "", "note": "pasted cells"}, path)
+        assert answer.status_code == 303
+        shown = await operator.causes.show(cause.row.fingerprint)
+        assert (shown.owner, shown.note) == ("bob", "pasted cells")
+
+
+async def test_a_preview_that_came_back_is_still_of_the_same_set(app: App) -> None:
+    async with console(app) as client:
+        await fail_some(app, 4)
+        path = "/failures/preview?kind=SEND"
+        sent = carried(await page(client, path), "/failures/retry", "plan")
+        await fail_some(app, 3)
+        refused = await send(client, "/failures/retry", {**sent, "reason": "again", "canary": "two"}, path)
+        assert refused.status_code == 422 and 'value="two"' in refused.text
+        assert carried(refused.text, "/failures/retry", "plan")["plan"] == sent["plan"]
+        assert "4 tasks match" in text_of(refused.text)

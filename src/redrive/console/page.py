@@ -145,7 +145,10 @@ class Form:
 
     def typed(self) -> dict[str, list[str]]:
         """Returns all fields as they were sent."""
-        return {name: [value for key, value in self._fields if key == name] for name in self.names()}
+        found: dict[str, list[str]] = {}
+        for name, value in self._fields:
+            found.setdefault(name, []).append(value)
+        return found
 
     def all(self, name: str) -> list[str]:
         return [value for key, value in self._fields if key == name and value]

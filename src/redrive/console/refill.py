@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 
 Typed = Mapping[str, Sequence[str]]
@@ -49,10 +49,29 @@ class FoundForm:
     def names(self) -> list[str]:
         return list(dict.fromkeys(one.attr("name") for one in self.fields if one.is_typed_in and one.attr("name")))
 
-    def likeness(self, typed: Typed) -> int:
-        """Returns how many of the values that people do not type are those that were sent."""
-        own = [one for one in self.fields if one.name == "button" or one.attr("type") == "hidden"]
-        return sum(one.attr("value") in typed.get(one.attr("name"), ()) for one in own)
+    def is_the_one(self, typed: Typed) -> bool:
+        """Whether it is about the same thing as what was sent: all that it carries along was sent so. Another one would
+        do to its own row what somebody had meant for a row that is gone."""
+        return all(one.attr("value") in typed.get(one.attr("name"), ()) for one in self._carried())
+
+    def likeness(self, typed: Typed) -> tuple[bool, int]:
+        """Returns whether one of its buttons was pressed, and how much it carries along of what was sent."""
+        pressed = [one for one in self.fields if one.name == "button"]
+        return any(one.attr("value") in typed.get(one.attr("name"), ()) for one in pressed), len(self._carried())
+
+    def _carried(self) -> list[Tag]:
+        hidden = [one for one in self.fields if one.attr("type") == "hidden"]
+        return [one for one in hidden if not _is_of_its_time(one.attr("name"))]
+
+
+def _is_of_its_time(name: str) -> bool:
+    """Whether a hidden field says when the page was made, not what it is about."""
+    return name in ("csrf", "back", "here", "seen") or _is_what_was_seen(name)
+
+
+def _is_what_was_seen(name: str) -> bool:
+    """Whether a hidden field says what its author saw: it is compared with what is there when the form comes."""
+    return name == "seen" or name.startswith("was_")
 
 
 class _Reader(HTMLParser):
@@ -60,6 +79,9 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.forms: list[FoundForm] = []
         self._open: list[Tag] = []
+        # By the way they are asked for at each tag, of which a page has thousands.
+        self._form: Tag | None = None
+        self._select: Tag | None = None
         self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
         self.feed(text)
         self.close()
@@ -72,23 +94,24 @@ class _Reader(HTMLParser):
         start = self._place()
         made = Tag(tag, dict(attrs), start, start + len(self.get_starttag_text() or ""))
         if tag == "form":
+            self._form = made
             self.forms.append(FoundForm(made, [one for one in self._open if one.name == "details"]))
-        elif self._within("form"):
+        elif self._form is not None:
             if tag in ("input", "select", "textarea", "button"):
                 self.forms[-1].fields.append(made)
-            elif tag == "option" and (select := self._within("select")):
-                self.forms[-1].options.setdefault(select.start, []).append(made)
+                self._select = made if tag == "select" else self._select
+            elif tag == "option" and self._select is not None:
+                self.forms[-1].options.setdefault(self._select.start, []).append(made)
         if tag not in _EMPTY:
             self._open.append(made)
 
     def handle_endtag(self, tag: str) -> None:
-        if self._within(tag):
+        if any(one.name == tag for one in reversed(self._open)):
             while (closed := self._open.pop()).name != tag:
                 closed.content_end = self._place()
             closed.content_end = self._place()
-
-    def _within(self, name: str) -> Tag | None:
-        return next((one for one in reversed(self._open) if one.name == name), None)
+        self._form = None if tag == "form" else self._form
+        self._select = None if tag == "select" else self._select
 
 
 class Refilled:
@@ -101,6 +124,8 @@ class Refilled:
         for one in form.fields:
             if one.is_typed_in:
                 self._fill(one, form, typed)
+            elif one.attr("type") == "hidden" and _is_what_was_seen(one.attr("name")):
+                self._keep(one, typed)
         self._say(form, wrong, about)
         for fold in form.folds:
             fold.attrs.setdefault("open", None)
@@ -128,11 +153,21 @@ class Refilled:
             one.attrs["value"] = values[0]
         self._edits.append((one.start, one.end, one.text()))
 
+    def _keep(self, one: Tag, typed: Typed) -> None:
+        """Leaves what its author saw: with what is there now, a colleague's change would count as hers undone."""
+        for value in typed.get(one.attr("name"), ())[:1]:
+            one.attrs["value"] = value
+            self._edits.append((one.start, one.end, one.text()))
+
     def _choose(self, options: Sequence[Tag], values: Sequence[str]) -> None:
         for option in options:
             option.attrs.pop("selected", None)
-            said = option.attr("value") if "value" in option.attrs else self._page[option.end : option.content_end]
-            if said in values:
+            said = (
+                option.attr("value")
+                if "value" in option.attrs
+                else unescape(self._page[option.end : option.content_end])
+            )
+            if said.strip() in values:
                 option.attrs["selected"] = None
             self._edits.append((option.start, option.end, option.text()))
 
@@ -162,7 +197,7 @@ def refill(page: str, action: str, typed: Typed, wrong: str, about: str | None =
     """Returns the page with the form that was sent to ``action`` filled in as ``typed``; None where it has none.
     ``about``: the field that is wrong; where it is not said, the one that the sentence names."""
     forms = [one for one in _Reader(page).forms if one.tag.attr("action").partition("?")[0] == action]
-    forms = [one for one in forms if set(one.names) & set(typed)]
+    forms = [one for one in forms if set(one.names) & set(typed) and one.is_the_one(typed)]
     if not forms:
         return None
     form = max(forms, key=lambda one: one.likeness(typed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -19,6 +20,8 @@ from redrive.errors import PageFailed, RedriveError, StoreUnavailable
 
 # What somebody can put right in the form; everything else is no matter of what was filled in.
 MENDABLE = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.CONFLICT)
+_LOOKED_AT = "looked_at_for_its_form"
+LONGEST_LOOK_S = 5.0
 _TITLES = {
     HTTPStatus.NOT_FOUND: "There is no such thing",
     HTTPStatus.FORBIDDEN: "You may not do that",
@@ -64,6 +67,8 @@ async def _visited(request: Request, error: RedriveError) -> Page | None:
 
 async def _form_again(request: Request, page: Page, error: RedriveError) -> Refilled | None:
     """Returns the page of the form that was refused, filled in. Of an address it is the form of its own page."""
+    if getattr(request.state, _LOOKED_AT, False):  # somebody looks for a form already
+        return None
     wrong = ": ".join(part for part in (error.message, error.hint) if part)
     wrong, about = wrong[:1].upper() + wrong[1:] + ".", getattr(error, "field", None)
     if request.method == "GET":
@@ -80,8 +85,14 @@ def _origin(request: Request, form: Form) -> str | None:
     return form.text("here") or form.text("back") or _came_from(request)
 
 
+class _NoPage(Exception):
+    """What stands at an address is no page: a stream, an export."""
+
+
 async def _look_at(request: Request, address: str) -> str | None:
-    """Returns the text of a page of ours, as whoever asks would see it now; None where there is none."""
+    """Returns the text of a page of ours, as whoever asks would see it now; None where there is none.
+
+    Only of a page: an export would be read whole, and a stream never ends."""
     parts = urlsplit(own_address(address))
     kept = [one for one in request.scope["headers"] if not one[0].startswith(b"content-")]
     scope: dict[str, Any] = {
@@ -91,20 +102,36 @@ async def _look_at(request: Request, address: str) -> str | None:
         "raw_path": quote(parts.path).encode(),
         "query_string": parts.query.encode(),
         "headers": kept,
-        "state": {},
+        "state": {_LOOKED_AT: True},
     }
-    status, pieces = 0, list[bytes]()
+    status, pieces, asked = 0, list[bytes](), False
 
     async def receive() -> dict[str, Any]:
+        nonlocal asked
+        if asked:  # nobody goes away, and nothing follows
+            await asyncio.Event().wait()
+        asked = True
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: Mapping[str, Any]) -> None:
         nonlocal status
-        status = message.get("status", status)
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            kind = dict(message.get("headers", ())).get(b"content-type", b"")
+            if status != HTTPStatus.OK or not kind.startswith(b"text/html"):
+                raise _NoPage
         pieces.append(message.get("body", b""))
 
-    await request.app.router(scope, receive, send)
-    return b"".join(pieces).decode() if status == HTTPStatus.OK else None
+    try:
+        async with asyncio.timeout(LONGEST_LOOK_S):
+            await request.app.router(scope, receive, send)
+    except (_NoPage, TimeoutError):
+        return None
+    except BaseExceptionGroup as group:
+        if group.split(_NoPage)[1] is not None:
+            raise
+        return None
+    return b"".join(pieces).decode()
 
 
 def _here(request: Request) -> str:

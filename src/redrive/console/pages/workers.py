@@ -6,13 +6,18 @@ from fastapi import Response
 
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
+from redrive.ops.workers import Standing
 
 router = pages_router()
 
 
 @router.get("/workers")
 async def workers(page: ThePage) -> Response:
-    return await page.render("workers.html", fleet=await page.operator.control.fleet())
+    fleet = await page.operator.control.fleet()
+    drainable = [
+        one.row.id for one in fleet if one.row.hears and one.row.drain_at is None and one.standing is Standing.ALIVE
+    ]
+    return await page.render("workers.html", fleet=fleet, drainable=drainable)
 
 
 @router.post("/workers/drain")
