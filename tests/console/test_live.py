@@ -133,6 +133,22 @@ async def test_trouble_of_the_store_is_told_and_passes(app: App, monkeypatch: py
         assert [message["trouble"] async for message in _some(stream, 1)] == [None]
 
 
+async def test_a_viewer_does_not_hear_where_the_store_is(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    from redrive.errors import StoreUnavailable
+
+    async def broken(which: Any) -> int:
+        raise StoreUnavailable("PostgreSQL database 'night' at 10.0.0.7:5432 cannot be used right now")
+
+    async with console(app) as client, asyncio.timeout(30):
+        store = await app.store()
+        made = await access.create(store, "vic", Role.VIEWER, actor="admin")
+        await client.post(f"{HOME}/sign-in", data={"token": made.secret})
+        monkeypatch.setattr(store, "count_failed", broken)
+        async with listen(client, "menu") as answer:
+            [trouble] = [message["trouble"] async for message in _some(told(answer), 1)]
+        assert "cannot be used" in trouble and "10.0.0.7" not in trouble and "night" not in trouble
+
+
 async def _some(stream: AsyncIterator[dict[str, Any]], count: int) -> AsyncIterator[dict[str, Any]]:
     for _ in range(count):
         yield await anext(stream)
@@ -142,6 +158,13 @@ async def test_unknown_topics_are_refused(app: App) -> None:
     async with console(app) as client:
         for topics in ("", "nothing", "menu,menu,menu,menu,menu,menu"):
             assert (await client.get(f"{HOME}/live", params={"topics": topics})).status_code == 422
+
+
+@pytest.mark.parametrize("topic", ["audit", "failures", "tasks", "letters"])
+async def test_a_topic_with_an_unknown_filter_is_refused(app: App, topic: str) -> None:
+    async with console(app) as client:
+        answer = await client.get(f"{HOME}/live", params={"topics": f"{topic}:foo%3D1"})
+        assert (answer.status_code, "unknown filters: foo" in answer.text) == (422, True)
 
 
 async def test_an_operation_is_followed(any_app: App) -> None:

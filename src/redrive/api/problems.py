@@ -15,6 +15,7 @@ from redrive.api import headers
 from redrive.api.models import Problem
 from redrive.errors import PayloadInvalid, RedriveError
 from redrive.kernel.payload import LONG_NUMBER, LONG_NUMBER_HINT, digits_refused
+from redrive.ops.access import told
 
 _MEANINGS = {
     400: "Not readable as JSON",
@@ -39,11 +40,12 @@ def status_of(error: RedriveError) -> HTTPStatus:
     return HTTPStatus(error.status)
 
 
-async def on_error(_: Request, error: Exception) -> JSONResponse:
-    """Answers an error of redrive's own."""
+async def on_error(request: Request, error: Exception) -> JSONResponse:
+    """Answers an error of redrive's own, in words for whoever asks; before that is known, in those for strangers."""
     assert isinstance(error, RedriveError)
-    status = status_of(error)
-    response = problem(status, error.code, error.message, error.hint)
+    status, caller = status_of(error), getattr(request.state, "caller", None)
+    message, hint = told(error, None if caller is None else caller.role)
+    response = problem(status, error.code, message, hint)
     if status is HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):

@@ -16,6 +16,7 @@ from redrive.ops.operator.control import Kind, Queue
 
 PAGE_SIZE = 50
 NAMES_PER_PAGE = 36  # queues and kinds, each with forms of its own
+AUDIT_FIELDS = ("auditAction", "auditActor", "batchId", "taskId", "jobKind", "episodeId", "traceId", "kind", "scope")
 Named = TypeVar("Named", Queue, Kind)
 
 
@@ -31,13 +32,20 @@ def of_failures(given: Mapping[str, str]) -> FailureFilter:
 def asked_of_failures(page: Page, *others: str, of: tuple[Filter, ...] = FAILURE_FILTERS) -> FailureFilter:
     """Returns the filter of a page's address, which may also have these other fields. A misspelt filter that is ignored
     would widen what is asked for."""
-    names = [name for one in of for name in (one.parameter, one.earlier) if name is not None]
-    refuse_unknown(page, *names, *others)
+    refuse_unknown(page, *names_of(of), *others)
     return of_failures(page.query)
 
 
+def names_of(which: tuple[Filter, ...] = FAILURE_FILTERS) -> list[str]:
+    return [name for one in which for name in (one.parameter, one.earlier) if name is not None]
+
+
 def refuse_unknown(page: Page, *known: str) -> None:
-    unknown = sorted(set(page.query) - set(known))
+    refuse_unknown_of(page.query, *known)
+
+
+def refuse_unknown_of(given: Mapping[str, str], *known: str) -> None:
+    unknown = sorted(set(given) - set(known))
     if unknown:
         raise InvalidInput(f"unknown filters: {', '.join(unknown)[:200]}", hint=f"known ones: {', '.join(known)}")
 
@@ -52,9 +60,14 @@ def fields(which: FailureFilter) -> dict[str, str]:
     return {names[name]: str(value) for name, value in facts(which).items() if name in names}
 
 
+def is_whole(text: str) -> bool:
+    """Returns whether a text is a whole number that a store can count to: no "²", which is a digit to Python."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 def page_number(page: Page) -> int:
     text = page.query.get("page", "1")
-    if not text.isdigit() or not 1 <= int(text) <= 1_000_000:
+    if not is_whole(text) or not 1 <= int(text) <= 1_000_000:
         raise InvalidInput(f"there is no page {text[:20]!r}")
     return int(text)
 
@@ -73,6 +86,6 @@ def whole_number(page: Page, name: str) -> int | None:
     text = page.query.get(name)
     if text is None:
         return None
-    if not text.isdigit() or len(text) > 18:
+    if not is_whole(text):
         raise InvalidInput(f"{name} is no place in the list", hint="go to the first page")
     return int(text)

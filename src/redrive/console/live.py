@@ -20,7 +20,7 @@ from redrive.app import App
 from redrive.console.sample import Sample, Sampler
 from redrive.console.topics import TOPICS, sampler
 from redrive.errors import RedriveError, StoreUnavailable, TooManyStreams
-from redrive.ops.access import Caller, Role
+from redrive.ops.access import Caller, Role, told
 
 logger = logging.getLogger("redrive.console")
 EVERY_S = 1.0
@@ -186,7 +186,7 @@ class Live:
                 operator = (await self._app.operator(caller)).for_pages()
                 feed.put(await sample(operator))
             except RedriveError as error:
-                feed.put({}, error.message)
+                feed.put({}, told(error, feed.role)[0])
             except Exception:
                 logger.exception(
                     "a live region could not be made", extra={"event": "console.live", "topic": feed.topic}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 
-from redrive.errors import InvalidInput, InvalidTransition, TokenUnknown
+from redrive.errors import ConfigError, InvalidInput, InvalidTransition, RedriveError, StoreError, TokenUnknown
 from redrive.kernel.audit import Audit
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
@@ -48,6 +48,14 @@ class Caller:
     name: str
     role: Role
     token_id: str | None = None
+
+
+def told(error: RedriveError, role: Role | None) -> tuple[str, str | None]:
+    """Returns the message of an error and its hint, for somebody of this role, or for whoever is not known (None).
+    What a store says of itself names where it is, which is for those who may act."""
+    if isinstance(error, StoreError | ConfigError) and (role is None or role < Role.OPERATOR):
+        return "the store cannot be used right now", "try again later; the server's log says more"
+    return error.message, error.hint
 
 
 @dataclass(slots=True, frozen=True)

@@ -8,7 +8,7 @@ from fastapi import Response
 from fastapi.responses import StreamingResponse
 
 from redrive.api.filters import audits
-from redrive.console.filters import PAGE_SIZE, refuse_unknown, whole_number
+from redrive.console.filters import AUDIT_FIELDS, PAGE_SIZE, refuse_unknown, whole_number
 from redrive.console.page import Page, TheForm, ThePage
 from redrive.console.routes import pages_router
 from redrive.console.verification import Verification
@@ -17,7 +17,6 @@ from redrive.kernel.audit import AuditFilter
 from redrive.ops import views
 
 router = pages_router()
-FIELDS = ("auditAction", "auditActor", "batchId", "taskId", "jobKind", "episodeId", "traceId", "kind", "scope")
 FORMS = {"json": "application/json", "csv": "text/csv"}
 
 
@@ -28,7 +27,7 @@ async def audit(page: ThePage) -> Response:
     )
     return await page.render(
         "audit.html",
-        asked={name: page.query[name] for name in FIELDS if name in page.query},
+        asked={name: page.query[name] for name in AUDIT_FIELDS if name in page.query},
         rows=[views.audit_row(row) for row in found.rows],
         before=found.rows[-1].id if found.more else None,
         pruning=None,
@@ -64,13 +63,13 @@ async def foresee_prune(page: ThePage) -> Response:
     found = None
     if days is not None:
         found = await page.operator.audit.prune(asked_for(page, "olderThanDays"), older_than_days=days, dry_run=True)
-    asked = {name: page.query[name] for name in FIELDS if name in page.query}
+    asked = {name: page.query[name] for name in AUDIT_FIELDS if name in page.query}
     return await page.render("audit_prune.html", asked=asked, days=days, found=found)
 
 
 @router.post("/audit/prune")
 async def prune(page: TheForm) -> Response:
-    given = {name: value for name in FIELDS if (value := page.form.text(name)) is not None}
+    given = {name: value for name in AUDIT_FIELDS if (value := page.form.text(name)) is not None}
     days = _days(page.form.needed("olderThanDays", "the age"))
     assert days is not None
     done = await page.operator.audit.prune(filter_of(given), older_than_days=days)
@@ -79,12 +78,12 @@ async def prune(page: TheForm) -> Response:
 
 def filter_of(given: Mapping[str, str]) -> AuditFilter:
     """Returns the filter that an address or a form asks for, by the same names as over HTTP."""
-    return audits(**{name: given.get(name) for name in FIELDS})
+    return audits(**{name: given.get(name) for name in AUDIT_FIELDS})
 
 
 def asked_for(page: Page, *others: str) -> AuditFilter:
     """The same of a page's address, which may also have these other fields."""
-    refuse_unknown(page, *FIELDS, *others)
+    refuse_unknown(page, *AUDIT_FIELDS, *others)
     return filter_of(page.query)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from urllib.parse import parse_qsl, unquote
 
 from redrive.api.filters import audits
-from redrive.console.filters import of_failures
+from redrive.console.filters import AUDIT_FIELDS, names_of, of_failures, refuse_unknown_of
 from redrive.console.sample import Sample
 from redrive.kernel.operation import moment
 from redrive.ops import filters
@@ -23,7 +23,7 @@ Newest = Callable[[Operator], Awaitable[Iterable[object]]]
 
 def failures(argument: str) -> Sample:
     """Samples failed tasks: also how many there are, as others may have been retried."""
-    which = of_failures(_fields(argument))
+    which = of_failures(_fields(argument, *names_of()))
 
     async def sample(operator: Operator) -> Mapping[str, str]:
         places, total = await operator.failures.end(which, MOST_NEW + 1)
@@ -33,7 +33,7 @@ def failures(argument: str) -> Sample:
 
 
 def tasks(argument: str) -> Sample:
-    given = _fields(argument)
+    given = _fields(argument, "state", *names_of())
     state = given.pop("state", None)
     query = filters.query(
         of_failures(given), states=parse_states([state]) if state else (), limit=MOST_NEW + 1, brief=True
@@ -47,7 +47,7 @@ def tasks(argument: str) -> Sample:
 
 def dead_letters(argument: str) -> Sample:
     """Samples dead letters by when they were written: their ids say nothing about it."""
-    which = of_failures(_fields(argument))
+    which = of_failures(_fields(argument, *names_of()))
 
     async def newest(operator: Operator) -> Iterable[object]:
         return [moment(one.dead_at) for one in await operator.failures.dead_letters(which, limit=MOST_NEW + 1)]
@@ -56,7 +56,7 @@ def dead_letters(argument: str) -> Sample:
 
 
 def audit(argument: str) -> Sample:
-    which = audits(**_fields(argument))
+    which = audits(**_fields(argument, *AUDIT_FIELDS))
 
     async def newest(operator: Operator) -> Iterable[object]:
         return [row.id for row in (await operator.audit.query(which, page_size=MOST_NEW + 1)).rows]
@@ -71,6 +71,8 @@ def _listed(newest: Newest) -> Sample:
     return sample
 
 
-def _fields(argument: str) -> dict[str, str]:
+def _fields(argument: str, *known: str) -> dict[str, str]:
     # Quoted once more by the page, so that no comma of a filter ends the topic.
-    return dict(parse_qsl(unquote(argument)))
+    given = dict(parse_qsl(unquote(argument)))
+    refuse_unknown_of(given, *known)
+    return given
