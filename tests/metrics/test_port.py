@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from redrive.cli.support.sockets import own_names
 from redrive.observe import small_http
 from redrive.observe.metrics import CLAIMED, SLOTS, TABLE
 from redrive.observe.small_http import Answer, SmallServer
@@ -93,6 +94,45 @@ async def test_nobody_holds_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
             assert await reader.read() == b"", "closed without a word"
             writer.close()
         assert b"all is well" in await ask(where, b"GET /page HTTP/1.0\r\n\r\n")
+
+
+async def test_it_stops_without_a_word_about_those_who_wait(caplog: pytest.LogCaptureFixture) -> None:
+    async with small() as where:
+        _, writer = await asyncio.open_connection(*where)
+        assert b"all is well" in await ask(where, b"GET /open HTTP/1.1\r\n\r\n")
+    assert caplog.records == []
+    writer.close()
+
+
+async def test_whoever_has_waited_longest_makes_room_for_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_http, "READ_WITHIN_S", 600)
+    monkeypatch.setattr(small_http, "MOST_CONNECTIONS", 5)
+    async with small() as where, asyncio.timeout(30):
+        idle = [await asyncio.open_connection(*where) for _ in range(5)]
+        for n in range(3):
+            assert b"all is well" in await ask(where, b"GET /open HTTP/1.1\r\n\r\n")
+            assert await idle[n][0].read() == b"", "whoever came first"
+            idle.append(await asyncio.open_connection(*where))
+        idle[3][1].write(b"GET /open HTTP/1.1\r\n\r\n")
+        assert b"all is well" in await idle[3][0].read(), "the others are still served"
+        for _, writer in idle:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:9100", "127.0.0.1:9100", "[::1]:9100", "10.0.0.7", "[fe80::1]"]
+)
+async def test_it_is_asked_by_its_own_names_and_by_addresses(host: str) -> None:
+    async with small(names=own_names("127.0.0.1")) as where:
+        assert b" 200 " in await ask(where, f"GET /open HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        for other in ("evil.example", "evil.example:9100", "127.0.0.1.evil.example", "localhost.evil.example:80", "["):
+            assert b" 400 " in await ask(where, f"GET /open HTTP/1.1\r\nHost: {other}\r\n\r\n".encode())
+
+
+async def test_where_others_reach_it_they_may_call_it_what_they_like() -> None:
+    assert own_names("0.0.0.0") == ()  # noqa: S104 - not bound
+    async with small(names=own_names("0.0.0.0")) as where:  # noqa: S104
+        assert b" 200 " in await ask(where, b"GET /open HTTP/1.1\r\nHost: worker-3:9100\r\n\r\n")
 
 
 async def test_what_an_ended_process_has_counted_stays() -> None:

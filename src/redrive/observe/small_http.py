@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import ipaddress
 import json
 import logging
+import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -39,7 +41,9 @@ Page = Callable[[str], Awaitable[Answer]]  # gets what the client accepts
 
 
 class SmallServer:
-    """Serves ``pages`` by their paths. Those of ``guarded`` ask for the ``token``, if there is one."""
+    """Serves ``pages`` by their paths. Those of ``guarded`` ask for the ``token``, if there is one. ``names``: the host
+    names that it is asked by, beside addresses; none: by any. They keep web pages from reading a port of this machine
+    by a name of their own that resolves to it."""
 
     def __init__(
         self,
@@ -48,12 +52,15 @@ class SmallServer:
         *,
         token: str | None = None,
         guarded: tuple[str, ...] = (),
+        names: tuple[str, ...] = (),
     ) -> None:
         self._listening = listening
         self._pages = pages
         self._token = token
         self._guarded = guarded
-        self._open = 0
+        self._names = names
+        self._waiting: dict[asyncio.StreamWriter, None] = {}  # for their client; the longest comes first
+        self._busy = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
         self._ready = threading.Event()
@@ -90,26 +97,50 @@ class SmallServer:
             await self._over.wait()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
         try:
-            if self._open <= MOST_CONNECTIONS:
-                await self._converse(reader, writer)
+            await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # whoever it was is gone, or too slow
+            pass  # whoever it was is gone, or too slow, or had to make room
+        except asyncio.CancelledError:
+            pass  # it stops; asyncio would log each connection that is left as an error
         finally:
-            self._open -= 1
             writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(READ_WITHIN_S):
-                head = await reader.readuntil(b"\r\n\r\n")
+            with self._waits(writer):
+                async with asyncio.timeout(READ_WITHIN_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            await self._write(writer, _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), "GET")
-            return
-        method, answer = await self._answer(head.decode("latin-1").split("\r\n"))
-        async with asyncio.timeout(ANSWER_WITHIN_S):
-            await self._write(writer, answer, method)
+            method, answer = "GET", _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        else:
+            with self._is_busy():
+                method, answer = await self._answer(head.decode("latin-1").split("\r\n"))
+        with self._waits(writer):
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                await self._write(writer, answer, method)
+
+    @contextlib.contextmanager
+    def _waits(self, writer: asyncio.StreamWriter) -> Iterator[None]:
+        """Counts a connection that waits for its client. Whoever has waited longest makes room when there are too many:
+        connections that say nothing, however many, keep no probe out."""
+        self._waiting[writer] = None
+        while self._waiting and len(self._waiting) + self._busy > MOST_CONNECTIONS:
+            longest = next(iter(self._waiting))
+            del self._waiting[longest]
+            longest.transport.abort()
+        try:
+            yield
+        finally:
+            self._waiting.pop(writer, None)
+
+    @contextlib.contextmanager
+    def _is_busy(self) -> Iterator[None]:
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
 
     async def _answer(self, lines: list[str]) -> tuple[str, Answer]:
         method, _, rest = lines[0].partition(" ")
@@ -118,6 +149,8 @@ class SmallServer:
             name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])
         }
         page = self._pages.get(path)
+        if not self._is_named(headers.get("host", "")):
+            return method, _refusal(HTTPStatus.BAD_REQUEST)
         if method not in ("GET", "HEAD"):
             return method, _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
         if page is None:
@@ -132,6 +165,11 @@ class SmallServer:
         except Exception:
             logger.exception("%s", path, extra={"event": "metrics.failed"})
             return method, _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _is_named(self, host: str) -> bool:
+        """Returns whether it is asked by a name of its own. An address is nobody's name; only old clients give none."""
+        name = re.sub(r":\d*$", "", host.lower())
+        return not (self._names and name) or name in self._names or _is_address(name)
 
     def _lets_in(self, authorization: str) -> bool:
         if self._token is None:
@@ -148,6 +186,14 @@ class SmallServer:
         )
         writer.write(head.encode("latin-1") + (b"" if method == "HEAD" else answer.body))
         await writer.drain()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _refusal(status: HTTPStatus, **more: Any) -> Answer:

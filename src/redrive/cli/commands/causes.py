@@ -198,6 +198,6 @@ def _seconds(span: str) -> float:
     if span == "0":
         return 0.0
     number, unit = span[:-1], span[-1:]
-    if unit not in _UNITS or not number.isdigit():
+    if unit not in _UNITS or not (number.isascii() and number.isdigit()):
         raise InvalidInput(f"{span!r} is no span of time", hint="for example 30m, 8h or 7d")
     return check_seconds(int(number[:20]) * _UNITS[unit], "the span")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 from redrive.app import App
-from redrive.cli.support.sockets import address, bind
+from redrive.cli.support.sockets import address, bind, own_names
 from redrive.observe import metrics
 from redrive.observe.feature_metrics import extend, metrics_of, table_of
 from redrive.observe.metrics_page import MetricsPage
@@ -83,7 +83,7 @@ class Port:
         pages = {"/healthz": _health(health), "/readyz": _ready(loop, ready), "/metrics": _metrics(page)}
         token = self._settings.metrics_token
         with bind(self._host, self._port, "--metrics-port", "REDRIVE_METRICS_PORT") as listening:
-            server = SmallServer(listening, pages, token=token, guarded=("/metrics",))
+            server = SmallServer(listening, pages, token=token, guarded=("/metrics",), names=own_names(self._host))
             server.start()
             where = address(listening)
             logger.info("metrics at %s/metrics", where, extra={"event": "metrics.serving", "http": where})

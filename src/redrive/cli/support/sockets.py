@@ -42,6 +42,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def own_names(host: str) -> tuple[str, ...]:
+    """Returns the names by which a server on this machine's own address is asked; none where others can reach it, who
+    may have any name for it."""
+    return (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host) if is_loopback(host) else ()
+
+
 def address(listening: socket.socket) -> str:
     """Returns the URL of a socket."""
     host, port = listening.getsockname()[:2]

@@ -18,7 +18,7 @@ from redrive.cli.support.http_server import make_server, refuse_open
 from redrive.cli.support.loading import Loaded, error_text
 from redrive.cli.support.session import missing_file
 from redrive.cli.support.signals import stopping
-from redrive.cli.support.sockets import LOOPBACK_NAMES, address, bind, is_loopback
+from redrive.cli.support.sockets import address, bind, is_loopback, own_names
 from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker, warn_of_unknown_queues
 from redrive.console import add_console
 from redrive.errors import ConfigError, RedriveError
@@ -61,8 +61,7 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
 def _make_api(app: App, worker: Worker, host: str) -> FastAPI:
     private = is_loopback(host)
     # Where others can reach it, nobody is let in without a token, also not after the last one was revoked.
-    names = (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host) if private else ()
-    api = make_api(app, worker, hosts=names, open_door=private)
+    api = make_api(app, worker, hosts=own_names(host), open_door=private)
     add_console(api)
     return api
 
