@@ -141,6 +141,14 @@ class TestWithoutTokens:
         async with console(app) as client:
             assert (await send(client, "/who", {"name": "system"}, "/who")).status_code == 422
 
+    @pytest.mark.parametrize("name", ["system", "redrive", "%20Redrive%3Aprune"])
+    async def test_nor_does_a_cookie_bring_them(self, app: App, name: str) -> None:
+        async with console(app) as client:
+            client.cookies.set("redrive_name", name)
+            await done(client, "/queues/pause", {"target": "group", "name": "g", "reason": "x"}, "/queues")
+            [hold] = (await (await app.store()).overview()).holds
+            assert hold.actor == "console"
+
     async def test_a_form_without_its_token_is_refused(self, app: App) -> None:
         async with console(app) as client:
             await page(client)

@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from redrive import App, Fail
+from redrive import App, Context, Fail
+from redrive.console.filters import PAGE_SIZE
 from tests.console.conftest import HOME, console, done, page, text_of, work
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,6 @@ def harmless(text: str) -> None:
 
 async def planted(app: App) -> str:
     """A failed task with hostile text in every field that takes some; returns its id."""
-    from redrive import Context
 
     @app.task("EVIL", max_attempts=1)
     async def evil(ctx: Context, **payload: str) -> None:
@@ -94,6 +94,27 @@ async def test_every_page_shows_it_as_text(any_app: App) -> None:
         for name in ("q", "scope", "kind", "traceId", "status", "before", "page", "period", "fingerprint"):
             for path in ("", "/failures", "/tasks", "/audit", "/find", "/failures/preview"):
                 harmless((await client.get(HOME + path, params={name: EVIL}, follow_redirects=True)).text)
+
+
+@pytest.mark.parametrize("number", ["²", "١", pytest.param("9" * 5_000, id="5,000 digits"), "-1", "1.0", " 1"])
+async def test_what_only_looks_like_a_number_is_refused(app: App, number: str) -> None:
+    async with console(app) as client:
+        for path, name in (("/failures/preview", "page"), ("/audit", "before")):
+            assert (await client.get(HOME + path, params={name: number})).status_code == 422, path
+
+
+async def test_lists_of_long_messages_are_short(app: App) -> None:
+    @app.task("LONG", max_attempts=1)
+    async def long(ctx: Context) -> None:
+        raise Fail("CODE", "\x01" * 3000)
+
+    async with console(app) as client:
+        words = "s" * 400
+        await app.enqueue_many([{"kind": "LONG", "payload": {}, "scope": words, "trace_id": words}] * PAGE_SIZE)
+        await work(app)
+        for path in ("/failures", "/failures/preview", "/dead-letters", "/tasks"):
+            text = await page(client, path)
+            assert text.count("<time") >= PAGE_SIZE and len(text.encode()) < 150_000, (path, len(text.encode()))
 
 
 async def test_what_turns_the_text_around_is_written_out(any_app: App) -> None:

@@ -17,7 +17,7 @@ from fastapi import Request, Response
 
 from redrive.api.access import Unauthorized, is_own_page, refuse_proxies, wrong_tokens
 from redrive.app import App
-from redrive.errors import NotAllowed
+from redrive.errors import InvalidInput, NotAllowed
 from redrive.ops.access import Caller, Role, refuse_reserved
 
 HOME = "/ops/queue"
@@ -71,10 +71,18 @@ async def is_open(request: Request) -> bool:
 
 
 def _stranger(request: Request) -> Visitor:
-    name = unquote(request.cookies.get(NAME, "")) or NOBODY
+    name = _given_name(request)
     key = request.cookies.get(VISITOR, "")
     new = _RANDOM.fullmatch(key) is None
     return Visitor(Caller(name, Role.ADMIN), secrets.token_urlsafe(32) if new else key, signed_in=False, new=new)
+
+
+def _given_name(request: Request) -> str:
+    """Returns the name that a browser remembers; a cookie can say anything, also what nobody may be called."""
+    try:
+        return refuse_reserved(unquote(request.cookies.get(NAME, ""))) or NOBODY
+    except InvalidInput:
+        return NOBODY
 
 
 def check_form(request: Request, visitor: Visitor, given: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from redrive.kernel.payload import JsonText, readable
 
-SHOWN = 40  # characters of a long value; the whole is in its title
+SHOWN = 40  # characters of a long value; its title has more
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
