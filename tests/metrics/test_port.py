@@ -130,8 +130,8 @@ async def test_it_is_asked_by_its_own_names_and_by_addresses(host: str) -> None:
 
 
 async def test_where_others_reach_it_they_may_call_it_what_they_like() -> None:
-    assert own_names("0.0.0.0") == ()  # noqa: S104 - not bound
-    async with small(names=own_names("0.0.0.0")) as where:  # noqa: S104
+    assert own_names("0.0.0.0") == ()
+    async with small(names=own_names("0.0.0.0")) as where:
         assert b" 200 " in await ask(where, b"GET /open HTTP/1.1\r\nHost: worker-3:9100\r\n\r\n")
 
 
