@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from redrive.console import live
 from redrive.console.live import Live
 from redrive.console.sample import seldom
 from redrive.console.topics import TOPICS
+from redrive.errors import TooManyStreams
 from redrive.ops import access
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
@@ -195,6 +197,33 @@ async def test_one_page_too_many_is_refused_and_leaves_nothing_behind(
         assert refused.status_code == 503
         assert "too many pages are open" in refused.text
         assert not hub._feeds and not hub.streams
+
+
+async def test_nobody_takes_live_from_the_others(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS_OF_A_SESSION", 3)
+    async with console(app) as client, asyncio.timeout(30), contextlib.AsyncExitStack() as stack:
+        store, hub = await app.store(), client.live  # type: ignore[attr-defined]
+        for name in ("vic", "ann"):
+            made = await access.create(store, name, Role.VIEWER, actor="admin")
+            one = await stack.enter_async_context(httpx.AsyncClient(base_url=client.base_url, timeout=30))
+            await one.post(f"{HOME}/sign-in", data={"token": made.secret})
+            opened = [await stack.enter_async_context(listen(one, "menu")) for _ in range(4)]
+            assert [answer.status_code for answer in opened] == [200, 200, 200, 503]
+            assert "too many of your pages" in (await opened[-1].aread()).decode()
+        assert hub.streams == 6
+
+
+async def test_a_stream_counts_from_when_it_is_let_in(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS", 2)
+    await app.store()
+    hub = Live(app)
+    first, _ = hub.admit(["menu"], Role.VIEWER, ""), hub.admit(["menu"], Role.VIEWER, "")
+    with pytest.raises(TooManyStreams):
+        hub.admit(["menu"], Role.VIEWER, "")
+    hub.leave(first)
+    hub.admit(["menu"], Role.VIEWER, "")
+    hub.close()
+    await app.close()
 
 
 async def test_pages_with_forms_hear_that_they_have_changed(any_app: App) -> None:

@@ -29,6 +29,7 @@ SHARE = 5
 QUIET_S = 5.0  # without news a stream says as of when there are none, also so that proxies keep it
 LOOKED_AT_S = 5.0  # how often a stream looks whether its session still holds
 MOST_STREAMS = 200
+MOST_STREAMS_OF_A_SESSION = 20
 MOST_FEEDS = 100
 
 
@@ -80,6 +81,16 @@ class Session:
         return self.held
 
 
+@dataclass(eq=False)
+class Admitted:
+    """A stream that was let in: what it listens to, and whose it is."""
+
+    hub: Live
+    feeds: list[Feed]
+    session: str
+    looked: Session
+
+
 class Live:
     """All feeds of a process."""
 
@@ -102,25 +113,35 @@ class Live:
             if feed.task is not None:
                 feed.task.cancel()
 
-    async def stream(
-        self, topics: list[str], role: Role, session: str, holds: Callable[[], Awaitable[bool]]
-    ) -> AsyncIterator[str]:
-        """Yields server-sent events about these topics until the session no longer holds or the process stops."""
-        feeds: list[Feed] = []
+    def admit(self, topics: list[str], role: Role, session: str) -> Admitted:
+        """Lets a stream in, which counts from now on until it leaves; refuses unknown topics, and one too many.
+        ``session`` is empty where nobody signs in."""
+        for topic in topics:
+            sampler(topic, self._topics)
+        new = {(topic, role) for topic in topics} - self._feeds.keys()
+        own = self._sessions.get(session)
+        if session and own is not None and own.streams >= MOST_STREAMS_OF_A_SESSION:
+            raise TooManyStreams(
+                "too many of your pages are open", hint="close some; this one works, without being live"
+            )
+        if self._streams >= MOST_STREAMS or len(self._feeds) + len(new) > MOST_FEEDS:
+            raise TooManyStreams("too many pages are open", hint="close some; this one works, without being live")
         self._streams += 1
         looked = self._sessions.setdefault(session, Session())
         looked.streams += 1
-        try:
-            feeds.extend(self._join(topic, role) for topic in topics)
-            async for event in self._events(feeds, lambda: looked.holds(holds)):
-                yield event
-        finally:
-            self._streams -= 1
-            looked.streams -= 1
-            if not looked.streams:
-                self._sessions.pop(session, None)
-            for feed in feeds:
-                self._leave(feed)
+        return Admitted(self, [self._join(topic, role) for topic in topics], session, looked)
+
+    def leave(self, stream: Admitted) -> None:
+        self._streams -= 1
+        stream.looked.streams -= 1
+        if not stream.looked.streams:
+            self._sessions.pop(stream.session, None)
+        for feed in stream.feeds:
+            self._leave(feed)
+
+    def stream(self, admitted: Admitted, holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        """Yields server-sent events until the session no longer holds or the process stops."""
+        return self._events(admitted.feeds, lambda: admitted.looked.holds(holds))
 
     async def _events(self, feeds: list[Feed], holds: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         seen = [0] * len(feeds)
@@ -152,15 +173,6 @@ class Live:
         finally:
             for wait in waits:
                 wait.cancel()
-
-    def admit(self, topics: list[str], role: Role) -> None:
-        """Refuses a stream of unknown topics, or one too many; asked before the answer begins."""
-        new = 0
-        for topic in topics:
-            sampler(topic, self._topics)
-            new += (topic, role) not in self._feeds
-        if self._streams >= MOST_STREAMS or len(self._feeds) + new > MOST_FEEDS:
-            raise TooManyStreams("too many pages are open", hint="close some; this one works, without being live")
 
     def _join(self, topic: str, role: Role) -> Feed:
         feed = self._feeds.get((topic, role))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from fastapi import Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from redrive.console import door
-from redrive.console.live import Live
+from redrive.console.live import Admitted, Live
 from redrive.console.page import Page, ThePage
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
@@ -22,11 +25,25 @@ async def live(page: ThePage) -> Response:
     if not 1 <= len(topics) <= MOST_TOPICS:
         raise InvalidInput(f"name 1 to {MOST_TOPICS} topics")
     hub: Live = page.request.app.state.live
-    hub.admit(topics, page.visitor.caller.role)
     # Where nobody signs in, all are let in by the same door.
     session = page.visitor.key if page.visitor.signed_in else ""
-    events = hub.stream(topics, page.visitor.caller.role, session, lambda: still_holds(page))
-    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    admitted = hub.admit(topics, page.visitor.caller.role, session)
+    return Events(admitted, lambda: still_holds(page))
+
+
+class Events(StreamingResponse):
+    """The answer of a stream that was let in; it leaves when the answer ends, also one that never began."""
+
+    def __init__(self, admitted: Admitted, holds: Callable[[], Awaitable[bool]]) -> None:
+        events = admitted.hub.stream(admitted, holds)
+        super().__init__(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._admitted = admitted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._admitted.hub.leave(self._admitted)
 
 
 async def still_holds(page: Page) -> bool:
