@@ -17,7 +17,7 @@ from redrive.kernel.task import State
 from redrive.observe import metrics
 from redrive.observe.exposition import render
 from redrive.observe.samples import Samples
-from redrive.ops.fleet_metrics import FRESH_FOR_S, FleetMetrics, samples_of
+from redrive.ops.fleet_metrics import FRESH_FOR_S, MOST_QUEUES, FleetMetrics, samples_of
 from tests.api.conftest import served
 from tests.metrics.conftest import parsed, value
 from tests.worker.conftest import drain
@@ -98,6 +98,12 @@ def test_a_queue_that_nobody_serves() -> None:
     assert found[metrics.WORKERS.name] == {("left",): 0.0, ("served",): 1.0, ("idle",): 1.0}
     assert found[metrics.FLEET_SLOTS.name] == {(): 4.0}
     assert found[metrics.SILENT.name] == {(): 1.0}
+
+
+def test_paused_queues_are_bounded() -> None:
+    figures = Figures(NOW, [], paused_queues=[f"q{n:04}" for n in reversed(range(MOST_QUEUES + 5))])
+    paused = samples_of(figures)[metrics.PAUSED.name]
+    assert len(paused) == MOST_QUEUES and ("q0000",) in paused, "the same ones for everybody who looks"
 
 
 def test_every_metric_of_the_fleet_is_filled() -> None:

@@ -16,7 +16,7 @@ from redrive.kernel.ports.store import Query
 from redrive.kernel.task import State
 from redrive.ops import actions, growth, inspect, operations
 from redrive.ops.allowance import UNRESTRICTED, Rule
-from redrive.ops.doctor import examine, worst
+from redrive.ops.doctor import MOST_HOLDS, examine, worst
 from redrive.ops.operation_runner import step
 from redrive.ops.why import lost_by
 from redrive.stores.postgres import diagnose
@@ -205,6 +205,15 @@ async def test_a_fix_can_be_pasted_into_a_shell(harness: Harness) -> None:
     await harness.hold(Target.GROUP, "x; touch /tmp/pwned #")
     (found,) = [f for f in await examine(harness.store) if f.code == "paused"]
     assert found.fix == "redrive resume --group 'x; touch /tmp/pwned #'"
+
+
+async def test_of_many_pauses_the_latest_are_named(harness: Harness) -> None:
+    await harness.tick("w1")
+    for n in range(MOST_HOLDS + 3):
+        await harness.hold(Target.GROUP, f"g{n:02}")
+    found = [one for one in await examine(harness.store) if one.code == "paused"]
+    assert len(found) == MOST_HOLDS + 1
+    assert (found[-1].text, found[-1].fix) == ("3 more are paused", "redrive stats")
 
 
 async def test_all_indexes_that_are_looked_for_exist(harness: Harness) -> None:

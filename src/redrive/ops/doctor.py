@@ -26,6 +26,7 @@ SLOW = timedelta(minutes=5)
 STALE = timedelta(seconds=30)
 RECENT = timedelta(hours=1)
 NEWS, FORGOTTEN = timedelta(minutes=15), timedelta(hours=2)  # a worker that fell silent: an alarm, a note, history
+MOST_HOLDS = 20  # are named; anybody can pause thousands
 MANY = 1000  # the most tasks that are counted of an unknown feature
 CAUSES, SHOWN = 50, 5  # causes that are looked at, and told
 _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
@@ -236,6 +237,12 @@ def _stuck(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _holds(overview: Overview, queue: str | None) -> list[Finding]:
+    """Finds what is paused: the latest by name, of further ones how many."""
+    held = [hold for hold in overview.holds if queue is None or hold.target != "queue" or hold.name == queue]
+    held.sort(key=lambda hold: hold.at, reverse=True)
+    more = len(held) - MOST_HOLDS
+    text = f"{more:,} more are paused"
+    rest = [Finding(Level.NOTE, "paused", text, "redrive stats")] if more > 0 else []
     return [
         Finding(
             Level.NOTE,
@@ -245,9 +252,8 @@ def _holds(overview: Overview, queue: str | None) -> list[Finding]:
             f"redrive resume --{hold.target} {shlex.quote(hold.name)}",
             (hold.target, hold.name),
         )
-        for hold in overview.holds
-        if queue is None or hold.target != "queue" or hold.name == queue
-    ]
+        for hold in held[:MOST_HOLDS]
+    ] + rest
 
 
 async def _audit(store: Store, overview: Overview) -> list[Finding]:

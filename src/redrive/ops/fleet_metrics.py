@@ -102,7 +102,7 @@ def samples_of(figures: Figures) -> Samples:
         put(found, metrics.FAILED_BY_CODE.name, float(n), code)
     for type_, n in figures.failed_by_type.items():
         put(found, metrics.FAILED_BY_TYPE.name, float(n), type_)
-    for queue in figures.paused_queues:
+    for queue in sorted(figures.paused_queues)[:MOST_QUEUES]:
         put(found, metrics.PAUSED.name, 1.0, queue)
     if figures.horizon is not None:
         put(found, metrics.HORIZON.name, figures.horizon)
