@@ -70,6 +70,38 @@ async def test_a_long_payload_is_not_nothing(any_app: App) -> None:
         assert "open it by itself" in found and "It carries nothing" not in found
 
 
+async def test_a_limit_takes_no_colleagues_limit_away(any_app: App) -> None:
+    async with console(any_app) as client:
+        await fail_some(any_app, 1)
+        seen = {"name": "SEND", "was_concurrency": "", "was_rate_ms": ""}  # both have the page open
+
+        async def sets(**fields: str) -> str:
+            return text_of(await done(client, "/queues/limit", {**seen, **fields}, "/queues"))
+
+        assert "are set" in await sets(concurrency="", rate_ms="500")
+        assert "0 of 7 at once, 500 ms apart" in await sets(concurrency="7", rate_ms="")
+        assert "meanwhile somebody has set rate_ms of SEND to 500" in await sets(concurrency="", rate_ms="900")
+        html = await page(client, "/queues")
+        assert 'name="was_concurrency" value="7"' in html and 'name="was_rate_ms" value="500"' in html
+        seen |= {"was_concurrency": "7", "was_rate_ms": "500"}
+        assert "500 ms apart" in (lifted := await sets(concurrency="", rate_ms="500")) and "of 7 at once" not in lifted
+
+
+async def test_who_asked_reads_why_it_was_rejected(app: App) -> None:
+    async with console(app) as client:
+        await done(client, "/who", {"name": "ann"}, "/who")
+        await fail_some(app, 1)
+        fields = {"all": "1", "reason": "all of them", "fixed": "the lock", "idempotent": "yes"}
+        await done(client, "/failures/retry", fields, "/failures/preview")
+        approval = re.search(r'action="/ops/queue(/approvals/[^"]+)"', await page(client, "/approvals"))
+        assert approval
+        await done(client, "/who", {"name": "bob"}, "/who")
+        refused = await send(client, approval[1], {"do": "reject", "reason": ""}, "/approvals")
+        assert "Why it is rejected is missing: fill it in." in text_of(refused.text)
+        rejected = await done(client, approval[1], {"do": "reject", "reason": "not before noon"}, "/approvals")
+        assert "not before noon" in text_of(rejected) and "all of them" not in text_of(rejected)
+
+
 async def test_a_store_that_is_away_is_not_named(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     from redrive.errors import StoreUnavailable
 

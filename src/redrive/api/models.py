@@ -423,6 +423,7 @@ class ApprovalOut(Out):
     idempotent: bool | None
     expires_at: datetime
     decided_by: str | None
+    decision_reason: str | None
     created_at: datetime
 
 

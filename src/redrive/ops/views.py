@@ -244,6 +244,7 @@ def approval(record: Record) -> View:
         operation_id=body["operation"],
         fixed=body.get("fixed"),
         idempotent=body.get("idempotent"),
+        decision_reason=body.get("decision_reason"),
         expires_at=approvals.expires_at(record),
         created_at=record.created_at,
     )

@@ -32,6 +32,6 @@ async def decide(page: TheForm, approval_id: str) -> Response:
             record = await service.approve(approval_id, reason)
             return page.go(page.link(f"/operations/{record.body['operation']}"), "Approved; it has begun.")
         case "reject":
-            await service.reject(approval_id, page.form.needed("reason", "why it is rejected: who asked reads it"))
+            await service.reject(approval_id, page.form.needed("reason", "why it is rejected"))
             return page.back("Rejected; nothing was done.")
     raise InvalidInput("approve or reject")

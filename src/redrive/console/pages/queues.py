@@ -7,10 +7,11 @@ from fastapi import Response
 from redrive.console.filters import by_name, refuse_unknown
 from redrive.console.page import TheForm, ThePage
 from redrive.console.routes import pages_router
-from redrive.errors import InvalidInput
+from redrive.errors import ChangedMeanwhile, InvalidInput
 
 router = pages_router()
 MOST_HOLDS = 100
+LIMITS = {"concurrency": "the number at once", "rate_ms": "the spacing"}
 TARGETS = ("queue", "kind", "group")
 
 
@@ -47,9 +48,12 @@ async def resume(page: TheForm) -> Response:
 @router.post("/queues/limit")
 async def limit(page: TheForm) -> Response:
     kind = page.form.needed("name", "the kind")
-    concurrency = page.form.whole("concurrency", "the number at once")
-    rate_ms = page.form.whole("rate_ms", "the spacing")
-    await page.operator.control.set_limit(kind, concurrency=concurrency, rate_ms=rate_ms)
+    given = {name: (page.form.whole(f"was_{name}", what), page.form.whole(name, what)) for name, what in LIMITS.items()}
+    changes = {name: (was, now) for name, (was, now) in given.items() if was != now}
+    try:
+        await page.operator.control.change_limit(kind, **changes)
+    except ChangedMeanwhile as error:  # the page anew, as it is now
+        return page.back(f"Nothing was set: {error.message}.", "bad")
     return page.back(f"Limits of {kind} are set; they hold for all workers from now on.")
 
 

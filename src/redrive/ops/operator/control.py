@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redrive.errors import InvalidInput, NotFound
+from redrive.errors import ChangedMeanwhile, InvalidInput, NotFound
 from redrive.kernel.handler_notes import Stray
 from redrive.kernel.ports.store import HoldRow, LimitRow, Query, WorkerRow
 from redrive.kernel.task import State, Task, check_name
@@ -16,6 +16,7 @@ from redrive.ops.operator.session import Service
 from redrive.ops.workers import OUTSIDE, Standing, live_workers, standing
 
 RUNNING_SHOWN = 500
+Change = tuple[int | None, int | None]  # what somebody has seen, and what they want instead
 
 
 @dataclass(slots=True, frozen=True)
@@ -141,6 +142,22 @@ class ControlService(Service):
         await self._session.check_kind(kind)
         await actions.set_limit(self._store, kind, concurrency=concurrency, rate_ms=rate_ms, actor=who)
         return _kind(kind, await inspect.stats(self._store, 0))
+
+    async def change_limit(self, kind: str, **changes: Change) -> None:
+        """Changes ``concurrency`` or ``rate_ms`` of a kind, and leaves the other as it is; refused where somebody else
+        has changed the same one since it was seen."""
+        self._session.may(Role.ADMIN)
+        row = next(iter(await self.limits(kind)), None)
+        found = {name: None if row is None else getattr(row, name) or None for name in ("concurrency", "rate_ms")}
+        for name, (seen, wanted) in changes.items():
+            if found[name] not in (seen, wanted):
+                raise ChangedMeanwhile(
+                    f"meanwhile somebody has set {name} of {kind} to {found[name] or 'no limit'}",
+                    hint="look at it and try again",
+                )
+        then = found | {name: wanted for name, (_, wanted) in changes.items()}
+        if then != found:
+            await self.set_limit(kind, **then)
 
     async def pause(self, target: str, name: str, reason: str | None = None, *, force: bool = False) -> bool:
         """Pauses a ``queue``, ``kind`` or ``group``: nothing of it is claimed any more; what runs goes on. False when
