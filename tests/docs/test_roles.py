@@ -20,6 +20,7 @@ WORDS = {
     "reject": "reject",
     "prune": "prune the audit log",
     "set_limit": "change limits",
+    "change_limit": "change limits",
     "claim": "work as an executor",
     "heartbeat": "work as an executor",
     "report": "work as an executor",
