@@ -33,13 +33,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave thorough tests to CI, unless they are asked for by name."""
-    named = any("::" in argument for argument in config.args) or "thorough" in config.option.markexpr
-    if named or os.environ.get("REDRIVE_TEST_THOROUGH"):
+    """Leave thorough tests to CI, and repetitions to a full run, unless they are asked for by name."""
+    if any("::" in argument for argument in config.args):
         return
-    left = [item for item in items if item.get_closest_marker("thorough")]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+    for mark, variable in (("thorough", "REDRIVE_TEST_THOROUGH"), ("repeats", "REDRIVE_TEST_FULL")):
+        if mark in config.option.markexpr or os.environ.get(variable):
+            continue
+        left = [item for item in items if item.get_closest_marker(mark)]
+        if left:
+            config.hook.pytest_deselected(items=left)
+            items[:] = [item for item in items if not item.get_closest_marker(mark)]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

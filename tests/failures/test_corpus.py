@@ -25,7 +25,8 @@ PARTS = {
     "market, kept aside": ASIDE,
 }
 LEAST = dict.fromkeys(PARTS, 0.99)
-SLOW = ("tuned", "kept aside", "fresh")  # they really call servers
+# They really call servers. What the rules were made with says the least.
+SLOW = {"tuned": pytest.mark.repeats, "kept aside": pytest.mark.thorough, "fresh": pytest.mark.thorough}
 
 
 def stored(cause: Cause, happened: Any) -> Failure:
@@ -47,9 +48,7 @@ def stored(cause: Cause, happened: Any) -> Failure:
     return failed(happened, Origin()).failure
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=[pytest.mark.thorough] if part in SLOW else []) for part in PARTS]
-)
+@pytest.mark.parametrize("part", [pytest.param(part, marks=[SLOW[part]] if part in SLOW else []) for part in PARTS])
 @pytest.mark.timeout(300)
 def test_pairs_of_failures(part: str, servers: Servers, postgres: str) -> None:
     chosen = PARTS[part]

@@ -100,9 +100,9 @@ def test_they_are_listed_with_their_origin_and_without_secrets(monkeypatch: pyte
     listed = {one.name: one for one in effective(app.settings, app.features)}
     shown = [listed[name] for name in ("ORDERS_KEEP_DAYS", "ORDERS_LATE_HOURS", "ORDERS_REMIND_MINUTES", "SHOP_KEY")]
     assert [(one.value, one.source, one.feature) for one in shown] == [
-        ("7.0", "file", "orders"),
-        ("2.0", "environment", "orders"),
-        ("60.0", "default", "orders"),
+        ("7", "file", "orders"),
+        ("2", "environment", "orders"),
+        ("60", "default", "orders"),
         (None, "environment", "shop"),
     ]
     assert "s3cr3t" not in repr(listed) and "s3cr3t" not in repr(app.settings.of(ShopSettings))
@@ -117,7 +117,7 @@ def test_a_command_shows_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, f
     told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=True).stdout
     assert [line.split() for line in told.splitlines()[1:]] == [
         ["REDRIVE_APP", "feature_shop:app", "file"],
-        ["ORDERS_KEEP_DAYS", "7.0", "file", "orders"],
+        ["ORDERS_KEEP_DAYS", "7", "file", "orders"],
     ]
 
 

@@ -56,11 +56,19 @@ JUDGED: dict[str, list[Try]] = {
     ],
 }
 # These do not, and why.
-TAKEN_BACK_BY_ONE_COMMAND = {"tasks.pause", "tasks.resume", "control.pause", "control.resume", "control.set_limit"} | {
+TAKEN_BACK_BY_ONE_COMMAND = {
+    "tasks.pause",
+    "tasks.resume",
+    "control.pause",
+    "control.resume",
+    "control.set_limit",
+    "control.change_limit",
+} | {
     "schedules.pause",
     "schedules.resume",
 }
 ITS_OWN_TASK = {"tasks.enqueue", "health.drill", "schedules.run_now"}
+ENDS_NO_TASK = {"control.drain"}  # what the worker runs is finished or handed back
 OF_WHAT_WAS_JUDGED = {
     "approvals.approve",
     "approvals.reject",
@@ -135,7 +143,9 @@ LOOKS = {
     "health.oldest_kinds",
     "approvals.is_own",
 }
-OTHERS = TAKEN_BACK_BY_ONE_COMMAND | ITS_OWN_TASK | OF_WHAT_WAS_JUDGED | FENCED_BY_A_LEASE | NO_TASKS | LOOKS
+OTHERS = (
+    TAKEN_BACK_BY_ONE_COMMAND | ITS_OWN_TASK | ENDS_NO_TASK | OF_WHAT_WAS_JUDGED | FENCED_BY_A_LEASE | NO_TASKS | LOOKS
+)
 
 
 def actions_of(own: Operator) -> set[str]:

@@ -17,7 +17,13 @@ from tests import cluster
 
 # Storms beside storms would only disturb each other: one after the other, in one process of the test run.
 pytestmark = [pytest.mark.storms, pytest.mark.xdist_group("storms"), pytest.mark.timeout(300)]
-QUICK = [scenario for scenario in ALL if not scenario.full_only]
+# Kin of others that are here; a full run has them, and so has ./dev storm.
+KIN = {"idle-fleet", "idle-connections", "repeatable-readers", "network-slow", "burst", "kill-repeatedly"}
+QUICK = [
+    pytest.param(scenario, marks=[pytest.mark.repeats] if scenario.name in KIN else [], id=scenario.name)
+    for scenario in ALL
+    if not scenario.full_only
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +35,7 @@ def stage() -> Iterator[Stage]:
     made.close()
 
 
-@pytest.mark.parametrize("scenario", QUICK, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", QUICK)
 def test_the_books_balance(stage: Stage, scenario: type[Scenario]) -> None:
     assert not complaints(scenario(stage).run())
 
