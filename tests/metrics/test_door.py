@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redrive import App
+from redrive.errors import StoreUnavailable
 from redrive.ops.access import Caller, Role
 from redrive.settings import load_settings
 from tests.api.conftest import served
@@ -60,3 +61,25 @@ async def test_however_many_scrape_the_store_is_asked_twice_at_most(tmp_path: Pa
             assert (await client.get("/metrics", headers=headers)).status_code == 200
         asked = sum(store.meter.calls["read"].counts) - sum(before)
         assert asked == 2, "the token and the figures"
+
+
+async def test_who_was_let_in_reads_on_while_the_store_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("the store is away")
+
+    app = make(tmp_path)
+    secret = await token_of(app)
+    other = (await (await app.operator(Caller("ann", Role.ADMIN))).tokens.create("other", Role.VIEWER)).secret
+    async with served(app, open_door=False) as client:
+        assert (await client.get("/metrics", headers=bearer(secret))).status_code == 200
+        monkeypatch.setattr("redrive.api.metrics.LET_IN_FOR_S", 0.0)
+        assert (await client.get("/metrics", headers=bearer(secret))).status_code == 200
+        monkeypatch.setattr(app, "caller", away)
+        monkeypatch.setattr(app, "has_tokens", away)
+        monkeypatch.setattr(await app.store(), "figures", away)
+        monkeypatch.setattr("redrive.ops.fleet_metrics.FRESH_FOR_S", 0.0)
+        answer = await client.get("/metrics", headers=bearer(secret))
+        assert answer.status_code == 200 and "redrive_fleet_up 0" in answer.text
+        assert (await client.get("/metrics", headers=bearer(other))).status_code == 503
+        proxied = {**bearer(secret), "x-forwarded-for": "1.2.3.4"}
+        assert (await client.get("/metrics", headers=proxied)).status_code == 503

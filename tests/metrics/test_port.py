@@ -151,6 +151,23 @@ async def test_what_an_ended_process_has_counted_stays() -> None:
     assert hand_over.problems() == ["w-1: it has ended"]
 
 
+async def test_a_process_that_was_to_end_is_missed_by_nobody() -> None:
+    """One of two is drained: the other works, and the port says so."""
+    hand_over = HandOver("w", 2, TABLE)
+    first, second = hand_over.pipe(0), hand_over.pipe(1)
+    sender = Sender(os.dup(first.passed[0]), lambda: report(1.0))
+    first.begin()
+    second.begin()
+    sender.start()
+    while hand_over.slots[0].problems():
+        await asyncio.sleep(0.01)
+    await second.end(for_good=True)
+    assert hand_over.problems() == []
+    sender.stop()
+    await first.end(for_good=True)
+    assert hand_over.problems() == ["w-1: it has ended", "w-2: it has ended"]
+
+
 async def test_a_process_is_as_it_said_last() -> None:
     hand_over = HandOver("w", 2, TABLE)
     first, second = hand_over.slots

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from redrive import App, Context, RedriveError, State
-from redrive.errors import InvalidInput, InvalidTransition, SchemaError
+from redrive.errors import InvalidInput, InvalidTransition, SchemaError, StoreUnavailable
+from redrive.kernel.ports.store import Store
 from redrive.settings import load_settings
-from redrive.worker.readiness import readiness
+from redrive.worker.readiness import LastSeen, readiness
 
 from .conftest import MakeApp, ended, until
 
@@ -238,3 +239,16 @@ async def test_a_task_enqueued_in_the_block_is_run_there(app: App) -> None:
     async with app.worker():
         task = await add.enqueue(a=1, b=2)
         assert (await ended(app, task.id)).result == 3
+
+
+async def test_when_the_store_last_answered_is_told_without_a_worker(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = LastSeen()
+    before = (await readiness(app, None, seen))["dependencies"][0]
+
+    async def away() -> Store:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(app, "store", away)
+    after = (await readiness(app, None, seen))["dependencies"][0]
+    assert (before["ok"], after["ok"]) == (True, False)
+    assert after["lastSuccess"] == before["lastSuccess"] is not None

@@ -42,7 +42,7 @@ from redrive.api.metrics import MetricsDoor, add_metrics
 from redrive.app import App
 from redrive.errors import RedriveError
 from redrive.version import __version__
-from redrive.worker.readiness import alive, readiness
+from redrive.worker.readiness import LastSeen, alive, readiness
 from redrive.worker.worker import Worker
 
 ABOUT = """Durable background tasks whose failures can be found, explained and replayed.
@@ -140,8 +140,10 @@ def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
         """The process is alive."""
         return alive(worker)
 
+    seen = LastSeen()
+
     @api.get("/readyz", tags=["health"], responses={503: {"description": "Not ready, with reasons"}})
     async def readyz() -> JSONResponse:
         """The store and what features depend on can be reached, and the worker is at work."""
-        answer = await readiness(app, worker)
+        answer = await readiness(app, worker, seen)
         return JSONResponse(answer, 200 if answer["ready"] else 503)

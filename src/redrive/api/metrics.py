@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 
 from redrive.api.access import bearer, identify
 from redrive.app import App
+from redrive.errors import RedriveError, StoreUnavailable
 from redrive.observe.feature_metrics import extend, metrics_of, table_of
 from redrive.observe.metrics_page import MetricsPage
 from redrive.observe.samples import Samples
@@ -17,12 +18,14 @@ from redrive.worker.measure import measure
 from redrive.worker.worker import Worker
 
 LET_IN_FOR_S = 5.0
+OUTAGE_S = 3600.0
 MOST_REMEMBERED = 100
 
 
 class MetricsDoor:
     """Lets in whoever has the token of the metrics, or may look at all. Whom it has let in it does not ask the store
-    about again for a moment: however many scrape, the store is asked as rarely as for figures."""
+    about again for a moment: however many scrape, the store is asked as rarely as for figures. While the store does not
+    answer, whoever was let in shortly before it is let in still: that is when the figures are wanted most."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
@@ -37,7 +40,15 @@ class MetricsDoor:
         proxied = [name for name in ("x-forwarded-for", "forwarded", "x-real-ip") if name in request.headers]
         if not proxied and self._until.get(secret, 0.0) > time.monotonic():
             return
-        await identify(request)
+        try:
+            await identify(request)
+        except StoreUnavailable:
+            if proxied or self._until.get(secret, -OUTAGE_S) + OUTAGE_S <= time.monotonic():
+                raise
+            return
+        except RedriveError:
+            self._until.pop(secret, None)  # revoked: not in an outage either
+            raise
         if len(self._until) >= MOST_REMEMBERED:
             self._until.clear()
         self._until[secret] = time.monotonic() + LET_IN_FOR_S

@@ -77,6 +77,7 @@ class Slot:
         self.name = name
         self.health: dict[str, Any] = {}
         self.reasons = ["it is not started yet"]
+        self.over = False
         self._table = table
         self._lock = threading.Lock()
         self._ended: Samples = {}
@@ -99,11 +100,13 @@ class Slot:
         self.health, self.reasons = told["health"], told["reasons"]
         self._heard_at = time.monotonic()
 
-    def ended(self) -> None:
-        """Keeps what adds up; how it was is nothing any more."""
+    def ended(self, *, for_good: bool = False) -> None:
+        """Keeps what adds up; how it was is nothing any more. ``for_good``: it was to end (somebody drained it), and
+        nobody waits for it."""
         with self._lock:
             add(self._ended, self._now, self._adds_up)
             self._now = {}
+        self.over = for_good
         self.health, self.reasons = {}, ["it has ended"]
 
     def samples(self) -> Samples:
@@ -150,15 +153,15 @@ class Pipe:
         self._slot.began()
         self._listening = asyncio.create_task(self._listen(), name="redrive-hand-over")
 
-    async def end(self) -> None:
-        """Takes in what the child said last."""
+    async def end(self, *, for_good: bool = False) -> None:
+        """Takes in what the child said last. ``for_good``: none is started in its place."""
         if self._listening is None:  # it was never started
             os.close(self._read)
             os.close(self._written)
             return
         await asyncio.wait([self._listening], timeout=LAST_WORDS_S)
         self._listening.cancel()  # somebody whom it has started keeps the pipe open
-        self._slot.ended()
+        self._slot.ended(for_good=for_good)
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -193,4 +196,6 @@ class HandOver:
         return [slot.health for slot in self.slots if slot.health]
 
     def problems(self) -> list[str]:
-        return [f"{slot.name}: {reason}" for slot in self.slots for reason in slot.problems()]
+        """Returns what is wrong with those that are to be there; when all were to end, that."""
+        there = [slot for slot in self.slots if not slot.over] or self.slots
+        return [f"{slot.name}: {reason}" for slot in there for reason in slot.problems()]

@@ -37,6 +37,13 @@ class Served(Protocol):
     def store(self) -> Callable[[], Coroutine[Any, Any, Store]]: ...
 
 
+class LastSeen:
+    """When the store last answered a look of this process that has no worker to remember it."""
+
+    def __init__(self) -> None:
+        self.at: datetime | None = None
+
+
 def alive(worker: Worker | None) -> dict[str, Any]:
     """Returns that the process is alive, and what its worker did so far."""
     if worker is None:
@@ -55,9 +62,10 @@ def alive(worker: Worker | None) -> dict[str, Any]:
     }
 
 
-async def readiness(app: Served, worker: Worker | None) -> dict[str, Any]:
+async def readiness(app: Served, worker: Worker | None, seen: LastSeen | None = None) -> dict[str, Any]:
     """Returns whether this process should get work right now, why not, and how everything is doing that it depends
     on."""
+    seen = seen or LastSeen()
     problem = await _store_problem(app)
     dependencies = await _dependencies(app) if problem is None else []
     now = datetime.now(UTC)
@@ -65,7 +73,7 @@ async def readiness(app: Served, worker: Worker | None) -> dict[str, Any]:
     said = [reason for reason in reasons if reason is not None]
     if worker is not None:
         said += problems(worker)
-    known = [_store(problem, now, worker), *_listener(worker), *dependencies]
+    known = [_store(problem, now, worker, seen), *_listener(worker), *dependencies]
     return {"ready": not said, "reasons": said, "dependencies": [_shown(each, now) for each in known]}
 
 
@@ -75,11 +83,12 @@ def problems(worker: Worker) -> list[str]:
     return [reason for reason in reasons if reason is not None]
 
 
-def _store(problem: str | None, now: datetime, worker: Worker | None) -> Dependency:
-    last = now if problem is None else None
-    if last is None and worker is not None and worker.health.last_contact:
-        last = datetime.fromtimestamp(worker.health.last_contact, UTC)
-    return Dependency("store", problem is None, problem, last)
+def _store(problem: str | None, now: datetime, worker: Worker | None, seen: LastSeen) -> Dependency:
+    if problem is None:
+        seen.at = now
+    contact = worker.health.last_contact if worker is not None else 0.0
+    known = [seen.at, datetime.fromtimestamp(contact, UTC) if contact else None]
+    return Dependency("store", problem is None, problem, max((at for at in known if at is not None), default=None))
 
 
 def _listener(worker: Worker | None) -> list[Dependency]:

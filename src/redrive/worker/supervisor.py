@@ -81,11 +81,12 @@ class Supervisor:
     async def _run_once(self, number: int) -> int:
         if self._hand_over is None:
             return await self._run_child(number)
-        pipe = self._hand_over.pipe(number)
+        pipe, code = self._hand_over.pipe(number), -1
         try:
-            return await self._run_child(number, pipe)
+            code = await self._run_child(number, pipe)
+            return code
         finally:
-            await pipe.end()
+            await pipe.end(for_good=code == 0)
 
     async def _run_child(self, number: int, pipe: Pipe | None = None) -> int:
         # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and comes from it once.

@@ -22,7 +22,7 @@ from redrive.settings import Settings
 from redrive.version import __version__
 from redrive.worker.hand_over import PIPE_VARIABLE, HandOver, Report, Sender
 from redrive.worker.measure import measure
-from redrive.worker.readiness import alive, problems, readiness
+from redrive.worker.readiness import LastSeen, alive, problems, readiness
 from redrive.worker.worker import Worker
 
 logger = logging.getLogger("redrive.cli")
@@ -58,12 +58,13 @@ class Port:
     def of_supervisor(self, app: App, hand_over: HandOver) -> Iterator[None]:
         """Serves all processes of a supervisor, whose loop this is. It asks the store itself whether that is there; how
         each process is, they have said."""
+        seen = LastSeen()
 
         def health() -> dict[str, Any]:
             return {"status": "ok", "version": __version__, "processes": hand_over.health()}
 
         async def ready() -> dict[str, Any]:
-            answer = await readiness(app, None)
+            answer = await readiness(app, None, seen)
             reasons = [*answer["reasons"], *hand_over.problems()]
             return answer | {"ready": not reasons, "reasons": reasons}
 
