@@ -33,7 +33,8 @@ def test_a_map_that_is_no_json_says_where(monkeypatch: pytest.MonkeyPatch, field
     monkeypatch.setenv(name, '{"reports": {"look" "x"}}')
     with pytest.raises(ConfigError, match=f"{name} is not JSON: expecting ':' delimiter at character 21") as refused:
         load_settings()
-    assert "near" in refused.value.message and refused.value.hint is not None
+    quoted = fields_of(Settings)[field].repr  # else it may have a secret in it
+    assert ("near" in refused.value.message) == quoted and refused.value.hint is not None
     monkeypatch.setenv(name, MAPS[field])
     assert MAPS[field] in refused.value.hint and getattr(load_settings(), field), "the example is one"
 
@@ -195,7 +196,7 @@ def test_all_that_is_wrong_is_said_at_once_and_where(monkeypatch: pytest.MonkeyP
         "TASK_WORKER_CONCURRENCY: Input should be greater than or equal to 1; "
         "TASK_WORKER_LEASE_MS: Input should be a valid integer, unable to parse string as an integer; "
         "REDRIVE_TRIAGE.reports.look: Input should be a valid string "
-        f"({file}, line 4, [redrive_triage.reports])"
+        f"({file}, line 5, [redrive_triage.reports])"
     )
 
 

@@ -1,13 +1,17 @@
 """Settings: environment first, then ``redrive.toml``, then defaults. Every name is listed in docs/settings.md."""
 
+from redrive.settings.connections import ALL, DEFAULT_CONNECTION, Route, WorkerGroup
 from redrive.settings.declare import FeatureSettings, Setting, fields_of, name_of, setting
 from redrive.settings.effective import Effective, effective
 from redrive.settings.load import configured_app, load_settings
 from redrive.settings.misspelt import NOT_USED_YET, OTHER_NAMES, misspelt
-from redrive.settings.own import DEFAULT_URL, MOST_MS, Options, Settings, Triage, parse_networks
+from redrive.settings.options import Options
+from redrive.settings.own import DEFAULT_URL, MOST_MS, Settings, Triage, parse_networks
 from redrive.settings.values import Unfit
 
 __all__ = [
+    "ALL",
+    "DEFAULT_CONNECTION",
     "DEFAULT_URL",
     "MOST_MS",
     "NOT_USED_YET",
@@ -15,10 +19,12 @@ __all__ = [
     "Effective",
     "FeatureSettings",
     "Options",
+    "Route",
     "Setting",
     "Settings",
     "Triage",
     "Unfit",
+    "WorkerGroup",
     "configured_app",
     "effective",
     "fields_of",

@@ -95,6 +95,22 @@ class Values:
         made._fill(sourced(file=file, environment=environment))
         return made
 
+    @classmethod
+    def from_map(cls, value: Any) -> Self:
+        """Returns the values of one table of the file, or of a map in the environment."""
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, Mapping):
+            raise refused("Input should be a table of " + ", ".join(fields_of(cls)), value)
+        made = cls.__new__(cls)
+        made._fill({str(name): (one, "given") for name, one in value.items()})
+        return made
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was said, by field; what is left out has its default."""
+        return {name: getattr(self, name) for name in self.__dict__["_sources"]}
+
     def _fill(self, given: Mapping[str, tuple[Any, str]]) -> None:
         """Takes values, each with where it comes from; Unfit has all that do not fit."""
         fields = fields_of(type(self))

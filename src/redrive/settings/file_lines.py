@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from redrive.settings.sources import file_path
 
-_TABLE = re.compile(r"\s*\[+\s*([^\[\]]+?)\s*\]+")
-_KEY = re.compile(r"""\s*["']?([\w-]+)["']?\s*[.=]""")
+Path = tuple[str, ...]
+_TABLE = re.compile(r"\s*\[+\s*([^\[\]]+?)\s*\]+\s*(?:#.*)?$")
+_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=""")
+_PART = re.compile(r""""([^"]*)"|'([^']*)'|([\w-]+)""")
 
 
-def place_of(names: Collection[str], table: str | None = None) -> str:
-    """Returns the file, and the line of the first of these names: at its top, or in the table of this name."""
-    path, current = file_path(), ""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        found, key = _TABLE.match(line), _KEY.match(line)
-        if found is not None:
-            current = found[1].strip("\"'")
-            if current.partition(".")[0] in names and table is None:
-                return f"{path}, line {number}, [{current}]"
-        elif key is not None and key[1] in names and current in ("", table):
-            return f"{path}, line {number}" + (f", [{current}]" if current else "")
-    return str(path)
+def place_of(*paths: Path) -> str:
+    """Returns the file, and the line that has most of one of these paths: its key, else the table around it."""
+    best, place = (False, 0), str(file_path())
+    for number, table, path in _lines():
+        found = max((_likeness(path, wanted) for wanted in paths), default=(False, 0))
+        if found > best:
+            best = found
+            place = f"{file_path()}, line {number}" + (f", [{table}]" if table else "")
+    return place
+
+
+def _lines() -> Iterable[tuple[int, str, Path]]:
+    """Yields each line that has a table or a key: its number, the table it is in, and its whole path."""
+    table = ""
+    for number, line in enumerate(file_path().read_text(encoding="utf-8").splitlines(), 1):
+        if (found := _TABLE.match(line)) is not None:
+            table = found[1]
+            yield number, table, _parts(table)
+        elif (key := _KEY.match(line)) is not None:
+            yield number, table, (*_parts(table), *_parts(key[1]))
+
+
+def _parts(text: str) -> Path:
+    return tuple(found[1] or found[2] or found[3] or "" for found in _PART.finditer(text))
+
+
+def _likeness(path: Path, wanted: Path) -> tuple[bool, int]:
+    """Returns whether a line is about what is wanted, and how many steps of the way there it goes."""
+    same = 0
+    while same < min(len(path), len(wanted)) and path[same] == wanted[same]:
+        same += 1
+    return same == len(wanted), same

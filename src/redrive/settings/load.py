@@ -34,7 +34,10 @@ def configured_app() -> str | None:
 
 
 def _made(given: Mapping[str, Any]) -> Settings:
-    return made(Settings, lambda: Settings(**given), lambda field: place_of((field, name_of(Settings, field).lower())))
+    def in_file(field: str, *below: str) -> str:
+        return place_of((field, *below), (name_of(Settings, field).lower(), *below))
+
+    return made(Settings, lambda: Settings(**given), in_file)
 
 
 def _check_file(features: Iterable[Feature], bare: bool) -> None:

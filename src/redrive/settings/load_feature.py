@@ -25,7 +25,11 @@ def load_feature(feature: Feature) -> FeatureSettings:
     def make() -> FeatureSettings:
         return kind.configured(environment=from_environment, file=from_file)
 
-    return made(kind, make, lambda field: place_of((field, name_of(kind, field).lower()), feature.name))
+    def in_file(field: str, *below: str) -> str:
+        name = name_of(kind, field).lower()
+        return place_of(*((*table, one, *below) for table in ((feature.name,), ()) for one in (field, name)))
+
+    return made(kind, make, in_file)
 
 
 def check_kind(feature: Feature) -> type[FeatureSettings]:

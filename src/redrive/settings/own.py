@@ -1,4 +1,4 @@
-"""The settings of redrive itself, and what a worker is told on its command line."""
+"""The settings of redrive itself."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from redrive.errors import ConfigError
 from redrive.kernel.backoff import Backoff
-from redrive.kernel.task import MAX_ATTEMPTS, MAX_TIMEOUT_SECONDS
-from redrive.settings.declare import FeatureSettings, Values, fields_by_name, names_of, option, setting, sourced
+from redrive.kernel.task import MAX_TIMEOUT_SECONDS
+from redrive.settings import connections as stores
+from redrive.settings.connections import Connection, Route, WorkerGroup
+from redrive.settings.declare import FeatureSettings, Values, fields_by_name, names_of, setting, sourced
 from redrive.settings.load_feature import check_kind, load_feature
 from redrive.settings.sources import environment, file_values, read_file
+from redrive.settings.values import Problem, Unfit
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
@@ -23,6 +26,9 @@ KindMap = dict[str, int]
 TRIAGE_EXAMPLE = (
     '{"reports": {"look": "is the warehouse up?", "problems": ["the import is late"], "tables": ["report"]}}'
 )
+CONNECTIONS_EXAMPLE = '{"main": {"url": "postgresql://host/main"}, "insights": {"url": "sqlite:///insights.db"}}'
+ROUTES_EXAMPLE = '{"REPORT_*": {"queue": "reports"}}'
+WORKERS_EXAMPLE = '{"reports": {"queues": ["reports"], "processes": 2, "timeout": 600}}'
 S = TypeVar("S", bound=FeatureSettings)
 
 
@@ -69,6 +75,10 @@ class Settings(Values):
     _of_features: Mapping[type[FeatureSettings], FeatureSettings] = {}
 
     url: str = setting("REDRIVE_URL", DEFAULT_URL, repr=False)
+    connection: str | None = setting("QUEUE_CONNECTION", None)
+    connections: dict[str, Connection] = setting("REDRIVE_CONNECTIONS", {}, repr=False, examples=[CONNECTIONS_EXAMPLE])
+    routes: dict[str, Route] = setting("REDRIVE_ROUTES", {}, examples=[ROUTES_EXAMPLE])
+    workers: dict[str, WorkerGroup] = setting("REDRIVE_WORKERS", {}, examples=[WORKERS_EXAMPLE])
     app: str | None = setting("REDRIVE_APP", None)
     host: str = setting("REDRIVE_HOST", "127.0.0.1")
     port: int = setting("REDRIVE_PORT", 8321, ge=0, le=65535)
@@ -139,6 +149,37 @@ class Settings(Values):
         known, file = fields_by_name(type(self)), read_file()
         top = file_values(type(self), ((name, value) for name, value in file.items() if name in known), "redrive")
         self._fill(sourced(file=top, environment=environment(type(self)), given=given))
+        self._connect()
+
+    def _connect(self) -> None:
+        """Checks that connections, routes and groups of workers fit together. Where nobody says otherwise, the store is
+        that of the default connection."""
+        said = self.url if self.source_of("url") in ("environment", "given") else None
+        default, known = self.default_connection, [*self.connections]
+        problems = [
+            *stores.unknown_connection(self.connection, ("connection",), known or [stores.DEFAULT_CONNECTION]),
+            *stores.problems_of(self.connections, default, said),
+            *stores.problems_of_routes(self.routes, known or [default]),
+            *stores.problems_of_groups(self.workers, known or [default]),
+        ]
+        address = self.connections[default].address if default in self.connections else None
+        if address is not None and self.source_of("url") == "file":
+            problems.append(Problem(("url",), f"the connection {default} has a URL of its own; say it once"))
+        if problems:
+            raise Unfit(*(one._replace(source=self.source_of(str(one.place[0]))) for one in problems))
+        if address is not None and said is None:
+            self.__dict__["url"] = address
+
+    @property
+    def default_connection(self) -> str:
+        """The connection that is used where nothing says another."""
+        return stores.default_of(self.connections, self.connection)
+
+    @property
+    def other_urls(self) -> dict[str, str]:
+        """The stores of the other connections, by name."""
+        others = {name: one.address for name, one in self.connections.items() if name != self.default_connection}
+        return {name: address for name, address in others.items() if address is not None}
 
     @property
     def approved_above(self) -> int | None:
@@ -203,28 +244,3 @@ def _check_names(features: Iterable[Feature]) -> None:
             if name in owners:
                 raise ConfigError(f"{name} is a setting of feature {feature.name!r} and of {owners[name]}, too")
             owners[name] = f"feature {feature.name!r}"
-
-
-class Options(Values):
-    """What one worker process was told on its command line; everything else comes from Settings. Raises Unfit.
-
-    The options of ``redrive work`` and the command lines of its child processes are made from this."""
-
-    queues: tuple[str, ...] = option(
-        ("default",), "A,B", help="Queues, the first drained first; else all of the app's."
-    )
-    concurrency: int = option(1, "N", ge=1, le=10_000, help="Tasks at once (else TASK_WORKER_CONCURRENCY, else 1).")
-    sleep: float = option(1.5, "SECONDS", gt=0, help="Look again after so long (else TASK_WORKER_INTERVAL_MS).")
-    tries: int | None = option(
-        None, "N", ge=1, le=MAX_ATTEMPTS, help="Fail tasks after so many attempts, if they allow more."
-    )
-    timeout: float | None = option(
-        None, "SECONDS", ge=0, le=MAX_TIMEOUT_SECONDS, help="For kinds without a timeout of their own; 0 is none."
-    )
-    max_time: float | None = option(None, "SECONDS", gt=0, help="Stop after so long.")
-    max_jobs: int | None = option(None, "N", ge=1, help="Stop after so many tasks.")
-    once: bool = option(False, help="Run at most one task.")
-    stop_when_empty: bool = option(False, help="Stop when nothing can run now.")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"the options of a worker stay as they are; {name} cannot be set")

@@ -62,17 +62,17 @@ def _decoded(one: Setting, text: str) -> Any:
         if may_be_text(one.kind):
             return text
         example = f"for example {one.name}='{one.examples[0]}'; " if one.examples else ""
-        raise WrongSetting(
-            f"settings cannot be used: {one.name} {_mistake(text, error)}", hint=f"{example}{SEE}"
-        ) from None
+        said = _mistake(text, error, quoted=one.repr)
+        raise WrongSetting(f"settings cannot be used: {one.name} {said}", hint=f"{example}{SEE}") from None
 
 
-def _mistake(text: str, error: Exception) -> str:
-    """Returns what is wrong with a map: where it stops being JSON, with what is written around it, or what stands there
-    twice."""
+def _mistake(text: str, error: Exception, *, quoted: bool) -> str:
+    """Returns what is wrong with a map: where it stops being JSON, with what is written around it unless that may be a
+    secret, or what stands there twice."""
     if isinstance(error, json.JSONDecodeError):
         around = text[max(error.pos - AROUND, 0) : error.pos + AROUND]
-        return f"is not JSON: {error.msg.lower()} at character {error.pos + 1}, near {around!r}"
+        where = f"is not JSON: {error.msg.lower()} at character {error.pos + 1}"
+        return f"{where}, near {around!r}" if quoted else where
     return f"has {str(error)!r} twice" if isinstance(error, _Twice) else "is not JSON"
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Union
 
 Place = tuple[str | int, ...]
 _LISTS = (list, tuple, set, frozenset)
+_LISTED = {tuple: "list"}  # nobody can write another
 _UNIONS = (Union, types.UnionType)
 _TRUE, _FALSE = {"1", "true", "t", "yes", "y", "on"}, {"0", "false", "f", "no", "n", "off"}
 
@@ -53,6 +54,8 @@ def read(kind: Any, value: Any) -> Any:
         return _mapped(inner or (Any, Any), value)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, value)
+    if isinstance(kind, type) and hasattr(kind, "from_map"):
+        return kind.from_map(value)
     return _by_pydantic(kind, value)
 
 
@@ -156,7 +159,7 @@ def _first_that_fits(kinds: tuple[Any, ...], value: Any) -> Any:
 
 def _listed(kind: Any, inner: tuple[Any, ...], value: Any) -> Any:
     if not isinstance(value, _LISTS):
-        raise refused(f"Input should be a valid {kind.__name__}", value)
+        raise refused(f"Input should be a valid {_LISTED.get(kind, kind.__name__)}", value)
     each = inner[0] if inner else Any
     if kind is tuple and inner and inner[-1] is not ...:
         return _by_pydantic(kind[inner], value)

@@ -14,9 +14,9 @@ T = TypeVar("T")
 SEE = "correct or remove it; then redrive settings lists all there are"
 
 
-def made(kind: type[Values], make: Callable[[], T], in_file: Callable[[str], str] = lambda _: "") -> T:
+def made(kind: type[Values], make: Callable[[], T], in_file: Callable[..., str] = lambda *_: "") -> T:
     """Returns what ``make`` returns; what it finds wrong is said by the names that people have set. ``in_file`` says
-    where a field stands."""
+    where a field stands, and what is below it."""
     try:
         return make()
     except Unfit as error:
@@ -30,8 +30,8 @@ def guess(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {close}?)" if close else ""
 
 
-def _told(kind: type[Values], problem: Problem, in_file: Callable[[str], str]) -> str:
+def _told(kind: type[Values], problem: Problem, in_file: Callable[..., str]) -> str:
     field, *rest = map(str, problem.place)
     name = fields_of(kind)[field].name if field in fields_of(kind) else field
-    where = in_file(field) if problem.source == "file" else ""
+    where = in_file(field, *rest) if problem.source == "file" else ""
     return f"{'.'.join([name, *rest])}: {problem.message}{f' ({where})' if where else ''}"

@@ -1,0 +1,113 @@
+"""Connections, routes and groups of workers: ``[connections.NAME]``, ``[routes]`` and ``[workers.NAME]``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from redrive.errors import InvalidInput
+from redrive.kernel.task import check_name
+from redrive.settings.declare import Values, option
+from redrive.settings.options import Options
+from redrive.settings.values import Problem
+from redrive.settings.wording import guess
+
+DEFAULT_CONNECTION = "default"  # what the only store is called
+ALL = "all"  # what all of them together are called where one can be chosen
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+
+
+class Connection(Values):
+    """A store by its URL, or by the environment variable that has it: one with a password belongs there."""
+
+    url: str | None = option(None, help="The store.", repr=False)
+    url_from: str | None = option(None, help="The environment variable that has its URL.")
+
+    @property
+    def address(self) -> str | None:
+        return os.environ.get(self.url_from) if self.url_from else self.url
+
+
+class Route(Values):
+    """Where tasks of some kinds go. Without a connection it is the default one, without a queue that of the kind."""
+
+    connection: str | None = option(None, help="The connection.")
+    queue: str | None = option(None, help="The queue there.")
+
+
+class WorkerGroup(Options):
+    """Workers that are started alike: the options of ``redrive work``, and where and how many."""
+
+    connection: str | None = option(None, help="The connection that it serves.")
+    processes: int = option(1, ge=1, le=512, help="Worker processes.")
+
+    @property
+    def options(self) -> dict[str, object]:
+        """What it says of the options of a worker."""
+        return {name: value for name, value in self.given.items() if name not in ("connection", "processes")}
+
+
+Connections = Mapping[str, Connection]
+
+
+def default_of(connections: Connections, chosen: str | None) -> str:
+    """Returns the default connection: the chosen one, else the one of that name, else the first."""
+    if chosen is not None:
+        return chosen
+    return DEFAULT_CONNECTION if DEFAULT_CONNECTION in connections else next(iter(connections), DEFAULT_CONNECTION)
+
+
+def problems_of(connections: Connections, default: str, url: str | None) -> Iterator[Problem]:
+    """Finds connections that cannot be used; ``url`` is what is said of the default one elsewhere."""
+    known = connections or {default: Connection()}
+    places: dict[str, str] = {}
+    for name, one in known.items():
+        place = ("connections", name)
+        if not _NAME.fullmatch(name) or name == ALL:
+            yield Problem(place, f"a connection is named in small letters, digits, - and _, and not {ALL!r}")
+        if one.url is not None and one.url_from is not None:
+            yield Problem(place, "it has url and url_from; one of them is enough")
+        elif one.url_from is not None and not one.address and not (name == default and url):
+            yield Problem((*place, "url_from"), f"the environment has no {one.url_from}")
+        elif one.address is None and name != default:
+            yield Problem(place, "it needs url, or url_from with the name of an environment variable")
+        address = (name == default and url) or one.address
+        if address and places.setdefault(address, name) != name:
+            yield Problem(place, f"it is the same store as {places[address]}: its tasks would be counted twice")
+
+
+def unknown_connection(name: str | None, place: tuple[str, ...], known: Iterable[str]) -> Iterator[Problem]:
+    """Finds a connection that there is not."""
+    names = list(known)
+    if name is not None and name not in names:
+        hint = guess(name, names) or f"; there are: {', '.join(names)}"
+        yield Problem(place, f"there is no connection {name!r}{hint}")
+
+
+def problems_of_routes(routes: Mapping[str, Route], known: Iterable[str]) -> Iterator[Problem]:
+    """Finds routes that lead nowhere."""
+    names = list(known)
+    for pattern, route in routes.items():
+        yield from unknown_connection(route.connection, ("routes", pattern, "connection"), names)
+        yield from _bad_name(pattern.replace("*", "_").replace("?", "_"), "kind", ("routes", pattern))
+        if route.queue is not None:
+            yield from _bad_name(route.queue, "queue", ("routes", pattern, "queue"))
+        if not route.given:
+            yield Problem(("routes", pattern), "it says neither a connection nor a queue")
+
+
+def problems_of_groups(groups: Mapping[str, WorkerGroup], known: Iterable[str]) -> Iterator[Problem]:
+    """Finds groups of workers that cannot be started."""
+    names = list(known)
+    for name, group in groups.items():
+        yield from unknown_connection(group.connection, ("workers", name, "connection"), names)
+        for queue in group.given.get("queues", ()):
+            yield from _bad_name(queue, "queue", ("workers", name, "queues"))
+
+
+def _bad_name(text: str, what: str, place: tuple[str, ...]) -> Iterator[Problem]:
+    try:
+        check_name(text, what)
+    except InvalidInput as error:
+        yield Problem(place, error.message)

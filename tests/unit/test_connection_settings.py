@@ -1,0 +1,138 @@
+"""Connections, routes and groups of workers in redrive.toml: what is said there, and where a mistake stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from redrive import App
+from redrive.errors import ConfigError
+from redrive.settings import DEFAULT_URL, Options, Settings, WorkerGroup, effective, fields_of, load_settings
+
+TWO = """
+[connections.main]
+url = "sqlite:///main.db"
+[connections.insights]
+url = "sqlite:///insights.db"
+"""
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Write:
+    monkeypatch.chdir(tmp_path)
+
+    def put(text: str) -> Path:
+        (tmp_path / "redrive.toml").write_text(text)
+        return tmp_path / "redrive.toml"
+
+    return put
+
+
+def test_without_connections_there_is_one_store(write: Write) -> None:
+    settings = load_settings()
+    assert (settings.default_connection, settings.other_urls, settings.url) == ("default", {}, DEFAULT_URL)
+    app = App()
+    assert list(app.connections) == ["default"] and app._routing is None and app.registry.routing is None
+
+
+def test_the_default_is_the_chosen_one_else_the_first(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(TWO)
+    settings = load_settings()
+    assert (settings.default_connection, settings.url) == ("main", "sqlite:///main.db")
+    assert settings.other_urls == {"insights": "sqlite:///insights.db"}
+    monkeypatch.setenv("QUEUE_CONNECTION", "insights")
+    chosen = load_settings()
+    assert (chosen.default_connection, chosen.url) == ("insights", "sqlite:///insights.db")
+    assert list(App().connections) == ["insights", "main"]
+
+
+def test_redrive_url_is_the_url_of_the_default_connection(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(TWO)
+    monkeypatch.setenv("REDRIVE_URL", "sqlite:///elsewhere.db")
+    app = App()
+    assert (app.url, app.at("insights").url) == ("sqlite:///elsewhere.db", "sqlite:///insights.db")
+    assert App("sqlite:///code.db").url == "sqlite:///code.db"
+
+
+def test_a_url_with_a_password_comes_from_the_environment(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write('[connections.main]\n[connections.insights]\nurl_from = "INSIGHTS_URL"\n')
+    with pytest.raises(ConfigError, match=r"insights\.url_from: the environment has no INSIGHTS_URL .*line 3"):
+        load_settings()
+    monkeypatch.setenv("INSIGHTS_URL", "sqlite:///i.db")
+    settings = load_settings()
+    assert (settings.url, settings.other_urls) == (DEFAULT_URL, {"insights": "sqlite:///i.db"})
+
+
+def test_groups_of_workers_take_the_options_of_a_worker(write: Write) -> None:
+    write('[workers.reports]\nqueues = ["reports", "slow"]\nprocesses = 3\ntries = 2\nmax_time = 60\n')
+    group = load_settings().workers["reports"]
+    assert (group.processes, group.connection) == (3, None)
+    assert group.options == {"queues": ("reports", "slow"), "tries": 2, "max_time": 60.0}
+    assert set(fields_of(Options)) < set(fields_of(WorkerGroup)), "none is said again"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('queue_connection = "insigths"\n' + TWO, r"no connection 'insigths' \(did you mean insights\?\) (F, line 1)"),
+        ('queue_connection = "main"\n', r"no connection 'main'; there are: default (F, line 1)"),
+        ("[connections.Main]\nurl = 'x'\n", "Main: a connection is named in small letters"),
+        ("[connections.all]\nurl = 'x'\n", "not 'all' (F, line 1, [connections.all])"),
+        (TWO + "[connections.third]\n", "third: it needs url, or url_from"),
+        (TWO + "[connections.third]\nurl = 'sqlite:///main.db'\n", "third: it is the same store as main"),
+        (TWO + "[connections.third]\nuri = 'x'\n", "third.uri: there is no such field; did you mean url? (F, line 7"),
+        (TWO + "[connections.third]\nurl = 'x'\nurl_from = 'Y'\n", "third: it has url and url_from"),
+        ("redrive_url = 'sqlite:///x.db'\n" + TWO, "the connection main has a URL of its own; say it once (F, line 1)"),
+        (
+            TWO + "[routes]\n'R*' = {connection = 'mian'}\n",
+            "R*.connection: there is no connection 'mian' (did you mean",
+        ),
+        (TWO + "[routes]\nX = 1\n'R*' = {conection = 'main'}\n", "X: Input should be a table of connection, queue"),
+        (TWO + "[routes]\n'R*' = {conection = 'main'}\n", "did you mean connection? (F, line 7, [routes])"),
+        (TWO + "[routes]\n'R *' = {queue = 'x'}\n", "is not a valid name (F, line 7"),
+        (TWO + "[routes]\n'R*' = {queue = 'a b'}\n", "R*.queue: queue 'a b' is not a valid name"),
+        (TWO + "[routes]\n'R*' = {}\n", "R*: it says neither a connection nor a queue"),
+        ("[workers.a]\nconcurency = 3\n", "a.concurency: there is no such field; did you mean concurrency? (F, line 2"),
+        ("[workers.a]\ntries = 0\n", "a.tries: Input should be greater than or equal to 1 (F, line 2, [workers.a])"),
+        ("[workers.a]\nqueues = 'x'\n", "a.queues: Input should be a valid list (F, line 2"),
+        ("[workers.a]\nqueues = ['a b']\n", "a.queues: queue 'a b' is not a valid name (F, line 2"),
+        ("[workers.a]\nconnection = 'b'\n", "a.connection: there is no connection 'b'; there are: default (F, line 2"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(write: Write, text: str, said: str) -> None:
+    write(text)
+    with pytest.raises(ConfigError) as refused:
+        load_settings()
+    assert said.replace("\\", "").replace("F,", "redrive.toml,") in refused.value.message
+
+
+def test_a_url_that_cannot_work_is_told_by_its_connection(write: Write) -> None:
+    write(TWO + "[connections.third]\nurl = 'mysql://me:secret@host/x'\n")
+    with pytest.raises(ConfigError, match=r"^connections\.third: no store is known") as refused:
+        App()
+    assert "secret" not in str(refused.value)
+
+
+def test_urls_are_shown_nowhere(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(TWO.replace("insights.db", "s3cret.db"))
+    settings = load_settings()
+    listed = {one.name: one for one in effective(settings)}
+    assert listed["REDRIVE_CONNECTIONS"].value is None
+    assert "s3cret" not in f"{settings!r}{settings.connections!r}{listed!r}"
+    monkeypatch.setenv("REDRIVE_CONNECTIONS", '{"main": {"url": "postgresql://u:s3cret@h/d" "x"}}')
+    with pytest.raises(ConfigError, match="REDRIVE_CONNECTIONS is not JSON") as refused:
+        load_settings()
+    assert "s3cret" not in str(refused.value)
+
+
+def test_the_environment_has_them_as_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDRIVE_CONNECTIONS", '{"a": {"url": "sqlite:///a.db"}, "b": {"url": "sqlite:///b.db"}}')
+    monkeypatch.setenv("REDRIVE_ROUTES", '{"X": {"connection": "b"}}')
+    monkeypatch.setenv("REDRIVE_WORKERS", '{"w": {"connection": "b"}}')
+    settings = load_settings()
+    assert (settings.default_connection, settings.routes["X"].connection) == ("a", "b")
+    assert settings.workers["w"].connection == "b" and isinstance(settings, Settings)
