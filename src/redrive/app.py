@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
+import difflib
 import sys
-import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
-from redrive.errors import ConfigError, IdempotencyConflict, InvalidInput, SchemaError, StoreError, WrongSetting
+from redrive.errors import (
+    ConfigError,
+    ConnectionUnknown,
+    IdempotencyConflict,
+    InvalidInput,
+    SchemaError,
+    StoreError,
+    StoreUnavailable,
+    WrongSetting,
+)
 from redrive.features import features_of, load
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
@@ -21,6 +30,7 @@ from redrive.handlers.kinds import DEFAULTS
 from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
+from redrive.handlers.routing import Routing
 from redrive.handlers.signature import Call
 from redrive.kernel.applied import Applied
 from redrive.kernel.classify import Classification
@@ -36,8 +46,8 @@ from redrive.kernel.task import (
     check_priority,
 )
 from redrive.settings import Options, Settings, load_settings
-from redrive.stores import capabilities_of, make_store, shown_url
-from redrive.stores.loops import LoopStores
+from redrive.stores import make_store
+from redrive.stores.holder import StoreHolder
 from redrive.sync import Portal, SyncApp
 
 # Workers and operators are imported by whoever asks for one: most processes of an application only enqueue.
@@ -61,6 +71,8 @@ Classifier = TypeVar("Classifier", bound=Callable[[BaseException], Classificatio
 Fingerprinter = TypeVar("Fingerprinter", bound=Callable[[BaseException], str | None])
 MISSED = ("coalesce", "all", "skip")
 DEFAULT_NAME = "default"
+# One connection of an application, for those who may not know stores: they pass it on.
+Served = StoreHolder
 # From here on the first tasks of a list are sent while the next are made.
 MANY = 600
 
@@ -115,22 +127,17 @@ class App:
         self.features = features_of(features)
         known = settings if settings is not None else load_settings(url=url, features=self.features)
         self.settings = known.with_features(self.features)
-        self.url = url or self.settings.url
+        self.connections = self._connections(url or self.settings.url)
+        self._main = self.connections[self.settings.default_connection]
         self.name = check_name(name, "app name")
         self.owner = self.name
-        self.registry = Registry()
+        routing = Routing(self._main.name, self.settings.routes) if self.settings.routes else None
+        self.registry = Registry(routing=routing)
+        # Asked for each task that is enqueued: None where all go to the default connection.
+        self._routing = routing if any(one.connection for one in self.settings.routes.values()) else None
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
-        self._shared: Store | None = None
-        self._stores = LoopStores()
-        self._opened: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._recent: tuple[weakref.ref[asyncio.AbstractEventLoop], weakref.ref[Store]] | None = None
-        try:
-            self._make_store()  # a URL that cannot work is refused here, where it was written
-        except WrongSetting as error:
-            if url is None and settings is None:
-                error.message = f"REDRIVE_URL: {error.message}"
-            raise
+        self._check_connections("" if url is not None or settings is not None else "REDRIVE_URL")
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
             (builtin.FAIL_ALWAYS, builtin.fail_always),
@@ -139,6 +146,21 @@ class App:
             self._register(kind, function, {"max_attempts": 3})
         self._services: dict[Any, Any] = {}
         self._take_up(self.features)
+
+    def _connections(self, url: str) -> dict[str, StoreHolder]:
+        """Returns a holder for each connection, the default one first."""
+        urls = {self.settings.default_connection: url, **self.settings.other_urls}
+        return {name: StoreHolder(name, where, self.features) for name, where in urls.items()}
+
+    def _check_connections(self, source: str) -> None:
+        """Refuses a URL that cannot work here, where it was written. ``source``: what it is called, for the default."""
+        for name, holder in self.connections.items():
+            try:
+                holder.make()
+            except WrongSetting as error:
+                told = f"connections.{name}" if name in self.settings.connections else source
+                error.message = f"{told}: {error.message}" if told else error.message
+                raise
 
     def _take_up(self, features: Iterable[Feature]) -> None:
         taken = {*dir(type(self)), *vars(self)}
@@ -150,13 +172,20 @@ class App:
                     )
             taken.update(feature.services)
             if feature.kinds is not None:
-                feature.kinds.add_to(self._register)
+                feature.kinds.add_to(partial(self._register_for, feature.name))
             if feature.declare is not None:
                 feature.declare(self)
             if feature.retention is not None:
                 from redrive.stores.features import check_statements
 
                 check_statements(feature, feature.retention(self.settings))
+
+    def _register_for(
+        self, feature: str, kind: str, function: Callable[..., Any], options: Mapping[str, Any]
+    ) -> Handler:
+        if self.registry.routing is not None:
+            self.registry.routing.exempt(kind, feature)
+        return self._register(kind, function, options)
 
     def of(self, service: Callable[[App], S]) -> S:
         """Returns a feature's service for this application, typed; the same one each time: ``app.of(Shop)``."""
@@ -325,6 +354,7 @@ class App:
         payload: Any = None,
         *,
         connection: Any = None,
+        on: str | None = None,
         queue: str | None = None,
         priority: int | None = None,
         delay: float | None = None,
@@ -343,7 +373,8 @@ class App:
         transaction instead: the caller's commit makes it visible, a rollback leaves nothing. With a
         known ``idempotency_key`` the existing task is returned; if that one has another kind or payload,
         ``IdempotencyConflict`` is raised. ``join`` makes it a member of one; a handler names that of its own task:
-        ``join=ctx.task.join``.
+        ``join=ctx.task.join``. ``on`` names the connection (of ``redrive.toml``) that it goes to, in place of the
+        kind's route; a join, and the transaction of ``connection``, have to be on the same one.
         """
         new = make_task(
             self.registry,
@@ -361,35 +392,54 @@ class App:
             idempotency_key=idempotency_key,
             join=join,
         )
-        [answer] = await self._put([new], connection)
-        return as_enqueued(new) if answer.created else await self._known(new, answer, connection)
+        where = self._main if self._routing is None and on is None else self._where((kind,), on, connection)
+        [answer] = await self._put([new], where, connection)
+        return as_enqueued(new) if answer.created else await self._known(new, answer, where, connection)
 
-    async def enqueue_many(self, tasks: Sequence[GivenTask], *, connection: Any = None) -> list[Task]:
+    async def enqueue_many(
+        self, tasks: Sequence[GivenTask], *, connection: Any = None, on: str | None = None
+    ) -> list[Task]:
         """Enqueue many at once: all or none. Each is ``(kind, payload)`` or a dict of ``enqueue``'s arguments; leave
         them as they are until this returns.
 
-        With ``connection``, a conflicting key raises and leaves the decision to the caller's transaction.
+        With ``connection``, a conflicting key raises and leaves the decision to the caller's transaction. All go to
+        one connection, that of their routes or ``on``: tasks with different ones are refused.
         """
         new = NewTasks(self.registry, tasks)
+        where = self._main if self._routing is None and on is None else self._where(new.kinds, on, connection)
         in_parts = len(new) > MANY and connection is None and new.may_be_parted
         if not in_parts:
             new.make(len(new))
         if not new:
             return []
-        answers = await self._put(new, connection, in_parts=in_parts)
+        answers = await self._put(new, where, connection, in_parts=in_parts)
         return [
-            as_enqueued(task) if answer.created else await self._known(task, answer, connection)
+            as_enqueued(task) if answer.created else await self._known(task, answer, where, connection)
             for task, answer in zip(new, answers, strict=True)
         ]
 
-    async def _put(self, new: Sequence[NewTask], connection: Any, *, in_parts: bool = False) -> list[Enqueued]:
+    def _where(self, kinds: Iterable[str], on: str | None, connection: Any) -> StoreHolder:
+        """Returns where tasks of these kinds go. One that cannot be part of the caller's transaction is refused."""
+        if on is not None:
+            name = self.at(on).name
+        else:
+            name = self._main.name if self._routing is None else self._routing.only(kinds)
+        if connection is not None:
+            from redrive.integrations.same_store import insist_on_same
+
+            insist_on_same(connection, name, said=on is not None, default=self._main.name)
+        return self.connections[name]
+
+    async def _put(
+        self, new: Sequence[NewTask], where: StoreHolder, connection: Any, *, in_parts: bool = False
+    ) -> list[Enqueued]:
         if connection is None:
-            store = await self.store()
+            store = where.recent() or await where.store()
             keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
             return (await store.apply(Commit(enqueues=new, all_or_none=keyed), in_parts=in_parts)).enqueued
-        return (await self._apply_on(connection, Commit(enqueues=new))).enqueued
+        return (await self._apply_on(connection, where, Commit(enqueues=new))).enqueued
 
-    async def _apply_on(self, connection: Any, commit: Commit) -> Applied:
+    async def _apply_on(self, connection: Any, where: StoreHolder, commit: Commit) -> Applied:
         from redrive.integrations import OwnCommit, apply_on
 
         try:
@@ -397,36 +447,48 @@ class App:
             answers = apply_on(connection, own)
             return Applied(enqueued=await answers if isinstance(answers, Awaitable) else answers, repeated=own.repeated)
         except SchemaError as error:  # tables there would be of no use to workers that look elsewhere
-            error.hint = f"{error.hint} (this application's workers look in {self.shown_url})"
+            error.hint = f"{error.hint} (this application's workers look in {where.shown_url})"
             raise
 
-    async def _known(self, new: NewTask, answer: Enqueued, connection: Any) -> Task:
+    async def _known(self, new: NewTask, answer: Enqueued, where: StoreHolder, connection: Any) -> Task:
         if answer.conflict:
             raise IdempotencyConflict(new.idempotency_key or "", answer.id)
         # Inside a caller's transaction the task may be one that only that transaction sees.
-        found = None if connection is not None else await self._seen(answer.id)
+        found = None if connection is not None else await self._seen(answer.id, where)
         task = found or as_enqueued(new)
         task.id = answer.id
         task.deduplicated = True
         return task
 
-    async def _seen(self, task_id: UUID) -> Task | None:
+    async def _seen(self, task_id: UUID, where: StoreHolder) -> Task | None:
         """None also where it may not be looked at: a database role that only enqueues cannot read tasks."""
         try:
-            return await get_task(await self.store(), task_id)
+            return await get_task(await where.store(), task_id)
         except StoreError:
             return None
 
-    async def apply(self, commit: Commit, *, connection: Any = None) -> Applied:
+    async def apply(self, commit: Commit, *, connection: Any = None, on: str | None = None) -> Applied:
         """Applies a Commit, all of it or nothing: for features, whose services make them.
 
         With ``connection`` (as in ``enqueue``) it becomes part of that connection's transaction. Then it may add tasks,
-        joins, postings, rows and audit rows, and close joins.
+        joins, postings, rows and audit rows, and close joins. It lands on one connection: that of its tasks, which
+        have to agree, or ``on``.
         """
         self._check_features(commit)
+        where = self._main if self._routing is None and on is None else self._where_of(commit, on, connection)
         if connection is None:
-            return await (await self.store()).apply(commit)
-        return await self._apply_on(connection, commit)
+            return await (await where.store()).apply(commit)
+        return await self._apply_on(connection, where, commit)
+
+    def _where_of(self, commit: Commit, on: str | None, connection: Any) -> StoreHolder:
+        kinds = [task.kind for task in commit.new_tasks]
+        where = self._where(kinds, on, connection)
+        if on is None and where is not self._main and not commit.only_new_tasks:
+            raise InvalidInput(
+                f"{kinds[0]} goes to the connection {where.name}, and the rest of this Commit to {self._main.name}",
+                hint="apply them one after the other, or say on=… for all of it",
+            )
+        return where
 
     def _check_features(self, commit: Commit) -> None:
         """Refuses tasks for a feature that this application does not have: no worker of it would run them."""
@@ -445,7 +507,7 @@ class App:
         from redrive.ops.inspect import parse_id
 
         wanted = parse_id(str(task_id))
-        return await get_task(await self.store(), wanted)
+        return await get_task(await self._store_with(wanted), wanted)
 
     async def cancel(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
         """Cancel a waiting task now, or ask a running one to stop."""
@@ -453,7 +515,7 @@ class App:
         from redrive.ops.inspect import parse_id
 
         wanted = parse_id(str(task_id))
-        result = await actions.cancel(await self.store(), [wanted], actor=actor, reason=reason)
+        result = await actions.cancel(await self._store_with(wanted), [wanted], actor=actor, reason=reason)
         actions.insist(result, "cancelled")
 
     async def retry(self, task_id: UUID | str, *, actor: str = "app", reason: str | None = None) -> None:
@@ -462,7 +524,7 @@ class App:
         from redrive.ops.inspect import parse_id
 
         wanted = parse_id(str(task_id))
-        result = await actions.retry(await self.store(), [wanted], actor=actor, reason=reason)
+        result = await actions.retry(await self._store_with(wanted), [wanted], actor=actor, reason=reason)
         actions.insist(result, "retried")
 
     @property
@@ -472,13 +534,22 @@ class App:
 
         return FailedTasks(self.store)
 
-    async def operator(self, caller: Caller) -> Operator:
-        """Returns the service through which a caller looks at this application's tasks and acts on them, by role."""
+    async def operator(self, caller: Caller, on: str | None = None) -> Operator:
+        """Returns the service through which a caller looks at this application's tasks and acts on them, by role: those
+        of the default connection, or of another."""
         from redrive.ops.operator import Operator
         from redrive.ops.policy import Policy as OperatingPolicy
 
-        policy = OperatingPolicy.of(self.settings)
-        return Operator(await self.store(), self.registry, policy, caller, features=self.features)
+        policy, where = OperatingPolicy.of(self.settings), self.at(on)
+        return Operator(
+            await where.store(),
+            self.registry,
+            policy,
+            caller,
+            where.name,
+            features=self.features,
+            connections=tuple(self.connections),
+        )
 
     async def caller(self, secret: str) -> Caller | None:
         """Returns whose token this is; None when nobody's."""
@@ -523,8 +594,30 @@ class App:
         from redrive.ops.inspect import parse_id
         from redrive.ops.why import why as explain
 
-        store = await self.store()
-        return await explain(store, await actions.require(store, parse_id(str(task_id))))
+        wanted = parse_id(str(task_id))
+        store = await self._store_with(wanted)
+        return await explain(store, await actions.require(store, wanted))
+
+    async def _store_with(self, task_id: UUID) -> Store:
+        """Returns the store that has a task; the default one where none has, or there is no other."""
+        if len(self.connections) == 1:
+            return await self.store()
+        return await (self.connections[await self.connection_with(task_id) or self._main.name]).store()
+
+    async def connection_with(self, task_id: UUID) -> str | None:
+        """Returns the name of the connection that has a task. One that is away is passed over; where none of the others
+        has it, that is the answer."""
+        away: StoreUnavailable | None = None
+        for name, holder in self.connections.items():
+            try:
+                if await get_task(await holder.store(), task_id) is not None:
+                    return name
+            except StoreUnavailable as error:
+                error.message = f"{name}: {error.message}"
+                away = away or error
+        if away is not None:
+            raise away
+        return None
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -533,11 +626,13 @@ class App:
         store: Store | None = None,
         options: Options | None = None,
         *,
+        on: str | None = None,
         log: TaskLog | None = None,
         **given: Unpack[WorkerOptions],
     ) -> Worker:
         """A worker of this application for your own process, with the options of ``redrive work`` by name:
-        ``async with app.worker(queues="mail", concurrency=10): …`` or ``await app.worker(concurrency=10).run()``."""
+        ``async with app.worker(queues="mail", concurrency=10): …`` or ``await app.worker(concurrency=10).run()``.
+        ``on`` names the connection that it serves, if not the default one."""
         from redrive.ops.retention import retention_of
         from redrive.worker.config import WorkerConfig, worker_id
         from redrive.worker.options import make_options
@@ -545,11 +640,12 @@ class App:
 
         if options is not None and given:
             raise InvalidInput("give the worker's options by name, or as one Options, not both")
-        chosen = options or make_options(given, self.queues(), self.settings)
+        chosen, where = options or make_options(given, self.queues(), self.settings), self.at(on)
+        named = worker_id(self.settings)
         return Worker(
-            self._own_store() if store is None else store,
-            WorkerConfig(worker_id(self.settings), self.registry, self.settings, chosen, self.shown_url),
-            Declare(self.owner, tuple(self._planned(s) for s in self.schedules.values())),
+            self._own_store(where) if store is None else store,
+            WorkerConfig(named, self.registry, self.settings, chosen, where.shown_url, where.name),
+            Declare(self.owner, tuple(self._planned(s) for s in self._schedules_of(where))),
             log=log or self._task_log(),
             duties=self._duties(),
             retention=retention_of(self.settings, self.features),
@@ -561,9 +657,15 @@ class App:
         chosen = self.settings
         return TaskLog(style=choose_style(chosen.log_format), level=chosen.log_level, sample=chosen.log_sample)
 
-    def _own_store(self) -> Store:
+    def _schedules_of(self, where: StoreHolder) -> list[Schedule]:
+        """Returns the schedules whose kinds go to this connection: there they are kept, and fire."""
+        names = {one.kind: self._where((one.kind,), None, None) for one in self.schedules.values()}
+        return [one for one in self.schedules.values() if names[one.kind] is where]
+
+    @staticmethod
+    def _own_store(where: StoreHolder) -> Store:
         try:
-            return self.bound_store()
+            return where.bound()
         except RuntimeError:  # SQLite serves all loops, and needs none here
             raise InvalidInput(
                 "a worker belongs to an event loop, and none runs here",
@@ -595,9 +697,31 @@ class App:
     # -- the store -------------------------------------------------------------------------------------------------
 
     @property
+    def url(self) -> str:
+        """The store of the default connection."""
+        return self._main.url
+
+    @property
     def shown_url(self) -> str:
         """Where the store is, without its password."""
-        return shown_url(self.url)
+        return self._main.shown_url
+
+    def at(self, name: str | None) -> StoreHolder:
+        """Returns a connection by its name, the default one for None; refused where there is none of that name."""
+        if name is None:
+            return self._main
+        found = self.connections.get(name)
+        if found is None:
+            close = difflib.get_close_matches(name, self.connections, 1)
+            known = f"there are: {', '.join(self.connections)}"
+            raise ConnectionUnknown(
+                f"there is no connection {name!r}", hint=f"did you mean {close[0]}? {known}" if close else known
+            )
+        return found
+
+    def connection_of(self, kind: str) -> str:
+        """Returns the name of the connection that tasks of a kind go to."""
+        return self._main.name if self._routing is None else self._routing.connection_of(kind)
 
     @staticmethod
     def check_url(url: str) -> None:
@@ -608,56 +732,28 @@ class App:
         """Uses another store than the one written in the code, before anything was done; one that cannot work is
         refused."""
         self.check_url(url)
-        self.url = url
+        self._main.url = url
 
-    async def migrate(self) -> list[str]:
+    async def migrate(self, on: str | None = None) -> list[str]:
         """Bring the store's schema up to date; returns the steps that were taken."""
-        store = self._make_store()
-        try:
-            return await store.migrations.up()
-        finally:
-            await store.close()
+        return await self.at(on).migrate()
 
     async def store(self) -> Store:
         """Returns the store of the running event loop, opened. Network stores belong to a loop; SQLite serves them
         all."""
-        loop = asyncio.get_running_loop()
-        # Enqueueing comes by here for each task: nearly always it is the loop of last time. Read once: another loop's
-        # thread may change it at any moment.
-        recent = self._recent
-        if recent is not None and recent[0]() is loop and (known := recent[1]()) is not None:
-            return known
-        store = self.bound_store()
-        if store not in self._opened:
-            await store.open()
-            self._opened.add(store)
-        if self.bound_store() is store:  # else it was closed meanwhile
-            self._recent = (weakref.ref(loop), weakref.ref(store))
-        return store
+        return await self._main.store()
 
     def bound_store(self) -> Store:
         """Returns the same store, perhaps not opened yet: a worker opens it itself, and waits for it if it has to."""
-        if capabilities_of(self.url).any_loop:
-            if self._shared is None:
-                self._shared = self._make_store()
-            return self._shared
-        return self._stores.get(self._make_store)
-
-    def _make_store(self) -> Store:
-        return make_store(self.url, self.features)
+        return self._main.bound()
 
     async def close(self) -> None:
         """Close what this event loop, ``app.sync`` and, for SQLite, the application have open.
 
         A loop that is shut down in order, as ``asyncio.run`` does it, closes what it has open by itself.
         """
-        self._recent = None
-        await self._stores.close()
-        shared, self._shared = self._shared, None
-        if shared is not None:
-            await shared.close()
-            self._opened.discard(shared)
-        self._recent = None
+        for holder in self.connections.values():
+            await holder.close()
         self.sync.close()
 
     async def __aenter__(self) -> App:

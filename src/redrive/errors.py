@@ -113,6 +113,12 @@ class UnknownQueue(InvalidInput):
     code = "QUEUE_UNKNOWN"
 
 
+class ConnectionUnknown(InvalidInput):
+    """The configuration has no connection of this name."""
+
+    code = "CONNECTION_UNKNOWN"
+
+
 class IdempotencyConflict(Conflict):
     """The key already names a task with another kind or payload."""
 

@@ -81,7 +81,7 @@ class Calls(Protocol):
     async def enqueue(self, kind: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Task: ...
 
     async def enqueue_many(
-        self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None
+        self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None, on: str | None = None
     ) -> list[Task]: ...
 
     async def get(self, task_id: UUID | str) -> Task | None: ...
@@ -104,9 +104,9 @@ class SyncApp:
         return _finish(coroutine) if options.get("connection") is not None else self._wait(coroutine, "enqueue")
 
     def enqueue_many(
-        self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None
+        self, tasks: Sequence[Mapping[str, Any] | tuple[str, Any]], *, connection: Any = None, on: str | None = None
     ) -> list[Task]:
-        coroutine = self._app.enqueue_many(tasks, connection=connection)
+        coroutine = self._app.enqueue_many(tasks, connection=connection, on=on)
         return _finish(coroutine) if connection is not None else self._wait(coroutine, "enqueue_many")
 
     def get(self, task_id: UUID | str) -> Task | None:

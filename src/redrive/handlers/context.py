@@ -34,6 +34,9 @@ class Runtime(Protocol):
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
 
+    @property
+    def connection(self) -> str: ...
+
 
 class Context:
     """One attempt of one task. Safe to use from the handler's own thread or coroutine."""
@@ -59,6 +62,11 @@ class Context:
     @property
     def task_id(self) -> UUID:
         return self._task.id
+
+    @property
+    def connection(self) -> str:
+        """The name of the connection that the task is on; ``default`` where there is only one."""
+        return self._runtime.connection
 
     @property
     def attempt(self) -> int:

@@ -30,6 +30,7 @@ from redrive.kernel.task import (
 
 # The store's clock decides about times; this much the caller's may differ from it.
 CLOCK_SKEW = timedelta(days=1)
+DEFAULT_QUEUE = "default"
 GivenTask = Mapping[str, Any] | tuple[str, Any]
 
 
@@ -88,9 +89,9 @@ def _encoded(known: Handler | Declared, payload: Any) -> str | None:
 
 
 def _unknown(registry: Registry, kind: str) -> Declared:
-    """Returns the refusal of an unknown kind; None for an application without any kinds, which is a pure producer."""
+    """Refuses an unknown kind; an application without any kinds is a pure producer, and may enqueue all."""
     registry.refuse_unknown(check_name(kind, "kind"))
-    return Declared(kind)
+    return Declared(kind, registry.queue_of(kind, DEFAULT_QUEUE))
 
 
 class NewTasks(Sequence[NewTask]):
@@ -109,6 +110,14 @@ class NewTasks(Sequence[NewTask]):
             isinstance(given, tuple) or (isinstance(given, Mapping) and given.get("idempotency_key") is None)
             for given in self._given
         )
+
+    @property
+    def kinds(self) -> Iterator[str]:
+        """Yields the kind of each, without making it; what is no task is left for ``make`` to refuse."""
+        for given in self._given:
+            kind = given.get("kind") if isinstance(given, Mapping) else next(iter(given), None)
+            if isinstance(kind, str):
+                yield kind
 
     def make(self, count: int) -> None:
         """Makes at least the first so many."""

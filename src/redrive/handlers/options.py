@@ -15,6 +15,7 @@ class EnqueueOptions(TypedDict, total=False):
     """The options of ``App.enqueue``."""
 
     connection: Any
+    on: str | None
     queue: str | None
     priority: int | None
     delay: float | None

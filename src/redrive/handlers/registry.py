@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from redrive.errors import ConfigError, InvalidInput, UnknownKind
 from redrive.handlers.functions import check_callable, origin_of, runs_on_the_loop
+from redrive.handlers.routing import Routing
 from redrive.handlers.signature import PayloadSpec
 from redrive.kernel.classify import NO_RULES, FailureRules
 from redrive.kernel.machine import Policy
@@ -64,21 +65,26 @@ class Declared:
 
 @dataclass(slots=True)
 class Registry:
-    """All kinds of an application."""
+    """All kinds of an application. A route's queue is used in place of the one that a kind was declared with."""
 
     handlers: dict[str, Handler] = field(default_factory=dict)
     declared: dict[str, Declared] = field(default_factory=dict)
     rules: FailureRules = field(default_factory=FailureRules)
+    routing: Routing | None = None
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.kind)
         # The same function again is a module imported twice (as __main__ and by name), not a mistake.
         if known is not None and (one := origin_of(known.function)) != (two := origin_of(handler.function)):
             raise ConfigError(f"the kind {handler.kind} has two handlers: {one} and {two}")
-        self.handlers[handler.kind] = handler
+        self.handlers[handler.kind] = replace(handler, queue=self.queue_of(handler.kind, handler.queue))
 
     def declare(self, declared: Declared) -> None:
-        self.declared[declared.kind] = declared
+        self.declared[declared.kind] = replace(declared, queue=self.queue_of(declared.kind, declared.queue))
+
+    def queue_of(self, kind: str, declared: str) -> str:
+        """Returns the queue of a kind: its route's, else the one it was declared with."""
+        return declared if self.routing is None else self.routing.queue_of(kind) or declared
 
     def known(self, kind: str) -> Handler | Declared | None:
         return self.handlers.get(kind) or self.declared.get(kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -148,6 +148,18 @@ class Commit:
         """True if it only adds tasks that do not depend on each other: they may share a transaction with those of other
         callers."""
         return bool(self.enqueues) and not self.all_or_none and not self.transitions and not self._others
+
+    @property
+    def new_tasks(self) -> Iterator[NewTask]:
+        """Yields all tasks that it adds, now or when a join ends."""
+        yield from self.enqueues
+        for join in self.joins:
+            yield from (task for task in (join.on_complete, join.on_success) if task is not None)
+
+    @property
+    def only_new_tasks(self) -> bool:
+        """True if it adds tasks and joins, and does nothing else."""
+        return not self.transitions and all(other is self.joins for other in self._others)
 
     @property
     def only_transitions(self) -> bool:

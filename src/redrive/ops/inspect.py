@@ -189,6 +189,22 @@ async def meant(store: Store, values: Sequence[str]) -> list[UUID]:
     return list(dict.fromkeys([await _meant(store, value) for value in values]))
 
 
+async def known(store: Store, values: Sequence[str]) -> list[str]:
+    """Returns those ids, or beginnings of ids, by which a task is known."""
+    found = []
+    for value in values:
+        try:
+            task_id = await _meant(store, value)
+        except TaskNotFound:
+            continue
+        except InvalidInput:  # it names several here, or is no id: whoever asks for it is told
+            found.append(value)
+            continue
+        if task_id in await store.get_many([task_id], documents=0):
+            found.append(value)
+    return found
+
+
 async def beginning_with(store: Store, digits: str, limit: int) -> list[UUID]:
     """Returns the latest tasks whose ids begin with these digits, without dashes."""
     # Pages go down by id, through an index: those that begin so are the first ones below the next that do not.
@@ -210,10 +226,12 @@ async def _meant(store: Store, value: str) -> UUID:
     return same[0]
 
 
-def as_dict(task: Task) -> dict[str, Any]:
-    """Returns a task as JSON-ready values, in the field names of the API and ``--json``."""
+def as_dict(task: Task, connection: str | None = None) -> dict[str, Any]:
+    """Returns a task as JSON-ready values, in the field names of the API and ``--json``; with the connection that it is
+    on, where there are several."""
     fields = {name: getattr(task, name) for name in Task.__dataclass_fields__ if name != "lease_token"}
-    return {name: plain(value) for name, value in fields.items()}
+    where = {} if connection is None else {"connection": connection}
+    return {name: plain(value) for name, value in fields.items()} | where
 
 
 def plain(value: Any) -> Any:

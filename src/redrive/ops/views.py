@@ -147,10 +147,11 @@ class View(dict[str, Any]):
 
 @dataclass(slots=True, frozen=True)
 class Sight:
-    """What a caller may see: by role, and by which payload fields of a kind everybody may see."""
+    """What a caller may see: by role, and by which payload fields of a kind everybody may see; and where it is."""
 
     role: Role
     public: Callable[[str], Collection[str]] = lambda _: ()
+    connection: str | None = None  # where the tasks are, if there are several places
 
     @property
     def whole(self) -> bool:
@@ -162,6 +163,8 @@ def task(found: Task, sight: Sight) -> View:
     if not sight.whole:
         view["payload"] = public_part(found.payload, sight.public(found.kind))
         view["progress"] = numbers_of(found.progress)
+    if sight.connection is not None:
+        view["connection"] = sight.connection
     return view
 
 

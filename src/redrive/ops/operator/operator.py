@@ -32,8 +32,8 @@ S = TypeVar("S", bound=Service)
 
 
 class Operator:
-    """All that one caller can look at and do. ``connection`` names the store among those of a configuration.
-    ``documents``: for pages, see ``Session``."""
+    """All that one caller can look at and do. ``connection`` names the store among those of a configuration, which are
+    ``connections``. ``documents``: for pages, see ``Session``."""
 
     def __init__(
         self,
@@ -44,8 +44,11 @@ class Operator:
         connection: str = "default",
         documents: int | None = None,
         features: Sequence[Feature] = (),
+        connections: Sequence[str] = (),
     ) -> None:
-        self._session = session = Session(store, registry, policy, caller, connection, documents, tuple(features))
+        self._session = session = Session(
+            store, registry, policy, caller, connection, documents, tuple(features), tuple(connections)
+        )
         self.tasks = TaskService(session)
         self.failures = FailureService(session)
         self.causes = CauseService(session)
@@ -76,6 +79,11 @@ class Operator:
     def connection(self) -> str:
         return self._session.connection
 
+    @property
+    def told_connection(self) -> str | None:
+        """The same, where there are several."""
+        return self._session.told_connection
+
     def insist(self, role: Role) -> None:
         """Refuses a caller whose role is below this one."""
         self._session.may(role)
@@ -104,4 +112,5 @@ class Operator:
             session.connection,
             session.documents,
             session.features,
+            session.connections,
         )

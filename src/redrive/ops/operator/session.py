@@ -29,6 +29,12 @@ class Session:
     # None: documents as values. Else as text of at most so many bytes, longer ones left out, and lists with a budget.
     documents: int | None = None
     features: tuple[Feature, ...] = ()
+    connections: tuple[str, ...] = ()  # all that the application has
+
+    @property
+    def told_connection(self) -> str | None:
+        """The connection, where there are several: then it is named with every task."""
+        return self.connection if len(self.connections) > 1 else None
 
     @property
     def settings(self) -> Settings:
@@ -43,7 +49,7 @@ class Session:
 
     @property
     def sight(self) -> Sight:
-        return Sight(self.caller.role, self._public)
+        return Sight(self.caller.role, self._public, self.told_connection)
 
     def _public(self, kind: str) -> Collection[str]:
         """Returns payload fields of a kind that everybody may see: by its handler, and by the settings."""

@@ -77,6 +77,11 @@ class TaskService(Service):
         self._session.may(Role.VIEWER)
         return await inspect.meant(self._store, ids)
 
+    async def known(self, ids: Sequence[str]) -> builtins.list[str]:
+        """Returns those of the ids, or beginnings of ids, that name a task here."""
+        self._session.may(Role.VIEWER)
+        return await inspect.known(self._store, ids)
+
     async def get(self, task_id: UUID) -> Task:
         self._session.may(Role.VIEWER)
         return await actions.require(self._store, task_id, self._session.documents)
