@@ -14,6 +14,7 @@ from redrive.cli.root import root
 from redrive.cli.support.loading import Loaded
 from redrive.cli.support.worker_options import _given as gathered
 from redrive.cli.support.worker_options import flag_of, make_options
+from redrive.cli.support.worker_start import WorkerStart
 from redrive.errors import InvalidInput
 from redrive.settings import Options, fields_of
 from redrive.worker.options import WorkerOptions
@@ -41,13 +42,13 @@ def test_a_child_process_gets_every_option(name: str, tmp_path: Path) -> None:
     given = {one: other_than_the_default(one) for one in ALL if name in (one, "all of them")}
     options = Options(**given)
     assert options != Options(), "it differs from what a forgotten one would be"
-    assert read_again(app, _command(Loaded(app), options, 1)) == options
+    assert read_again(app, _command(Loaded(app), WorkerStart(options, None, 2), "w-1")) == options
 
 
 def test_none_at_all_is_not_nothing_said(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/x.db")
     options = Options(timeout=0)
-    assert read_again(app, _command(Loaded(app), options, 1)).timeout == 0
+    assert read_again(app, _command(Loaded(app), WorkerStart(options, None, 2), "w-1")).timeout == 0
 
 
 def test_the_application_takes_the_same_options_by_name() -> None:

@@ -23,6 +23,13 @@ from redrive import App, Context, Retry, Snooze
 DIRECTORY = Path(os.environ.get("FAULT_DIR", "."))
 SCHEMA = "create table if not exists effect (task_id text, attempt integer, what text, pid integer, at real)"
 
+# A test may have processes fail to start, or take their time, from some moment on.
+if Path(os.environ.get("FAULT_BREAK_START", "/nowhere")).exists():
+    os._exit(7)
+if Path(slow := os.environ.get("FAULT_SLOW_START", "/nowhere")).exists():
+    Path(f"{slow}.begun").touch()
+    time.sleep(30)
+
 app = App()
 
 

@@ -57,6 +57,12 @@ class Announcer:
         rest = f"{_counted(running)} will be finished first" if running else "nothing runs"
         self._say("worker.draining", f"asked to drain: claiming no more; {rest}", running=running.total())
 
+    def had_enough(self, why: str) -> None:
+        """Logs that an option has this worker end now, and what it finishes before."""
+        running = self._running()
+        rest = f"{_counted(running)} will be finished first" if running else "nothing runs"
+        self._say("worker.had_enough", f"{why}: claiming no more; {rest}", running=running.total())
+
     def declared_dead(self) -> None:
         """Logs that others have taken this worker for dead: it was stopped or cut off for too long."""
         text = f"{self._worker_id} was taken for dead: nobody had heard of it; asking which of its leases are left"

@@ -58,6 +58,7 @@ class Attempts:
         self._reacting = frozenset(store.reacting)
         self._life = state.life
         self._runs = state.runs
+        self._connection = config.connection
         self._watch = state.next_look.watch
         self._wake = state.signal.wake
         self.note_progress = state.runs.note_progress
@@ -74,6 +75,10 @@ class Attempts:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._life.loop
+
+    @property
+    def connection(self) -> str:
+        return self._connection
 
     @property
     def crowded(self) -> bool:

@@ -8,19 +8,20 @@ import socket
 from dataclasses import dataclass
 
 from redrive.handlers.registry import Registry
-from redrive.settings import Options, Settings
+from redrive.settings import DEFAULT_CONNECTION, Options, Settings
 
 
 @dataclass(slots=True, frozen=True)
 class WorkerConfig:
     """Under which name a worker runs which handlers, by which settings and options. ``where``: its store, as the log
-    calls it."""
+    calls it; ``connection``: the name of that."""
 
     id: str
     registry: Registry
     settings: Settings
     options: Options
     where: str = "its store"
+    connection: str = DEFAULT_CONNECTION
 
 
 def worker_id(settings: Settings) -> str:

@@ -70,51 +70,61 @@ def _write(pipe: int, line: bytes) -> None:
 
 
 class Slot:
-    """One worker process of a supervisor, and those that were there before it. Written on the supervisor's loop, read
-    by the thread that serves the port."""
+    """One worker process of a supervisor, and those that were there before it. The last of them may still finish what
+    it runs. Written on the supervisor's loop, read by the thread that serves the port."""
 
     def __init__(self, name: str, table: Mapping[str, Metric]) -> None:
         self.name = name
         self.health: dict[str, Any] = {}
         self.reasons = ["it is not started yet"]
         self.over = False
+        self.restarts = 0
         self._table = table
         self._lock = threading.Lock()
         self._ended: Samples = {}
-        self._now: Samples = {}
-        self._begun = 0
+        # By the number of the process in this place: the last is the one that is to be there.
+        self._told: dict[int, Samples] = {}
+        self._last = 0
         self._heard_at = 0.0
 
-    def began(self) -> None:
-        self._begun += 1
+    def began(self, *, relieves: bool = False) -> int:
+        """Returns the number of a process that has begun. ``relieves``: the one before it is well, and goes for it."""
+        if self._last and not relieves:
+            self.restarts += 1
+        self._last += 1
+        with self._lock:
+            self._told[self._last] = {}
         self._heard_at = time.monotonic()
         self.reasons = ["it has not said anything yet"]
+        return self._last
 
-    def hear(self, line: bytes) -> None:
-        """Takes in what the process says."""
+    def hear(self, number: int, line: bytes) -> None:
+        """Takes in what a process says."""
         told = json.loads(line)
         news = from_json(told["samples"], self._bounds_of)
         with self._lock:
             for name, values in news.items():
-                self._now.setdefault(name, {}).update(values)
-        self.health, self.reasons = told["health"], told["reasons"]
-        self._heard_at = time.monotonic()
+                self._told[number].setdefault(name, {}).update(values)
+        if number == self._last:
+            self.health, self.reasons = told["health"], told["reasons"]
+            self._heard_at = time.monotonic()
 
-    def ended(self, *, for_good: bool = False) -> None:
+    def ended(self, number: int, *, for_good: bool = False) -> None:
         """Keeps what adds up; how it was is nothing any more. ``for_good``: it was to end (somebody drained it), and
         nobody waits for it."""
         with self._lock:
-            add(self._ended, self._now, self._adds_up)
-            self._now = {}
-        self.over = for_good
-        self.health, self.reasons = {}, ["it has ended"]
+            add(self._ended, self._told.pop(number), self._adds_up)
+        if number == self._last:
+            self.over = for_good
+            self.health, self.reasons = {}, ["it has ended"]
 
     def samples(self) -> Samples:
         found: Samples = {}
         with self._lock:
             add(found, self._ended)
-            add(found, self._now)
-        put(found, metrics.RESTARTS.name, float(max(self._begun - 1, 0)))
+            for number, told in self._told.items():
+                add(found, told, self._adds_up if number != self._last else lambda _: True)
+        put(found, metrics.RESTARTS.name, float(self.restarts))
         return found
 
     def problems(self) -> list[str]:
@@ -134,8 +144,10 @@ class Slot:
 class Pipe:
     """The supervisor's end of one child's pipe, from before it is started until after it has ended."""
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: Slot, *, relieves: bool = False) -> None:
         self._slot = slot
+        self._relieves = relieves
+        self._number = 0
         self._read, self._written = os.pipe()
         self._listening: asyncio.Task[None] | None = None
 
@@ -150,7 +162,7 @@ class Pipe:
     def begin(self) -> None:
         """The child has its end by now: this one is closed, so that its end can be seen."""
         os.close(self._written)
-        self._slot.began()
+        self._number = self._slot.began(relieves=self._relieves)
         self._listening = asyncio.create_task(self._listen(), name="redrive-hand-over")
 
     async def end(self, *, for_good: bool = False) -> None:
@@ -161,7 +173,7 @@ class Pipe:
             return
         await asyncio.wait([self._listening], timeout=LAST_WORDS_S)
         self._listening.cancel()  # somebody whom it has started keeps the pipe open
-        self._slot.ended(for_good=for_good)
+        self._slot.ended(self._number, for_good=for_good)
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -171,7 +183,7 @@ class Pipe:
         )
         try:
             while (line := await reader.readline()).endswith(b"\n"):
-                self._slot.hear(line)
+                self._slot.hear(self._number, line)
         except (ValueError, KeyError, TypeError, OSError):
             logger.exception("a worker process cannot be understood", extra={"event": "supervisor.metrics"})
         finally:
@@ -185,8 +197,8 @@ class HandOver:
         known = by_name(table)
         self.slots = [Slot(f"{name}-{number}", known) for number in range(1, processes + 1)]
 
-    def pipe(self, number: int) -> Pipe:
-        return Pipe(self.slots[number])
+    def pipe(self, number: int, *, relieves: bool = False) -> Pipe:
+        return Pipe(self.slots[number], relieves=relieves)
 
     def processes(self) -> dict[str, Samples]:
         """Returns the samples of each process, with those of its forerunners."""

@@ -14,6 +14,8 @@ class Life:
     def __init__(self) -> None:
         # The store was reached, or cannot be for now. One that cannot be used is an error before this.
         self.begun = asyncio.Event()
+        # The store has answered a claim, and what came is begun.
+        self.claiming = asyncio.Event()
         self.on_begun: Callable[[], None] = lambda: None
         # What it died of; None while it lives, and when it ended as it should.
         self.died: Exception | None = None

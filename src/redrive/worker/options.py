@@ -21,6 +21,7 @@ class WorkerOptions(TypedDict, total=False):
     timeout: float | None
     max_time: float | None
     max_jobs: int | None
+    max_memory: float | None
     once: bool
     stop_when_empty: bool
 

@@ -72,8 +72,9 @@ def _plain(value: Any) -> Any:
 class _ChildRuntime:
     """The handler's side of ``ctx`` in a child: progress goes up the pipe."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _Line, connection: str) -> None:
         self._line = line
+        self.connection = connection
 
     def note_progress(self, task: Claimed, progress: str) -> None:
         # With whose it is: a thread that outlives its handler may say it while this process runs another job.
@@ -150,7 +151,7 @@ def _run(job: Job, line: _Line, forward: logging.Handler) -> Any:
     try:
         function = resolve(job.module, job.name)
         _log_through(forward, job.log_levels)
-        context = Context(job.task, _ChildRuntime(line), job.worker_id)
+        context = Context(job.task, _ChildRuntime(line, job.connection), job.worker_id)
         CURRENT.set(context)
         line.send("started", None)
         value = function(context, **job.arguments)

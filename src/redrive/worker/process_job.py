@@ -11,6 +11,7 @@ from typing import Any
 
 from redrive.kernel.outcome import Cancel, Done, Fail, Retry, Snooze, Verdict
 from redrive.kernel.task import Claimed
+from redrive.settings import DEFAULT_CONNECTION
 
 
 @dataclass(slots=True, frozen=True)
@@ -24,6 +25,7 @@ class Job:
     worker_id: str
     deterministic: tuple[type[BaseException], ...] = ()
     log_levels: dict[str, int] = field(default_factory=dict)
+    connection: str = DEFAULT_CONNECTION
     rules: bytes = b""  # what the application knows about its failures, as ``failures.packed`` makes it
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from redrive.errors import ConfigError
 from redrive.handlers.registry import Handler
 from redrive.kernel.task import Claimed
+from redrive.settings import DEFAULT_CONNECTION
 from redrive.worker.failures import packed
 from redrive.worker.process_child import STOP_SIGNALS, serve
 from redrive.worker.process_groups import ProcessGroups
@@ -83,6 +84,7 @@ class ProcessPool:
         arguments: dict[str, Any],
         worker_id: str,
         on_start: Callable[[], None] = lambda: None,
+        connection: str = DEFAULT_CONNECTION,
     ) -> Any:
         """Runs one attempt; cancelling this coroutine kills the child. ``on_start`` is called when the process has
         started and has imported the handler."""
@@ -90,7 +92,8 @@ class ProcessPool:
         child = self._idle.pop() if self._idle else await self._started()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        job = Job(module, name, task, arguments, worker_id, handler.deterministic, _log_levels(), packed(handler.rules))
+        rules = packed(handler.rules)
+        job = Job(module, name, task, arguments, worker_id, handler.deterministic, _log_levels(), connection, rules)
         # In a thread, the sending too: a large payload fills the pipe until the child has started and reads.
         talking = threading.Thread(
             target=self._talk,

@@ -24,6 +24,9 @@ TICK_FRESH_FOR_S = 15.0
 ANSWERED_WITHIN_S = 10.0
 
 
+Opens = Callable[[], Coroutine[Any, Any, Store]]
+
+
 class Served(Protocol):
     """What is asked of an application."""
 
@@ -34,7 +37,7 @@ class Served(Protocol):
     def features(self) -> Sequence[Feature]: ...
 
     @property
-    def store(self) -> Callable[[], Coroutine[Any, Any, Store]]: ...
+    def store(self) -> Opens: ...
 
 
 class LastSeen:
@@ -62,11 +65,13 @@ def alive(worker: Worker | None) -> dict[str, Any]:
     }
 
 
-async def readiness(app: Served, worker: Worker | None, seen: LastSeen | None = None) -> dict[str, Any]:
+async def readiness(
+    app: Served, worker: Worker | None, seen: LastSeen | None = None, *, store: Opens | None = None
+) -> dict[str, Any]:
     """Returns whether this process should get work right now, why not, and how everything is doing that it depends
-    on."""
+    on. ``store``: the one that it serves, if not the application's default."""
     seen = seen or LastSeen()
-    problem = await _store_problem(app)
+    problem = await _store_problem(store or app.store)
     dependencies = await _dependencies(app) if problem is None else []
     now = datetime.now(UTC)
     reasons = [problem, *(each.problem(now) for each in dependencies)]
@@ -109,11 +114,11 @@ def _shown(dependency: Dependency, now: datetime) -> dict[str, Any]:
     }
 
 
-async def _store_problem(app: Served) -> str | None:
+async def _store_problem(store: Opens) -> str | None:
     """Returns what is wrong with the store, by a small read with little patience."""
     try:
         async with asyncio.timeout(STORE_TIMEOUT_S):
-            status = await (await app.store()).migrations.status()
+            status = await (await store()).migrations.status()
     except TimeoutError:
         return f"the store did not answer within {STORE_TIMEOUT_S:g} s"
     except RedriveError as error:

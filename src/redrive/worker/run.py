@@ -8,6 +8,7 @@ import inspect
 import time
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from redrive.errors import ErrorCode, InvalidInput, PayloadInvalid, RedriveError
@@ -259,7 +260,8 @@ class Runner:
     async def _call_elsewhere(self, handler: Handler, run: Run, arguments: dict[str, Any]) -> Any:
         if handler.isolation is Isolation.THREAD:
             return await self._threads.submit(lambda: handler.function(run.context, **arguments))
-        return await self._processes.run(handler, run.task, arguments, self._worker_id, lambda: self._on_start(run))
+        begin, where = partial(self._on_start, run), run.context.connection
+        return await self._processes.run(handler, run.task, arguments, self._worker_id, begin, where)
 
     async def _call_bulk(self, handler: Handler, bulk: Bulk) -> Any:
         if handler.isolation is Isolation.LOOP:

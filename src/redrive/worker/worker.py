@@ -28,6 +28,7 @@ from redrive.worker.handler_notes import HandlerNotes
 from redrive.worker.heartbeats import Heartbeats
 from redrive.worker.lease import STOP_GRACE_S, LeaseKeeper
 from redrive.worker.life import Background
+from redrive.worker.lifespan import Lifespan
 from redrive.worker.loop_watch import LoopWatch
 from redrive.worker.maintenance.duties import by_name, standard_duties
 from redrive.worker.pools import HandlerPools
@@ -96,12 +97,13 @@ class Worker:
             on_dead=self._recover,
             on_declared=self._declared_dead,
             on_lost=self.attempts.lose,
-            on_drain=self._drain,
+            on_drain=self.drain,
             on_contact=state.outage.try_now,
         )
         state.outage.on_back = lambda: self.ticker.due_in(0)
         self._loop_watch = LoopWatch(config.id, self.report.blocked, state.counters.lags.note)
         self._at_once = self.options.concurrency // (2 if self.options.concurrency >= CLAIM_BY_HALVES_FROM else 1)
+        self._lifespan = Lifespan(self.options.with_values(max_jobs=None))  # those are counted when it claims
         self._signal = state.signal
         self._empty = False
         self._gave_up = False
@@ -207,7 +209,7 @@ class Worker:
         self.announce.declared_dead()
         self.leases.doubt()
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Claims no more and ends when all has ended that runs: somebody has asked for it, and nobody waits."""
         if not self.life.stopping:
             self.announce.draining()
@@ -246,16 +248,17 @@ class Worker:
     # -- the hot loop ----------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        ends = time.monotonic() + (self.options.max_time or float("inf"))
+        lifespan = self._lifespan
+        lifespan.begin()
         answered: tuple[Call, Cycle] | None = None
         while not self._gave_up and (answered is not None or not await self._finished()):
             if answered is None:
                 await self.attempts.alone.go_on()  # no claim is under way that could bring others
-                await self._wait(ends)
+                await self._wait(lifespan.next_look)
             if self._broken is not None:
                 raise self._broken
-            if time.monotonic() >= ends:
-                self._retire()
+            if time.monotonic() >= lifespan.next_look and (why := lifespan.over()) is not None:
+                self._had_enough(why)
             call = self._next_call()
             if answered is not None:
                 if call is not None:
@@ -311,6 +314,8 @@ class Worker:
         self.settling.landed(call.settlements, cycle.lost, cycle.instead)
         self.attempts.start(cycle.claimed, call.asked, call.suspects)
         self.report.flush()
+        if call.want is not None:
+            self.life.claiming.set()
 
     def _look_soon(self) -> None:
         """Plans another look when what is there is locked by others: soon, and then less soon."""
@@ -337,6 +342,11 @@ class Worker:
         except (StoreUnavailable, StoreUnusable):
             self._signal.to_look = True  # the next claim meets the same trouble, and rides it out
             return True
+
+    def _had_enough(self, why: str) -> None:
+        if not self.life.stopping:
+            self.announce.had_enough(why)
+        self._retire()
 
     async def _wait(self, ends: float) -> None:
         """Waits until there is something to settle, room and reason to look, or the poll interval has passed."""

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -19,29 +20,49 @@ from redrive.cli.support.metrics_port import Port, chosen_port, group_name, told
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import refuse_memory
 from redrive.cli.support.signals import stopping
-from redrive.cli.support.worker_options import as_arguments, make_options, with_worker_options
+from redrive.cli.support.worker_options import as_arguments, with_worker_options
 from redrive.cli.support.worker_process import (
     ending,
     leave_unknown_kinds,
     run_worker,
+    say_connection,
     update_settings,
     warn_of_unknown_queues,
     warn_of_unknown_settings,
 )
+from redrive.cli.support.worker_start import WorkerStart, start_of
 from redrive.errors import InvalidInput, StoreUnavailable
 from redrive.kernel.task import check_text
 from redrive.observe.feature_metrics import table_of
 from redrive.observe.logs import choose_style, configure
-from redrive.settings import Options
 from redrive.worker.config import worker_id as make_worker_id
 from redrive.worker.hand_over import HandOver
+from redrive.worker.relief import relieved, without_limits
 from redrive.worker.supervisor import SUPERVISED_VARIABLE, Supervisor
 
 logger = logging.getLogger("redrive.cli")
 
 
+Serves = Annotated[
+    str | None, typer.Argument(metavar="CONNECTION", help="The connection to serve (else QUEUE_CONNECTION).")
+]
+Connection = Annotated[str | None, typer.Option("--connection", metavar="NAME", help="The same.")]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group", metavar="NAME", help="The options of [workers.NAME] in redrive.toml; those given here win."
+    ),
+]
 Processes = Annotated[
-    int, typer.Option("--processes", metavar="N", min=1, max=512, help="Worker processes, restarted when they crash.")
+    int | None,
+    typer.Option(
+        "--processes",
+        metavar="N",
+        min=1,
+        max=512,
+        help="Worker processes, restarted when they crash; from 2 on, one that --max-time, --max-jobs or --max-memory "
+        "ends is replaced first.",
+    ),
 ]
 WorkerId = Annotated[
     str | None,
@@ -69,7 +90,10 @@ FleetMetrics = Annotated[
 @with_worker_options()
 def work(
     given: dict[str, Any],
-    processes: Processes = 1,
+    serves: Serves = None,
+    connection: Connection = None,
+    group: Group = None,
+    processes: Processes = None,
     worker_id: WorkerId = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = None,
@@ -79,28 +103,31 @@ def work(
     json: Json = False,
 ) -> None:
     """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
+    supervised = os.environ.pop(SUPERVISED_VARIABLE, None)
     loaded = load(url, app, warns=False)
-    refuse_memory(loaded)
-    options = make_options(loaded.app, given)
+    job = start_of(loaded.app, given, connection or serves, group, processes)
+    refuse_memory(loaded, job.connection)
     if worker_id is not None:
         update_settings(loaded.app, worker_id=check_text(worker_id, "worker id"))
     configure(choose_style(loaded.app.settings.log_format), level=loaded.app.settings.log_level)
-    if SUPERVISED_VARIABLE not in os.environ:  # else the supervisor has said it
+    if supervised is None:  # else the supervisor has said it
         warn_of_unknown_settings(loaded.app)
-    port = _port(loaded, metrics_port, metrics_host, fleet_metrics)
-    if processes > 1:
-        code, summary = asyncio.run(_supervise(loaded, options, processes, url, port))
+        say_connection(loaded.app, job.connection)
+    port = _port(loaded, metrics_port, metrics_host, fleet_metrics, supervised is not None)
+    if job.processes > 1:
+        code, summary = asyncio.run(_supervise(loaded, job, url, port))
     else:
-        code, summary = asyncio.run(_work(loaded, options, port))
+        pipe = None if supervised is None else int(supervised)
+        code, summary = asyncio.run(_work(loaded, job, port, pipe))
     if json:
         output.emit(summary)
     raise typer.Exit(code)
 
 
-def _port(loaded: Loaded, given: int | None, host: str | None, fleet: bool) -> Port | None:
+def _port(loaded: Loaded, given: int | None, host: str | None, fleet: bool, supervised: bool) -> Port | None:
     """Returns the port to open; a child of a supervisor has none of its own."""
     settings = loaded.app.settings
-    number = None if SUPERVISED_VARIABLE in os.environ else chosen_port(settings, given)
+    number = None if supervised else chosen_port(settings, given)
     if number is not None:
         return Port(settings, number, host, fleet=fleet)
     if fleet or host is not None:
@@ -108,19 +135,23 @@ def _port(loaded: Loaded, given: int | None, host: str | None, fleet: bool) -> P
     return None
 
 
-async def _work(loaded: Loaded, options: Options, port: Port | None) -> tuple[int, dict[str, Any]]:
-    app = loaded.app
-    store = app.bound_store()
+async def _work(loaded: Loaded, job: WorkerStart, port: Port | None, pipe: int | None) -> tuple[int, dict[str, Any]]:
+    """Runs one worker. ``pipe``: where its supervisor hears how it is; then it goes on until it is relieved."""
+    app, served = loaded.app, loaded.app.at(job.connection)
+    options = job.options if pipe is None else without_limits(job.options)
     try:
         if loaded.module is None:
-            await leave_unknown_kinds(loaded, options.queues)
-        if SUPERVISED_VARIABLE not in os.environ:
+            await leave_unknown_kinds(loaded, options.queues, served.name)
+        if pipe is None:
             with suppress(StoreUnavailable):  # the worker waits for its store
-                await warn_of_unknown_queues(app, options.queues)
-        worker = app.worker(store, options)
-        serving = nullcontext() if port is None else port.of_worker(app, worker)
-        with stopping(ending(worker)), serving, told_to_supervisor(app, worker):
-            await run_worker(worker)
+                await warn_of_unknown_queues(app, options.queues, served.name)
+        worker = app.worker(served.bound(), options, on=served.name)
+        serving = nullcontext() if port is None else port.of_worker(app, worker, served)
+        relief = nullcontext() if pipe is None else relieved(worker, job.options, pipe)
+        drain = None if pipe is None else worker.drain
+        with stopping(ending(worker), drain=drain), serving, told_to_supervisor(app, worker):
+            async with relief:
+                await run_worker(worker)
         summary = {name: value for name, value in worker.health.as_dict().items() if name != "extra"}
         return 0, summary | {"running": len(worker.runs)}
     finally:
@@ -128,21 +159,20 @@ async def _work(loaded: Loaded, options: Options, port: Port | None) -> tuple[in
 
 
 async def _supervise(
-    loaded: Loaded, options: Options, processes: int, url: str | None, port: Port | None
+    loaded: Loaded, job: WorkerStart, url: str | None, port: Port | None
 ) -> tuple[int, dict[str, Any]]:
-    app = loaded.app
+    app, served, processes = loaded.app, loaded.app.at(job.connection), job.processes
     with suppress(StoreUnavailable):  # children wait for their store; a wrong schema is better said once, here
-        await leave_unknown_kinds(loaded, options.queues)
-        await warn_of_unknown_queues(app, options.queues)
+        await leave_unknown_kinds(loaded, job.options.queues, served.name)
+        await warn_of_unknown_queues(app, job.options.queues, served.name)
     await app.close()
     if url:
         os.environ["REDRIVE_URL"] = url
     name = make_worker_id(app.settings)
     names = [f"{name}-{number}" for number in range(1, processes + 1)]
     hand_over = HandOver(group_name(app.settings), processes, table_of(app.features)) if port else None
-    commands = [_command(loaded, options, name) for name in names]
-    supervisor = Supervisor(commands, hand_over, Burials(app, names).bury)
-    serving = nullcontext() if port is None or hand_over is None else port.of_supervisor(app, hand_over)
+    supervisor = Supervisor(names, partial(_command, loaded, job), hand_over, Burials(served).bury)
+    serving = nullcontext() if port is None or hand_over is None else port.of_supervisor(app, hand_over, served)
 
     def stop(why: str) -> None:
         text = "%s: asking %d worker processes to stop; a second signal exits at once"
@@ -154,11 +184,13 @@ async def _supervise(
         codes = await supervisor.run()
     await app.close()
     logger.info("all worker processes ended", extra={"event": "supervisor.stopped"})
-    return max(codes), {"processes": processes, "exit_codes": codes, "restarts": supervisor.restarts}
+    summary = {"processes": processes, "exit_codes": codes, "restarts": supervisor.restarts}
+    return max(codes), summary | {"relieved": supervisor.relieved}
 
 
-def _command(loaded: Loaded, options: Options, name: str) -> list[str]:
+def _command(loaded: Loaded, job: WorkerStart, name: str) -> list[str]:
     """The command line of one child: this one's options, spelled out. Its URL is in the environment, since every user
     of the machine can read a command line and the URL may have a password."""
-    command = [sys.executable, "-m", "redrive.cli", "work", *as_arguments(options), "--id", name]
+    command = [sys.executable, "-m", "redrive.cli", "work", *as_arguments(job.options), "--id", name]
+    command += ["--connection", job.connection] if job.connection else []
     return command + (["--app", loaded.spec] if loaded.spec else [])

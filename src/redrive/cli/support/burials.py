@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
 
-from redrive.app import App
+from redrive.app import Served
 from redrive.errors import RedriveError
 from redrive.worker.sessions import session_ends
 
@@ -19,18 +18,16 @@ PATIENCE_S = 3.0
 class Burials:
     """Ends the leases of crashed children of a supervisor, by their names; others recover them."""
 
-    def __init__(self, app: App, names: Sequence[str]) -> None:
-        self._app = app
-        self._names = names
+    def __init__(self, served: Served) -> None:
+        self._served = served
 
-    async def bury(self, number: int, pid: int) -> None:
+    async def bury(self, name: str, pid: int) -> None:
         """Ends the leases of one child, when nothing of what its handlers had started is left."""
-        name = self._names[number]
         try:
             async with asyncio.timeout(PATIENCE_S):
                 if not await session_ends(pid, PATIENCE_S):
                     return
-                tasks = await self._app.bound_store().bury(name, socket.gethostname(), pid)
+                tasks = await self._served.bound().bury(name, socket.gethostname(), pid)
         except (RedriveError, TimeoutError):
             return
         if tasks:

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
-from redrive.app import App
+from redrive.app import App, Served
 from redrive.cli.support.sockets import address, bind, own_names
 from redrive.observe import metrics
 from redrive.observe.feature_metrics import extend, metrics_of, table_of
@@ -41,7 +41,7 @@ class Port:
         self._fleet = fleet
 
     @contextlib.contextmanager
-    def of_worker(self, app: App, worker: Worker) -> Iterator[None]:
+    def of_worker(self, app: App, worker: Worker, served: Served) -> Iterator[None]:
         """Serves one worker, whose loop this is."""
         brought = [own for _, own in metrics_of(app.features)]
 
@@ -49,13 +49,13 @@ class Port:
             return {worker.id: extend(measure(worker), brought)}
 
         async def ready() -> dict[str, Any]:
-            return await readiness(app, worker)
+            return await readiness(app, worker, store=served.store)
 
-        with self._serving(app, processes, lambda: alive(worker), ready):
+        with self._serving(app, served, processes, lambda: alive(worker), ready):
             yield
 
     @contextlib.contextmanager
-    def of_supervisor(self, app: App, hand_over: HandOver) -> Iterator[None]:
+    def of_supervisor(self, app: App, hand_over: HandOver, served: Served) -> Iterator[None]:
         """Serves all processes of a supervisor, whose loop this is. It asks the store itself whether that is there; how
         each process is, they have said."""
         seen = LastSeen()
@@ -64,23 +64,24 @@ class Port:
             return {"status": "ok", "version": __version__, "processes": hand_over.health()}
 
         async def ready() -> dict[str, Any]:
-            answer = await readiness(app, None, seen)
+            answer = await readiness(app, None, seen, store=served.store)
             reasons = [*answer["reasons"], *hand_over.problems()]
             return answer | {"ready": not reasons, "reasons": reasons}
 
-        with self._serving(app, hand_over.processes, health, ready):
+        with self._serving(app, served, hand_over.processes, health, ready):
             yield
 
     @contextlib.contextmanager
     def _serving(
         self,
         app: App,
+        served: Served,
         processes: Callable[[], Mapping[str, Samples]],
         health: Callable[[], dict[str, Any]],
         ready: Callable[[], Coroutine[Any, Any, dict[str, Any]]],
     ) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        page = MetricsPage(table_of(app.features), processes, self._fleet_of(app, loop))
+        page = MetricsPage(table_of(app.features), processes, self._fleet_of(app, served, loop))
         pages = {"/healthz": _health(health), "/readyz": _ready(loop, ready), "/metrics": _metrics(page)}
         token = self._settings.metrics_token
         with bind(self._host, self._port, "--metrics-port", "REDRIVE_METRICS_PORT") as listening:
@@ -93,10 +94,12 @@ class Port:
             finally:
                 server.stop()
 
-    def _fleet_of(self, app: App, loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[Samples]] | None:
+    def _fleet_of(
+        self, app: App, served: Served, loop: asyncio.AbstractEventLoop
+    ) -> Callable[[], Awaitable[Samples]] | None:
         if not self._fleet:
             return None
-        fleet = FleetMetrics(app.store, fleet_looks(metrics_of(app.features), app.settings))
+        fleet = FleetMetrics(served.store, fleet_looks(metrics_of(app.features), app.settings))
 
         async def look() -> Samples:
             found = await _on(loop, fleet.samples())

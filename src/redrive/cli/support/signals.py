@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 
 from redrive.worker.forks import own_signals
-from redrive.worker.supervisor import SUPERVISED_VARIABLE
 
 logger = logging.getLogger("redrive.cli")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -23,9 +22,13 @@ ONE_STOP_S = 0.2
 
 
 @contextlib.contextmanager
-def stopping(stop: Callable[[str], None], force: Callable[[], None] = lambda: None) -> Iterator[None]:
+def stopping(
+    stop: Callable[[str], None],
+    force: Callable[[], None] = lambda: None,
+    drain: Callable[[], None] | None = None,
+) -> Iterator[None]:
     """Handles signals within the block: the first calls ``stop`` on the loop, with its name; the second calls ``force``
-    and exits.
+    and exits. ``drain``: this is the child of a supervisor, which may ask for that.
 
     A thread listens. Python runs its own signal handlers only in the main thread, between two instructions: while a
     handler blocks that (one long call, and the kernel gave the signal to another thread), a second Ctrl-C would
@@ -43,7 +46,7 @@ def stopping(stop: Callable[[str], None], force: Callable[[], None] = lambda: No
     )
     listener.start()
     try:
-        with _parent(loop, stop):
+        with _parent(loop, stop, drain):
             yield
     finally:
         signal.set_wakeup_fd(descriptor)
@@ -78,19 +81,23 @@ def _exit(number: int, force: Callable[[], None]) -> None:
 
 
 @contextlib.contextmanager
-def _parent(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> Iterator[None]:
-    """Stops a child of a supervisor when that dies: its standard input ends."""
-    if not os.environ.pop(SUPERVISED_VARIABLE, None):
+def _parent(
+    loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], drain: Callable[[], None] | None
+) -> Iterator[None]:
+    """Listens to the supervisor of this process, if it has one: it may ask to drain, and its end is one to stop."""
+    if drain is None:
         yield
         return
     pipe = sys.stdin.fileno()
 
-    def ended() -> None:
-        if not os.read(pipe, 1024):
+    def heard() -> None:
+        if os.read(pipe, 1024):  # there is but one thing it says
+            drain()
+        else:
             loop.remove_reader(pipe)
             stop("the supervisor is gone")
 
-    loop.add_reader(pipe, ended)
+    loop.add_reader(pipe, heard)
     try:
         yield
     finally:

@@ -20,16 +20,32 @@ LOOKING_CALLER = Caller("redrive work", Role.VIEWER)
 
 
 def warn_of_unknown_settings(app: App) -> None:
-    for text in misspelt(app.features):
+    routing, kinds = app.registry.routing, [*app.registry.handlers, *app.registry.declared]
+    unused = [] if routing is None else routing.unused(kinds)
+    for text in (*misspelt(app.features), *(f"the route {one!r} fits no kind of this application" for one in unused)):
         logger.warning("%s", text, extra={"event": "settings.unknown"})
 
 
-async def warn_of_unknown_queues(app: App, queues: Sequence[str]) -> None:
+def say_connection(app: App, name: str | None) -> None:
+    """Says which of several connections is served."""
+    if len(app.connections) > 1:
+        served, others = app.at(name).name, [one for one in app.connections if one != app.at(name).name]
+        note = "" if name else ", the default one"
+        logger.info(
+            "serving the connection %s%s; not here: %s",
+            served,
+            note,
+            ", ".join(others),
+            extra={"event": "worker.connection", "connection": served},
+        )
+
+
+async def warn_of_unknown_queues(app: App, queues: Sequence[str], connection: str | None = None) -> None:
     """A worker may come before the first task of its queue; a misspelt name looks the same, so it is said."""
     own = sorted(app.registry.queues())
     if all(name in own for name in queues):
         return
-    operator = await app.operator(LOOKING_CALLER)
+    operator = await app.operator(LOOKING_CALLER, connection)
     known = {queue.name for queue in await operator.control.queues()}
     for name in queues:
         if name not in known:
@@ -45,11 +61,12 @@ def update_settings(app: App, **values: Any) -> None:
     app.settings = app.settings.with_values(**values)
 
 
-async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str]) -> None:
+async def leave_unknown_kinds(loaded: Loaded, queues: Sequence[str], connection: str | None = None) -> None:
     """Makes a worker without an application leave unknown kinds alone; refused where it could only harm."""
     if loaded.module is not None:
         return
-    counts = (await (await loaded.app.operator(LOOKING_CALLER)).health.stats()).counts
+    operator = await loaded.app.operator(LOOKING_CALLER, connection)
+    counts = (await operator.health.stats()).counts
     kinds = {count.kind for count in counts if count.state in WAITING and count.n and count.queue in queues}
     foreign = sorted(kinds - loaded.app.registry.handlers.keys())
     if foreign:
