@@ -12,6 +12,7 @@ import typer
 from redrive import features
 from redrive.cli import quick
 from redrive.cli.support import output
+from redrive.cli.support.connection_option import WITHOUT, add_connection, forget_connection
 from redrive.cli.support.help_page import Page, Panel, first_sentence, panels_of, show
 from redrive.cli.table import ABOUT, COMMANDS, EPILOG, EXAMPLES, HELP_OPTIONS, HIDDEN, VERSION_HELP
 from redrive.errors import RedriveError
@@ -47,6 +48,7 @@ def _bare(context: typer.Context, show_version: Version = False) -> None:
 
 def call(arguments: Sequence[str], own: Sequence[Feature] = ()) -> int:
     """Runs a command; returns its exit code. ``own`` are the features of the application, as far as it is known."""
+    forget_connection()
     try:
         code = root(own).main(list(arguments), prog_name="redrive", standalone_mode=False)
     except typer.Abort:
@@ -98,6 +100,7 @@ class Commands(Mapping[str, Any]):
 
 def _built(name: str, what: Any, epilog: str, hidden: bool = False) -> Any:
     """Returns the command of a function, or the group of a Typer application."""
+    what = what if name in WITHOUT else add_connection(what)
     above = typer.Typer(add_completion=False, pretty_exceptions_enable=False, callback=_bare)
     if isinstance(what, typer.Typer):
         above.add_typer(what, name=name, epilog=epilog, hidden=hidden)

@@ -22,7 +22,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Everything in one process: brings the store up to date, runs a worker with 10 slots (more if the settings say so, any number with --concurrency), serves HTTP.",
         ),
         "work": ("work:work", "Run tasks until stopped."),
-        "migrate": ("migrate:migrate", "Bring the store's schema up to date."),
+        "migrate": ("migrate:migrate", "Bring the store's schema up to date; of several connections, all."),
         "deploy": ("deploy:deploy_cli", "Files for deployment and monitoring, printed: grafana."),
     },
     "Look": {

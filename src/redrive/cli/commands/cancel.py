@@ -17,4 +17,4 @@ def cancel(
     async def act(own: Operator) -> Result:
         return await own.tasks.cancel(await own.tasks.meant(ids), reason)
 
-    report(operate(url, app, act, by=by), "cancelled", json, store_named(url, app))
+    report(operate(url, app, act, by=by, ids=ids), "cancelled", json, store_named(url, app))

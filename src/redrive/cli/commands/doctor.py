@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.text import Text
 
 from redrive.cli.support import output
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import operate
+from redrive.cli.support.session import looks_at_all, operate, operate_on_all
+from redrive.errors import StoreError
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.ops import doctor as service
 from redrive.ops.operator import Operator
@@ -32,25 +33,49 @@ def doctor(
     async def look(own: Operator) -> tuple[list[Finding], dict[str, Triage]]:
         return await own.health.examine(queue), own.health.triage(queue)
 
-    found, notes = operate(url, app, look)
-    level = service.worst(found)
-    if json:
-        told = {name: asdict(note) for name, note in notes.items()}
-        output.emit({"worst": level.value, "findings": [_document(finding) for finding in found], "triage": told})
+    if looks_at_all(url, app):
+        answers, away = operate_on_all(app, look)
+        told, notes = _together(answers, away), next(iter(answers.values()))[1]
     else:
-        for finding in found:
-            output.say(Text.assemble((f"{finding.level.value:<9}", _STYLE[finding.level]), output.clean(finding.full)))
+        found, notes = operate(url, app, look)
+        told = [Told(one) for one in found]
+    level = service.worst([one.finding for one in told])
+    if json:
+        triage = {name: asdict(note) for name, note in notes.items()}
+        output.emit({"worst": level.value, "findings": [_document(one) for one in told], "triage": triage})
+    else:
+        for finding, connection in told:
+            text = output.clean(f"{connection}: {finding.full}" if connection else finding.full)
+            output.say(Text.assemble((f"{finding.level.value:<9}", _STYLE[finding.level]), text))
             if finding.fix:
-                output.say(f"         → {output.suggest(finding.fix)}")
+                output.say(f"         → {output.suggest(finding.fix, connection)}")
         for name, note in notes.items() if queue is not None or level in _EXIT else ():
             _say_triage(name, note)
     raise typer.Exit(_EXIT.get(level, 0))
 
 
-def _document(finding: Finding) -> dict[str, Any]:
+class Told(NamedTuple):
+    """A finding, and the connection that it is about if there are several."""
+
+    finding: Finding
+    connection: str | None = None
+
+
+def _together(answers: dict[str, tuple[list[Finding], dict[str, Triage]]], away: dict[str, StoreError]) -> list[Told]:
+    """Returns what is wrong with each connection, the worst first; one that cannot be looked at is among it."""
+    told = [Told(one, name) for name, (findings, _) in answers.items() for one in findings]
+    for name, error in away.items():
+        text = f"it cannot be looked at: {error.message}"
+        told.append(Told(Finding(Level.CRITICAL, "CONNECTION_AWAY", text, error.hint), name))
+    return sorted(told, key=lambda one: list(_STYLE).index(one.finding.level))
+
+
+def _document(one: Told) -> dict[str, Any]:
+    finding, connection = one
     told = asdict(finding)
     del told["quoted"]
-    return told | {"text": finding.full, "fix": finding.fix and output.suggest(finding.fix)}
+    where = {} if connection is None else {"connection": connection}
+    return told | {"text": finding.full, "fix": finding.fix and output.suggest(finding.fix, connection)} | where
 
 
 def _say_triage(queue: str, note: Triage) -> None:

@@ -81,18 +81,19 @@ def enqueue(
         "idempotency_key": key,
     }
 
-    async def work(own: Operator) -> tuple[Task, list[str]]:
+    async def work(own: Operator) -> tuple[Task, list[str], str | None]:
         doubts = [] if queue is None else await _doubts(own, queue)
         if own.tasks.is_only_declared(kind):
             doubts.append(f"this application has no handler for {kind}: workers of another one have to run it")
-        return await own.tasks.enqueue(kind, body, **options), doubts
+        return await own.tasks.enqueue(kind, body, **options), doubts, own.told_connection
 
-    task, doubts = operate(url, app, work, creates=True)
+    task, doubts, where = operate(url, app, work, creates=True, on=lambda known: known.connection_of(kind))
     if json:
-        output.emit(as_dict(task))
+        output.emit(as_dict(task, where))
     else:
         known = " (already there: the key is known)" if task.deduplicated else ""
-        output.say(f"{task.id}  {task.state}  {task.kind}  queue {task.queue}{known}")
+        at = "" if where is None else f" on {where}"
+        output.say(f"{task.id}  {task.state}  {task.kind}  queue {task.queue}{at}{known}")
     for doubt in doubts:
         typer.echo(doubt, err=True)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
+from uuid import UUID
 
 import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.filters import labelled
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import operate
+from redrive.cli.support.session import looks_at_all, operate, operate_on_all
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.reads import Overview, Query
 from redrive.kernel.task import State, Task
@@ -45,29 +46,59 @@ def list_tasks(
     after = None if before is None else inspect.parse_id(before)
     query = filters.query(which, states=states, limit=limit, before=after)
 
-    async def look(own: Operator) -> tuple[inspect.Page, Overview | None]:
-        page = await own.tasks.list(query)
-        if not page.tasks:
-            await own.failures.known(which)  # a name that nobody knows is a mistake, and no good news
-        return page, None if json else await own.tasks.surroundings(page.tasks)
+    everywhere = looks_at_all(url, app)
 
-    page, around = operate(url, app, look)
+    async def look(own: Operator) -> Looked:
+        page = await own.tasks.list(query)
+        if not page.tasks and not everywhere:
+            await own.failures.known(which)  # a name that nobody knows is a mistake, and no good news
+        around = None if json else await own.tasks.surroundings(page.tasks)
+        return [Listed(task, around, own.told_connection) for task in page.tasks], page.next_before
+
+    if everywhere:
+        answers, away = operate_on_all(app, look)
+        found, more = _merged(list(answers.values()), limit)
+        for name, error in away.items():
+            output.warn(f"{name} cannot be looked at: {error.message}")
+    else:
+        found, more = operate(url, app, look)
     if json:
-        output.emit_list([inspect.as_dict(task) for task in page.tasks], page.next_before)
+        output.emit_list([inspect.as_dict(one.task, one.connection) for one in found], more)
         return
-    if not page.tasks:
+    if not found:
         output.say("no tasks match" if _filtered(query) else "no tasks yet")
         return
-    columns = ["id", "state", "kind", "queue", "attempts", "age", "what"]
-    output.table(columns, [_row(task, around) for task in page.tasks])
-    if page.next_before is not None:
-        output.say("", f"more: --before {page.next_before}")
+    where = [] if found[0].connection is None else ["connection"]
+    columns = ["id", *where, "state", "kind", "queue", "attempts", "age", "what"]
+    output.table(columns, [_row(one) for one in found])
+    if more is not None:
+        output.say("", f"more: --before {more}")
 
 
-def _row(task: Task, around: Overview | None) -> list[object]:
+class Listed(NamedTuple):
+    """A task, what is around it, and where it is if there are several places."""
+
+    task: Task
+    around: Overview | None
+    connection: str | None
+
+
+Looked = tuple[list[Listed], UUID | None]
+
+
+def _merged(pages: list[Looked], limit: int) -> Looked:
+    """Returns one page of several: ids go by time, on all connections alike."""
+    found = sorted((one for page, _ in pages for one in page), key=lambda one: one.task.id, reverse=True)
+    more = len(found) > limit or any(rest is not None for _, rest in pages)
+    return found[:limit], found[:limit][-1].task.id if found and more else None
+
+
+def _row(one: Listed) -> list[object]:
+    task, around = one.task, one.around
     attempts = f"{task.attempt_count}/{task.max_attempts}"
     return [
         task.id,
+        *([] if one.connection is None else [one.connection]),
         output.state(task.state),
         task.kind,
         task.queue,

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from redrive.app import App
 from redrive.cli.support import output
+from redrive.cli.support.connection_option import chosen_connection
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import missing_file, refuse_memory
@@ -55,28 +57,41 @@ def migrate(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Bring the store's schema up to date. Safe while workers run, and from many hosts at once."""
+    """Bring the store's schema up to date; of several connections, all. Safe while workers run, and from many hosts at
+    once."""
     roles = {"producer": grant_producer, "worker": grant_worker, "viewer": grant_viewer}
     granted = {what: role for what, role in roles.items() if role}
     _check(to, down, sql, status, grants=bool(granted))
     loaded = load(url, app)
-    refuse_memory(loaded)
-    # Looking at a SQLite file that is not there must not make it: what is empty in memory answers the same.
-    unborn = status and missing_file(loaded.app.url) is not None
-    store = make_store("sqlite:///:memory:" if unborn else loaded.app.url, loaded.app.features)
-    if sql:
-        text = store.migrations.sql(down=down, to=to)
-        output.emit({"sql": text}) if json else output.say(text.rstrip())
-        return
-    if down and to == 0 and not yes:
+    names = _which(loaded.app, one=bool(url or sql or down or granted or to is not None))
+    if down and to == 0 and not yes and not sql:
         raise InvalidInput("going down to version 0 removes every task of this store", hint="add --yes to agree")
-    found = asyncio.run(_run(store, to, down, status, granted))
+    told: dict[str, Any] = {}
+    for name in names:
+        refuse_memory(loaded, name)
+        where = loaded.app.at(name).url
+        # Looking at a SQLite file that is not there must not make it: what is empty in memory answers the same.
+        unborn = status and missing_file(where) is not None
+        store = make_store("sqlite:///:memory:" if unborn else where, loaded.app.features)
+        if sql:
+            text = store.migrations.sql(down=down, to=to)
+            output.emit({"sql": text}) if json else output.say(text.rstrip())
+            return
+        told[name] = found = asyncio.run(_run(store, to, down, status, granted))
+        if not json:
+            _print(found, shown_url(where))
+            if status:
+                _print_steps(found)
     if json:
-        output.emit(found)
-    else:
-        _print(found, shown_url(loaded.app.url))
-        if status:
-            _print_steps(found)
+        output.emit(told if len(names) > 1 else told[names[0]])
+
+
+def _which(app: App, *, one: bool) -> list[str]:
+    """Returns the connections that are meant: the one that was named, else all; ``one``: else the default one."""
+    named = chosen_connection()
+    if named is not None or one:
+        return [app.at(named).name]
+    return list(app.connections)
 
 
 def _check(to: int | None, down: bool, sql: bool, status: bool, *, grants: bool) -> None:

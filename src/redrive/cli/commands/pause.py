@@ -82,7 +82,7 @@ def _hold(
             change = own.tasks.pause if on else own.tasks.resume
             return await change(await own.tasks.meant(ids), reason)
 
-        report(operate(url, app, act, by=by), f"{turn}d", json, store_named(url, app))
+        report(operate(url, app, act, by=by, ids=ids), f"{turn}d", json, store_named(url, app))
         return
     [(target, name)] = named
 

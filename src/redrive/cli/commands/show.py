@@ -58,12 +58,12 @@ def show(
     json: Json = False,
 ) -> None:
     """One task: its state, payload and timeline of attempts, dead letters and operators' actions."""
-    story = operate(url, app, lambda own: story_of(own, task))
+    story, where = operate(url, app, lambda own: _told(own, task), ids=[task])
     found, reasons = story.timeline, story.why
     if json:
-        output.emit(_document(found, reasons))
+        output.emit(_document(found, reasons, where))
         return
-    _print_task(found, reasons)
+    _print_task(found, reasons, where)
     if not stack:
         _print_place(found)
     _print_timeline(found)
@@ -73,15 +73,19 @@ def show(
         _print_stacks(found)
 
 
+async def _told(own: Operator, task: str) -> tuple[Story, str | None]:
+    return await story_of(own, task), own.told_connection
+
+
 async def story_of(own: Operator, task: str) -> Story:
     """Returns the story of a task that is named by its id, or by the beginning of it."""
     [task_id] = await own.tasks.meant([task])
     return await own.tasks.show(task_id)
 
 
-def _document(found: Timeline, reasons: list[Reason]) -> dict[str, Any]:
+def _document(found: Timeline, reasons: list[Reason], where: str | None) -> dict[str, Any]:
     return {
-        "task": inspect.as_dict(found.task),
+        "task": inspect.as_dict(found.task, where),
         "why": [asdict(reason) | {"fix": reason.fix and output.suggest(reason.fix)} for reason in reasons],
         "attempts": [asdict(attempt) for attempt in found.attempts],
         "dead_letters": [asdict(letter) for letter in found.dead_letters],
@@ -89,11 +93,12 @@ def _document(found: Timeline, reasons: list[Reason]) -> dict[str, Any]:
     }
 
 
-def _print_task(found: Timeline, reasons: list[Reason]) -> None:
+def _print_task(found: Timeline, reasons: list[Reason], where: str | None) -> None:
     task = found.task
     head = Text.assemble((output.clean(task.kind), "bold"), "  ", output.state(task.state), f"  {task.id}")
     output.say(head)
-    output.say(f"queue {task.queue}, priority {task.priority}, attempt {task.attempt_count} of {task.max_attempts}")
+    at = "" if where is None else f" on {where}"
+    output.say(f"queue {task.queue}{at}, priority {task.priority}, attempt {task.attempt_count} of {task.max_attempts}")
     output.say(*(f"why: {reason_text(reason)}" for reason in reasons))
     for name in _FIELDS:
         cancelled = name == "error_message" and task.state is State.CANCELLED

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from redrive.cli.support import output
 from redrive.cli.support.history import document, show
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import operate
-from redrive.errors import InvalidInput
+from redrive.cli.support.session import looks_at_all, operate, operate_on_all
+from redrive.errors import InvalidInput, StoreError
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
 from redrive.ops.handler_notes import stray_told
@@ -53,10 +54,34 @@ def stats(
         return
     if queue is not None or kind is not None:
         raise InvalidInput("--queue and --kind narrow the history", hint="redrive stats --history 1h --kind NAME")
-    found = operate(url, app, lambda own: own.health.stats(causes))
-    if json:
-        output.emit(_document(found))
+    if looks_at_all(url, app):
+        _of_all(*operate_on_all(app, lambda own: own.health.stats(causes)), json=json)
         return
+    found = operate(url, app, lambda own: own.health.stats(causes))
+    output.emit(_document(found)) if json else _print(found)
+
+
+def _of_all(found: dict[str, Stats], away: dict[str, StoreError], *, json: bool) -> None:
+    """Shows each connection by itself, and the totals of those that answered."""
+    totals = {state: sum(one.totals()[state] for one in found.values()) for state in _STATES}
+    if json:
+        errors = {name: {"error": {"code": one.code, "message": one.message}} for name, one in away.items()}
+        output.emit({"totals": totals, "connections": {name: _document(one) for name, one in found.items()} | errors})
+        return
+    for name, one in found.items():
+        output.say(Text(name, style="bold"))
+        _print(one)
+        output.say("")
+    for name, error in away.items():
+        output.say(
+            Text(name, style="bold"), Text(f"cannot be looked at: {output.clean(error.message)}", style="red"), ""
+        )
+    left_out = f"  (without {', '.join(away)})" if away else ""
+    shown = ", ".join(f"{totals[state]} {state}" for state in _STATES if totals[state]) or "no tasks"
+    output.say(f"all connections: {shown}{left_out}")
+
+
+def _print(found: Stats) -> None:
     _totals(found)
     now = found.overview.now
     _holds(found, now)

@@ -21,7 +21,7 @@ def why(
     json: Json = False,
 ) -> None:
     """Why a task does not run, the strongest reason first, and what to do about it; redrive show tells the rest."""
-    story = operate(url, app, lambda own: story_of(own, task))
+    story = operate(url, app, lambda own: story_of(own, task), ids=[task])
     found = story.timeline.task
     if json:
         fixes = [{"fix": reason.fix and output.suggest(reason.fix)} for reason in story.why]

@@ -47,14 +47,14 @@ def by_id(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) 
         do = own.failures.retry if verb == "retried" else own.failures.forget
         return await do(await own.tasks.meant(ids), ask.reason)
 
-    report(operate(ask.url, ask.app, act, by=ask.by), verb, ask.json, store_named(ask.url, ask.app))
+    report(operate(ask.url, ask.app, act, by=ask.by, ids=ids), verb, ask.json, store_named(ask.url, ask.app))
 
 
 def _dry_run(ids: Sequence[str], verb: str, possible: tuple[State, ...], ask: Ask) -> None:
     async def look(own: Operator) -> BulkResult:
         return await own.failures.dry_run(await own.tasks.meant(ids), possible)
 
-    told = operate(ask.url, ask.app, look, by=ask.by)
+    told = operate(ask.url, ask.app, look, by=ask.by, ids=ids)
     if ask.json:
         skipped = {str(task_id): why for task_id, why in told.skipped.items()}
         output.emit(

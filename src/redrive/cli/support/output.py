@@ -155,7 +155,7 @@ def repeat(arguments: Sequence[str]) -> None:
     global _repeated, _app_known, _as_json
     _as_json = "--json" in arguments
     _warned.clear()
-    given = {name: _given(arguments, name) for name in ("--url", "--app")}
+    given = {name: _given(arguments, name) for name in ("--url", "--connection", "--app")}
     shown = dict(given)
     if given["--url"]:
         from redrive.stores import shown_url
@@ -185,12 +185,12 @@ def _given(arguments: Sequence[str], name: str) -> str | None:
     return found
 
 
-def suggest(text: str) -> str:
-    """Returns our own words, with commands that can be typed as they are here."""
+def suggest(text: str, connection: str | None = None) -> str:
+    """Returns our own words, with commands that can be typed as they are here. ``connection``: what they are about,
+    where this command looked at all of them."""
     plain_text = text.replace(" --app module:app", "") if _app_known else text
-    if not _repeated:
-        return plain_text
-    return _SUGGESTED.sub(lambda found: found.group(0) + _repeated, plain_text)
+    added = _repeated + (f" --connection {connection}" if connection else "")
+    return _SUGGESTED.sub(lambda found: found.group(0) + added, plain_text) if added else plain_text
 
 
 def report(error: RedriveError, as_json: bool = False) -> None:

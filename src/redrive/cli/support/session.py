@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from redrive.app import App
+from redrive.cli.support.connection_option import chosen_connection
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import actor
+from redrive.cli.support.several import Found, connection_with, on_each
 from redrive.errors import ConfigError, NotFound, StoreUnavailable
 from redrive.ops.access import Caller, Role
 from redrive.ops.operator import Operator
@@ -26,21 +30,30 @@ def operate(
     *,
     by: str | None = None,
     creates: bool = False,
+    on: Callable[[App], str] | None = None,
+    ids: Sequence[str] = (),
 ) -> T:
     """Runs ``work`` with an operator of the opened store: whoever can open it is its administrator. ``by`` says who
-    acts. Only a command that ``creates`` may bring a SQLite file into being."""
+    acts. Only a command that ``creates`` may bring a SQLite file into being. ``on``: the connection, where the command
+    line names none; else the one that has the tasks of these ``ids``; else the default one."""
     loaded = load(url, spec)
-    refuse_memory(loaded)
-    if not creates:
-        _insist_on_file(loaded)
+    name = chosen_connection() or (on(loaded.app) if on is not None else None)
+    finds = bool(ids) and name is None and url is None and len(loaded.app.connections) > 1
+    served = loaded.app.at(name)
+    refuse_memory(loaded, name)
+    if not creates and not finds:
+        _insist_on_file(loaded, served.url)
 
-    elsewhere = f"is it in another store than {loaded.app.shown_url}?"
+    elsewhere = "" if finds else f"is it in another store than {served.shown_url}?"
 
     async def use() -> T:
+        caller = Caller(actor(by), Role.ADMIN)
         try:
-            return await work(await loaded.app.operator(Caller(actor(by), Role.ADMIN)))
+            check = partial(_insist_on_file, loaded)
+            where = await connection_with(loaded.app, caller, check, ids) if finds else name
+            return await work(await loaded.app.operator(caller, where))
         except NotFound as error:  # looking in the wrong place is likelier than all other reasons
-            error.hint = f"{error.hint}; or {elsewhere}" if error.hint else elsewhere
+            error.hint = "; or ".join(filter(None, [error.hint, elsewhere]))
             raise
         finally:
             await loaded.app.close()
@@ -48,20 +61,40 @@ def operate(
     return asyncio.run(use())
 
 
+def looks_at_all(url: str | None, spec: str | None) -> bool:
+    """Returns whether a command that names no connection has several to look at."""
+    return url is None and chosen_connection() is None and len(load(url, spec).app.connections) > 1
+
+
+def operate_on_all(spec: str | None, look: Callable[[Operator], Awaitable[T]]) -> Found[T]:
+    """Returns what ``look`` finds on each connection, and why the others could not be looked at; at least one could."""
+    loaded = load(None, spec)
+
+    async def use() -> Found[T]:
+        try:
+            return await on_each(loaded.app, Caller(actor(None), Role.ADMIN), partial(_insist_on_file, loaded), look)
+        finally:
+            await loaded.app.close()
+
+    found, away = asyncio.run(use())
+    if not found:
+        raise next(iter(away.values()))
+    return found, away
+
+
 def store_named(url: str | None, spec: str | None) -> str:
     """Returns where a command looks, without a password."""
-    return load(url, spec).app.shown_url
+    return load(url, spec).app.at(chosen_connection()).shown_url
 
 
-def refuse_memory(loaded: Loaded) -> None:
-    if _sqlite_path(loaded.app.url) == ":memory:":
+def refuse_memory(loaded: Loaded, connection: str | None = None) -> None:
+    if _sqlite_path(loaded.app.at(connection).url) == ":memory:":
         raise ConfigError("a database in memory lives only as long as this command", hint="use sqlite:///redrive.db")
 
 
-def _insist_on_file(loaded: Loaded) -> None:
+def _insist_on_file(loaded: Loaded, url: str) -> None:
     """Refuses a SQLite file that is not there: looking for tasks in the wrong directory is a mistake to point out, not
     a reason to make an empty database."""
-    url = loaded.app.url
     path = missing_file(url)
     if path is None:
         return
