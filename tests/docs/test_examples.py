@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -97,6 +98,8 @@ def test_every_option_of_a_worker_is_documented() -> None:
 def _options(command: Callable[..., Any]) -> Iterator[str]:
     for parameter in typing.get_type_hints(command, include_extras=True).values():
         for info in getattr(parameter, "__metadata__", ()):
+            if isinstance(info, typer.models.ArgumentInfo):
+                continue
             yield next(name for name in (info.default, *(info.param_decls or ())) if str(name).startswith("--"))
 
 
