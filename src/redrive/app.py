@@ -677,7 +677,7 @@ class App:
         from redrive.ops.duties import duties_of
 
         own = [feature.duties(self.settings) for feature in self.features if feature.duties is not None]
-        return [*duties_of(self.settings), *(duty for duties in own for duty in duties)]
+        return [*duties_of(self.settings, self.shown_url), *(duty for duties in own for duty in duties)]
 
     def queues(self) -> tuple[str, ...]:
         """Returns every queue that a handler of this application uses, ``default`` first."""

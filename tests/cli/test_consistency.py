@@ -32,6 +32,8 @@ LISTS = [
 # What each command needs to get as far as its store.
 ARGUMENTS = {
     "schedules run": ["nightly"],
+    "alerts silence": ["failed", "--for", "1h"],
+    "alerts unsilence": ["failed"],
     "workers drain": ["w1"],
     "enqueue": ["A"],
     "show": [ID],
@@ -66,7 +68,17 @@ ARGUMENTS = {
     "tokens revoke": ["x"],
 }
 # These answer without a store, or look for an instance, or wait for their store.
-STORELESS = {"version", "settings", "up", "work", "smoke", "audit search", "deploy", "deploy grafana"}
+STORELESS = {
+    "version",
+    "settings",
+    "up",
+    "work",
+    "smoke",
+    "audit search",
+    "deploy",
+    "deploy grafana",
+    "deploy prometheus",
+}
 UNKNOWN = [
     "show",
     "operations show",

@@ -30,6 +30,8 @@ WORDS = {
     "retry": "retry",
     "retry_matching": "retry",
     "annotate": "annotate causes",
+    "silence": "silence alerts",
+    "unsilence": "silence alerts",
     "drill": "run drills",
     "cancel": "cancel",
     "document": "see payloads and results",

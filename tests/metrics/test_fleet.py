@@ -10,6 +10,8 @@ import pytest
 
 from redrive import App, Context
 from redrive.errors import StoreUnavailable
+from redrive.kernel.alerts.book import Alert, Book, document
+from redrive.kernel.diagnosis import Level
 from redrive.kernel.figures import Figures, KindFigures
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.series import MOST_SERIES, OTHER
@@ -109,6 +111,8 @@ def test_paused_queues_are_bounded() -> None:
 def test_every_metric_of_the_fleet_is_filled() -> None:
     figures = Figures(NOW, [KindFigures("q", "A", {State.QUEUED: 1})], paused_queues=["q"], horizon=3.0)
     figures.failed_by_code, figures.failed_by_type = {"C": 1}, {"network": 1}
+    figures.paused_kinds, alert = ["A"], Alert("failed", "q", Level.WARNING, "x", 1, NOW, fired=NOW)
+    figures.alerts = {"book": (1, document(Book(at=NOW, alerts={alert.key: alert}, counted={"q": (1, 2)})))}
     filled = set(samples_of(figures))
     assert filled == {metric.name for metric in metrics.TABLE if metric.scope is metrics.Scope.FLEET}
     body, _ = render(metrics.TABLE, {}, samples_of(figures))

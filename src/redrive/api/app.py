@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from redrive.api import (
+    alerts,
     approvals,
     audit,
     dead_letters,
@@ -96,6 +97,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
         executors.router,
         tasks.single,
         doctor.router,
+        alerts.router,
         queues.router,
         kinds.router,
         task_groups.router,

@@ -23,7 +23,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "work": ("work:work", "Run tasks until stopped."),
         "migrate": ("migrate:migrate", "Bring the store's schema up to date; of several connections, all."),
-        "deploy": ("deploy:deploy_cli", "Files for deployment and monitoring, printed: grafana."),
+        "deploy": ("deploy:deploy_cli", "Files for deployment and monitoring, printed: grafana, prometheus."),
     },
     "Look": {
         "list": ("list:list_tasks", "Tasks, newest first, each with the one thing worth knowing about it."),
@@ -44,6 +44,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "doctor:doctor",
             "Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it.",
         ),
+        "alerts": ("alerts:alerts_cli", "Alerts: what fires, silence, unsilence."),
         "smoke": (
             "smoke:smoke",
             "Check a running instance from end to end, through its API and through this command line, which finds the store by --url or --app.",
@@ -110,7 +111,7 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive migrate --status",
         "redrive migrate --down --to 1",
     ],
-    "deploy": ["redrive deploy grafana > redrive-dashboard.json"],
+    "deploy": ["redrive deploy grafana > redrive-dashboard.json", "redrive deploy prometheus > redrive-rules.yml"],
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
     "why": ["redrive why 0197f0c2-8d1e-7c3a"],
@@ -135,6 +136,11 @@ EXAMPLES: dict[str, list[str]] = {
     ],
     "purge": ["redrive purge --queue reports --dry-run"],
     "doctor": ["redrive doctor", "redrive doctor --queue reports --json"],
+    "alerts": [
+        "redrive alerts",
+        "redrive alerts silence failed --queue reports --for 8h --reason 'the warehouse moves'",
+        "redrive alerts unsilence failed --queue reports",
+    ],
     "smoke": ["redrive smoke http://127.0.0.1:8321"],
     "drill": ["redrive drill --by ann --out drill.md", "redrive drill --history"],
     "limits": ["redrive limits", "redrive limits BUILD_REPORT --concurrency 2"],

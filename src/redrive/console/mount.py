@@ -9,6 +9,7 @@ from redrive.console import static_files
 from redrive.console.feature_pages import extensions_of
 from redrive.console.live import Live
 from redrive.console.pages import (
+    alerts,
     approvals,
     audit,
     causes,
@@ -36,6 +37,7 @@ ROUTERS = (
     static_files.router,
     entrance.router,
     overview.router,
+    alerts.router,
     failures.router,
     causes.router,
     tasks.router,

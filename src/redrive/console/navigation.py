@@ -38,6 +38,7 @@ SECTIONS = (
         "See",
         (
             Item("Overview", "", "What is wrong, and how much is going on", key="o"),
+            Item("Alerts", "/alerts", "Rules that are broken, and silences", "alerts", "l"),
             Item("Failures", "/failures", "Causes of failures, and the tasks that failed by them", "failed", "f"),
             Item("Dead letters", "/dead-letters", "The record of every terminal failure", key="d"),
             Item("Tasks", "/tasks", "All tasks, by state, kind, queue, scope and trace", key="t"),
@@ -75,6 +76,7 @@ ACTIONS = (
     Item("Approve or reject", "/approvals", "second person, decide", role=Role.OPERATOR),
     Item("Pause or resume a queue or kind", "/queues", "hold, stop", role=Role.OPERATOR),
     Item("Change limits", "/queues", "quota, concurrency, rate", role=Role.ADMIN),
+    Item("Silence an alert", "/alerts", "mute, quiet, rule", role=Role.OPERATOR),
     Item("Export the audit log", "/audit", "csv, json"),
     Item("Verify the audit log", "/audit/verify", "chain, hashes"),
     Item("Prune the audit log", "/audit/prune", "retention, remove", role=Role.ADMIN),

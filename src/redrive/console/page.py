@@ -14,7 +14,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from redrive.app import App
-from redrive.console import door
+from redrive.console import banner, door
 from redrive.console.door import HOME, Visitor
 from redrive.console.feature_pages import Extensions
 from redrive.console.navigation import Section, shown_to
@@ -95,7 +95,8 @@ class Page:
     async def render(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """Returns a page made of a template."""
         notice = _read_notice(self.request)
-        text = await render(template, page=self, now=self.now, notice=notice, **values)
+        fires = banner.banner(await banner.look(self.operator, self.now))
+        text = await render(template, page=self, now=self.now, notice=notice, banner=fires, **values)
         response = Response(text, status, media_type="text/html")
         if notice is not None:
             response.delete_cookie(NOTICE, path=HOME)

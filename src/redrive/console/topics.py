@@ -25,6 +25,7 @@ TOPICS: dict[str, Sampler] = {
     "task": one_task.sampler,
     "cause": changes.cause,
     "history": history.sampler,
+    "alerts": changes.of(changes.alerts),
     "approvals": changes.of(changes.approvals),
     "queues": changes.of(changes.queues),
     "schedules": changes.of(changes.schedules),

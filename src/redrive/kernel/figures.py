@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from redrive.kernel.reads import WorkerRow
 from redrive.kernel.task import State
@@ -33,7 +34,8 @@ class Figures:
     """``oldest``: how many seconds the first runnable task of a queue and kind has waited, as far as it is among the
     first 100 of its lane. ``failed_by_code`` and ``failed_by_type``: tasks that are failed now. ``causes``: those by
     which tasks are failed now, ``expired``: leases that ran out, ``unsealed``: audit rows; each up to a bound.
-    ``horizon``: for how many seconds the oldest transaction has held back the removal of dead rows."""
+    ``horizon``: for how many seconds the oldest transaction has held back the removal of dead rows. ``alerts``: the
+    documents of alerts, by their ids, with versions."""
 
     now: datetime
     kinds: list[KindFigures] = field(default_factory=list)
@@ -43,6 +45,7 @@ class Figures:
     causes: int = 0
     workers: list[WorkerRow] = field(default_factory=list)
     paused_queues: list[str] = field(default_factory=list)
+    paused_kinds: list[str] = field(default_factory=list)
     operations: dict[str, int] = field(default_factory=dict)
     approvals: int = 0
     late_schedules: int = 0
@@ -51,3 +54,4 @@ class Figures:
     unsealed: int = 0
     unsealed_age: float = 0.0
     horizon: float | None = None
+    alerts: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)

@@ -17,9 +17,9 @@ WIDTH, HEIGHT = 24, 8
 UNITS = {"seconds": "s", "bytes": "bytes", "ratio": "percentunit"}
 
 SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
-    ("Queues", (m.TASKS, m.OLDEST, m.ENQUEUED, m.COMPLETED, m.CANCELLED, m.PAUSED)),
+    ("Queues", (m.TASKS, m.OLDEST, m.ENQUEUED, m.COMPLETED, m.CANCELLED, m.OVERDUE, m.PAUSED, m.KIND_PAUSED)),
     ("Attempts", (m.CLAIMED, m.ATTEMPTS, m.WAIT, m.RUN, m.FAILURES, m.BATCHES)),
-    ("Failures", (m.FAILED_BY_CODE, m.FAILED_BY_TYPE, m.CAUSES, m.LETTERS)),
+    ("Failures", (m.FAILED_BY_CODE, m.FAILED_BY_TYPE, m.FAILED_OPEN, m.CAUSES, m.LETTERS)),
     (
         "Workers",
         (
@@ -30,7 +30,10 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
     ("Store", (m.CALLS, m.ERRORS, m.RECONNECTS, m.CONTACT, m.LISTENER, m.FLEET_UP, m.HORIZON)),
     (
         "Operating",
-        (m.OPERATIONS, m.APPROVALS, m.SCHEDULES_LATE, m.LATENESS, m.UNSEALED, m.UNSEALED_AGE),
+        (
+            *(m.OPERATIONS, m.APPROVALS, m.SCHEDULES_LATE, m.LATENESS, m.UNSEALED, m.UNSEALED_AGE, m.CHAIN),
+            *(m.FIRING, m.EVALUATED),
+        ),
     ),
 )
 
@@ -105,6 +108,8 @@ def _lines(metric: Metric) -> list[tuple[str, str]]:
     if metric.type is Type.COUNTER:
         return [(_rate(metric, metric.labels), _legend(metric.labels))]
     if metric.name.endswith("_timestamp_seconds"):
+        if metric.scope is Scope.FLEET:
+            return [(f"time() - max ({metric.name})", "")]
         return [(f"time() - max by (worker) ({metric.name})", "{{worker}}")]
     if metric.scope is Scope.FLEET:
         return [(_once(metric, metric.labels), _legend(metric.labels))]

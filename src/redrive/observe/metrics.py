@@ -128,6 +128,20 @@ EXPIRED = _fleet("leases_expired", "Leases that ran out and whose tasks nobody h
 UNSEALED = _fleet("audit_unsealed_rows", "Audit rows that no seal covers yet, 1,000 at most.")
 UNSEALED_AGE = _fleet("audit_unsealed_age_seconds", "Age of the first audit row that no seal covers.")
 HORIZON = _fleet("horizon_age_seconds", "Age of the transaction that holds back the removal of dead rows.")
+KIND_PAUSED = _fleet("kind_paused", "1 for a kind that an operator has paused.", ("kind",))
+EVALUATED = _fleet("alerts_evaluated_timestamp_seconds", "When the rules of alerts were last evaluated.")
+FIRING = _fleet("alerts_firing", "1 for an alert that fires, silenced or not.", ("rule", "queue", "level"))
+FAILED_OPEN = _fleet(
+    "failed_open",
+    "Tasks that are failed by causes that nobody has muted or resolved, as of the last round of alerts.",
+    ("queue",),
+)
+OVERDUE = _fleet(
+    "overdue_tasks",
+    "Tasks that have waited for longer than the queue's pending_age, 1,000 at most, as of the last round of alerts.",
+    ("queue",),
+)
+CHAIN = _fleet("audit_chain_broken", "1 where the latest seals of the audit log do not follow each other.")
 
 TABLE: tuple[Metric, ...] = (
     *(INFO, SLOTS, SLOTS_USED, STOPPING, RESTARTS),
@@ -135,7 +149,7 @@ TABLE: tuple[Metric, ...] = (
     *(LAG, BLOCKED, CALLS, ERRORS, RECONNECTS, CONTACT, LISTENER),
     *(FLEET_UP, TASKS, ENQUEUED, COMPLETED, CANCELLED, LETTERS, OLDEST, FAILED_BY_CODE, FAILED_BY_TYPE, CAUSES),
     *(WORKERS, SILENT, FLEET_SLOTS, FLEET_USED, PAUSED, OPERATIONS, APPROVALS, SCHEDULES_LATE, LATENESS, EXPIRED),
-    *(UNSEALED, UNSEALED_AGE, HORIZON),
+    *(UNSEALED, UNSEALED_AGE, HORIZON, KIND_PAUSED, EVALUATED, FIRING, FAILED_OPEN, OVERDUE, CHAIN),
 )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from redrive.errors import ChangedMeanwhile, StoreError
+from redrive.errors import ChangedMeanwhile, StoreError, StoreUnavailable
 from redrive.kernel.applied import Applied
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.commit import Commit
@@ -159,6 +159,28 @@ async def last_seal(store: Store) -> Seal | None:
             f"the last seal of the audit log, {last.id}, was rewritten: nothing is sealed or pruned any more",
             hint="redrive audit verify says more; restore the record from a copy",
         ) from None
+
+
+async def tail_fault(store: Store) -> str | None:
+    """Returns what is wrong with the latest seals; None when they follow each other. ``audit_verify`` looks at all of
+    them, and at the rows that they cover."""
+    try:
+        await last_seal(store)
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        return error.message
+    previous: Seal | None = None
+    for record in sorted(await store.records(COLLECTION, limit=SEALS_PER_PAGE), key=_number):
+        try:
+            found = Seal.of(record)
+        except ValueError:
+            return f"seal {record.id} of the audit log was rewritten"
+        follows = previous is None or (found.prev == previous.hash and found.number == previous.number + 1)
+        if found.hash != found.proven or not follows:
+            return f"the chain of the audit log's seals is broken at {record.id}"
+        previous = found
+    return None
 
 
 async def seals(store: Store, after: int = 0) -> AsyncIterator[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -183,6 +184,13 @@ async def with_notes(store: Store, rows: list[CauseRow]) -> list[Cause]:
         _cause(row, kinds[row.fingerprint], said.get(row.fingerprint), trends[row.fingerprint], since, now)
         for row in rows
     ]
+
+
+def annotated(rows: Iterable[CauseRow], records: Iterable[Record], now: datetime) -> list[Cause]:
+    """Returns causes with what people noted, and without what is counted: enough to know which are muted or
+    resolved."""
+    said = {record.id: record for record in records}
+    return [_cause(row, Counter(), said.get(row.fingerprint), [], now, now) for row in rows]
 
 
 def _cause(

@@ -9,13 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from redrive.errors import RedriveError, StoreError, StoreUnavailable, StoreUnusable
+from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
+from redrive.kernel.alerts.rules import AUDIT_CHAIN, AUDIT_UNSEALED, NO_WORKER
+from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.failed import FailedCount
 from redrive.kernel.operation import Operation, Status
 from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations
+from redrive.ops.alerts import findings as alerts
 from redrive.ops.causes import Cause
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
@@ -29,14 +32,19 @@ NEWS, FORGOTTEN = timedelta(minutes=15), timedelta(hours=2)  # a worker that fel
 MOST_HOLDS = 20  # are named; anybody can pause thousands
 MANY = 1000  # the most tasks that are counted of an unknown feature
 CAUSES, SHOWN = 50, 5  # causes that are looked at, and told
+DEFAULT_LIMITS = Limits()
 _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
 async def examine(
-    store: Store, queue: str | None = None, queues: Sequence[str] = (), looks: Mapping[str, Look] = MappingProxyType({})
+    store: Store,
+    queue: str | None = None,
+    queues: Sequence[str] = (),
+    looks: Mapping[str, Look] = MappingProxyType({}),
+    limits: Limits = DEFAULT_LIMITS,
 ) -> list[Finding]:
     """Returns findings, the worst first. ``queue`` leaves out what is about others; ``queues`` are those that the
-    application names, ``looks`` what its features find, by feature."""
+    application names, ``looks`` what its features find, by feature; ``limits`` are those of alerts."""
     status = await store.migrations.status()
     if status.pending:
         return [
@@ -68,6 +76,8 @@ async def examine(
         *await growth.trends(store),
         *[one for name, look in looks.items() for one in await _of_feature(name, look) if _concerns(one, queue)],
     ]
+    said = {finding.text for finding in found}
+    found += [one for one in await alerts.findings(store, limits, queue) if one.text not in said]
     return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
         Finding(Level.OK, "healthy", "nothing is wrong")
     ]
@@ -102,8 +112,8 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
         Finding(
             Level.CRITICAL,
             "no_worker",
-            f"no live worker serves queue {name}, with {counted(_waiting(row))} waiting",
-            f"redrive work --app module:app --queue {name}",
+            NO_WORKER.said(name, counted(_waiting(row)), DEFAULT_LIMITS.every),
+            NO_WORKER.to_do(name, DEFAULT_LIMITS.every),
             ("queue", name),
         )
         for name, row in queues.items()
@@ -258,14 +268,14 @@ def _holds(overview: Overview, queue: str | None) -> list[Finding]:
 
 async def _audit(store: Store, overview: Overview) -> list[Finding]:
     """Looks whether the audit log is sealed as it should be: what is not can be changed unnoticed."""
-    try:
-        since = await audit_chain.unsealed_since(store, overview.now)
-    except StoreError as error:
-        return [Finding(Level.CRITICAL, "audit_chain", error.message, "redrive audit verify")]
+    fault = await audit_chain.tail_fault(store)
+    if fault is not None:
+        return [Finding(Level.CRITICAL, AUDIT_CHAIN.name, fault, AUDIT_CHAIN.fix)]
+    since = await audit_chain.unsealed_since(store, overview.now)
     if since is None or not live_workers(overview):
         return []
-    text = f"rows of the audit log are not sealed since {span(overview.now - since)}; workers do that within minutes"
-    return [Finding(Level.WARNING, "audit_unsealed", text, "look for maintenance.failed in the workers' logs")]
+    text = AUDIT_UNSEALED.said("", span(overview.now - since), DEFAULT_LIMITS.every)
+    return [Finding(Level.WARNING, AUDIT_UNSEALED.name, text, AUDIT_UNSEALED.fix)]
 
 
 def _quotas(overview: Overview, kinds: dict[str, dict[str, int]]) -> list[Finding]:

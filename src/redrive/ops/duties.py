@@ -10,14 +10,18 @@ from redrive.kernel.ports.store import Store
 from redrive.ops import approvals, audit, audit_chain, growth
 from redrive.ops import operation_runner as operations
 from redrive.ops import retention as failed
+from redrive.ops.alerts.evaluate import EVERY_S, Evaluator
+from redrive.ops.alerts.messages import Wording
+from redrive.ops.alerts.send import destinations
 from redrive.ops.audit_archive import archive_at
 from redrive.settings import Settings
 
 Stopping = Callable[[], bool]
+SEAL_EVERY_S = 30.0  # rows are a minute old before they are sealed, and most wait for five
 
 
-def duties_of(settings: Settings) -> list[Duty]:
-    """Returns the duties that the settings ask for."""
+def duties_of(settings: Settings, store: str = "") -> list[Duty]:
+    """Returns the duties that the settings ask for. ``store``: how the store is called in messages."""
     found = [
         Duty(
             "operations",
@@ -27,9 +31,10 @@ def duties_of(settings: Settings) -> list[Duty]:
             while_record=(COLLECTION, Status.RUNNING.value),
         ),
         Duty("approvals", 60.0, _expire_approvals),
-        Duty("seal", 10.0, _seal_audit),
+        Duty("seal", SEAL_EVERY_S, _seal_audit),
         Duty("vitals", growth.SAMPLE_EVERY_S, _measure),
     ]
+    found.append(_alerts(settings, store))
     if settings.failed_days > 0:
         found.append(_give_up(settings))
     if settings.audit_ttl_days > 0:
@@ -47,6 +52,12 @@ async def _seal_audit(store: Store, worker: str, stopping: Stopping) -> None:
 
 async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
     await growth.write_sample(store)
+
+
+def _alerts(settings: Settings, store: str) -> Duty:
+    wording = Wording(settings.alert_runbooks, store, settings.triage)
+    evaluator = Evaluator(settings.alerts.limits, destinations(settings, wording), settings.alert_heartbeat)
+    return Duty("alerts", EVERY_S, evaluator.run)
 
 
 def _give_up(settings: Settings) -> Duty:

@@ -18,6 +18,7 @@ from redrive.kernel.task import LIVE, State
 from redrive.observe import metrics
 from redrive.observe.feature_metrics import FeatureMetrics
 from redrive.observe.samples import Samples, add, put
+from redrive.ops.alerts.look import book_of
 from redrive.ops.workers import Standing, fell_silent, standing
 
 logger = logging.getLogger("redrive.metrics")
@@ -104,9 +105,27 @@ def samples_of(figures: Figures) -> Samples:
         put(found, metrics.FAILED_BY_TYPE.name, float(n), type_)
     for queue in sorted(figures.paused_queues)[:MOST_QUEUES]:
         put(found, metrics.PAUSED.name, 1.0, queue)
+    for kind in sorted(figures.paused_kinds)[:MOST_QUEUES]:
+        put(found, metrics.KIND_PAUSED.name, 1.0, kind)
     if figures.horizon is not None:
         put(found, metrics.HORIZON.name, figures.horizon)
+    _alerts(figures, {key[0] for key in names.values()}, found)
     return found
+
+
+def _alerts(figures: Figures, queues: set[str], found: Samples) -> None:
+    """What the last round of alerts found; nothing where there was none."""
+    book, _ = book_of(figures)
+    if book.at is None:
+        return
+    put(found, metrics.EVALUATED.name, book.at.timestamp())
+    put(found, metrics.CHAIN.name, float(book.chain is not None))
+    for alert in book.firing:
+        put(found, metrics.FIRING.name, 1.0, alert.rule, alert.queue, alert.level.value)
+    for queue in sorted(queues)[:MOST_QUEUES]:
+        failed, overdue = book.counted.get(queue, (0, 0))
+        put(found, metrics.FAILED_OPEN.name, float(failed), queue)
+        put(found, metrics.OVERDUE.name, float(overdue), queue)
 
 
 def _kinds(figures: Figures, names: dict[Key, Key], found: Samples) -> None:

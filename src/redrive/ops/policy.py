@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.backoff import Backoff
 from redrive.ops.allowance import Rule
 from redrive.settings import Settings, Triage
@@ -22,6 +23,7 @@ class Policy:
     audit_archive: str | None = None
     backoff: Backoff = field(default_factory=Backoff)
     triage: Mapping[str, Triage] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)  # of alerts
     settings: Settings | None = None  # those that this was made of
 
     @property
@@ -38,5 +40,6 @@ class Policy:
             audit_archive=settings.audit_archive,
             backoff=settings.backoff,
             triage=settings.triage,
+            limits=settings.alerts.limits,
             settings=settings,
         )

@@ -1,19 +1,5 @@
 """Text for people: numbers with their nouns, spans of time."""
 
-from __future__ import annotations
+from redrive.kernel.wording import counted, span
 
-from datetime import timedelta
-
-
-def counted(n: int, noun: str = "task") -> str:
-    """Returns ``1 task``, ``2 tasks``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def span(time: timedelta) -> str:
-    """Returns a span of time in its largest fitting unit: ``90 s``, ``5 min``, ``3 h``, ``2 d``."""
-    seconds = max(time.total_seconds(), 0)
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+__all__ = ["counted", "span"]

@@ -1,5 +1,6 @@
 """Settings: environment first, then ``redrive.toml``, then defaults. Every name is listed in docs/settings.md."""
 
+from redrive.settings.alerts import AlertSettings, parse_span
 from redrive.settings.connections import ALL, DEFAULT_CONNECTION, Route, WorkerGroup
 from redrive.settings.declare import FeatureSettings, Setting, fields_of, name_of, setting
 from redrive.settings.effective import Effective, effective
@@ -16,6 +17,7 @@ __all__ = [
     "MOST_MS",
     "NOT_USED_YET",
     "OTHER_NAMES",
+    "AlertSettings",
     "Effective",
     "FeatureSettings",
     "Options",
@@ -32,5 +34,6 @@ __all__ = [
     "misspelt",
     "name_of",
     "parse_networks",
+    "parse_span",
     "setting",
 ]

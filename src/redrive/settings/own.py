@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -10,6 +11,7 @@ from redrive.errors import ConfigError
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.task import MAX_TIMEOUT_SECONDS
 from redrive.settings import connections as stores
+from redrive.settings.alerts import ALERTS_EXAMPLE, AlertSettings, parse_alerts
 from redrive.settings.connections import Connection, Route, WorkerGroup
 from redrive.settings.declare import FeatureSettings, Values, fields_by_name, names_of, setting, sourced
 from redrive.settings.load_feature import check_kind, load_feature
@@ -49,6 +51,28 @@ def _without_login(place: str | None) -> str | None:
     if place is not None and "@" in place.partition("://")[2].partition("/")[0]:
         raise ValueError("a login does not belong there; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are for that")
     return place
+
+
+def _http(url: str | None) -> str | None:
+    """Nothing of it is quoted: such addresses are secrets."""
+    if url is not None and not re.fullmatch(r"https?://[^\s/]\S*", url):
+        raise ValueError("it is no address that begins with http:// or https://")
+    return url
+
+
+def _smtp(url: str) -> str:
+    if not re.fullmatch(r"smtps?://[^\s/]\S*", url):
+        raise ValueError("it is no address like smtp://user:password@host:587 or smtps://host")
+    return url
+
+
+def _addresses(given: object) -> list[str]:
+    """Mail addresses, as a list or with commas between."""
+    parts = given.split(",") if isinstance(given, str) else given
+    found = [str(part).strip() for part in parts] if isinstance(parts, list | tuple) else [""]
+    if not all(re.fullmatch(r"[^\s@,<>]+@[^\s@,<>]+", one) for one in found):
+        raise ValueError("these are no mail addresses; for example ann@example.com,bob@example.com")
+    return found
 
 
 def _in_bounds(limits: KindMap) -> KindMap:
@@ -142,6 +166,14 @@ class Settings(Values):
     approvals_above: int = setting("REDRIVE_APPROVALS_ABOVE", 1000, ge=0)
     approvals_window_minutes: float = setting("REDRIVE_APPROVALS_WINDOW_MINUTES", 60.0, ge=0, le=10_080)
     triage: dict[str, Triage] = setting("REDRIVE_TRIAGE", {}, examples=[TRIAGE_EXAMPLE])
+    alerts: AlertSettings = setting("REDRIVE_ALERTS", AlertSettings(), parse=parse_alerts, examples=[ALERTS_EXAMPLE])
+    alert_webhook: str | None = setting("REDRIVE_ALERT_WEBHOOK", None, check=_http, repr=False)
+    alert_slack: str | None = setting("REDRIVE_ALERT_SLACK", None, check=_http, repr=False)
+    alert_email: list[str] = setting("REDRIVE_ALERT_EMAIL", [], parse=_addresses, repr=False)
+    alert_smtp: str = setting("REDRIVE_ALERT_SMTP", "smtp://localhost", check=_smtp, repr=False)
+    alert_from: str = setting("REDRIVE_ALERT_FROM", "redrive@localhost", max_length=200)
+    alert_heartbeat: str | None = setting("REDRIVE_ALERT_HEARTBEAT", None, check=_http, repr=False)
+    alert_runbooks: str = setting("REDRIVE_ALERT_RUNBOOKS", "docs/operations.md", max_length=500)
     internal_worker_secret: str | None = setting("INTERNAL_WORKER_SECRET", None, min_length=16, repr=False)
     public_fields: dict[str, list[str]] = setting("REDRIVE_PUBLIC_FIELDS", {}, examples=['{"VIDEO_GEN": ["shot_id"]}'])
 

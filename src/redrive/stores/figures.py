@@ -29,6 +29,7 @@ def read(text: str) -> Figures:
         causes=found["causes"],
         workers=[_worker(row) for row in found["workers"]],
         paused_queues=found["paused"],
+        paused_kinds=found["paused_kinds"],
         operations=operations,
         approvals=sum(n for collection, _, n in found["records"] if collection == "approval"),
         late_schedules=found["late"],
@@ -37,6 +38,7 @@ def read(text: str) -> Figures:
         unsealed=found["unsealed"],
         unsealed_age=max(float(found["unsealed_age"] or 0), 0.0),
         horizon=found["horizon"],
+        alerts={name: (version, body) for name, version, body in found["alerts"] if isinstance(body, dict)},
     )
 
 

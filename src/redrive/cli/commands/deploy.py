@@ -9,12 +9,14 @@ import typer
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName
 
-deploy_cli = typer.Typer(help="Files for deployment and monitoring, printed: grafana.", no_args_is_help=True)
+deploy_cli = typer.Typer(
+    help="Files for deployment and monitoring, printed: grafana, prometheus.", no_args_is_help=True
+)
 
 
 @deploy_cli.callback()
 def group() -> None:
-    """Files for deployment and monitoring, printed: grafana."""
+    """Files for deployment and monitoring, printed: grafana, prometheus."""
 
 
 @deploy_cli.command()
@@ -24,3 +26,12 @@ def grafana(app: AppName = None) -> None:
     from redrive.observe.grafana import dashboard
 
     typer.echo(json.dumps(dashboard(table_of(load(None, app, warns=False).app.features)), indent=2))
+
+
+@deploy_cli.command()
+def prometheus(app: AppName = None) -> None:
+    """Print the rules of alerts for Prometheus, with the thresholds of the settings."""
+    from redrive.observe.prometheus_rules import rule_file
+
+    settings = load(None, app, warns=False).app.settings
+    typer.echo(rule_file(settings.alerts.limits, settings.alert_runbooks, settings.alerts.own), nl=False)

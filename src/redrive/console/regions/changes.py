@@ -46,3 +46,10 @@ async def queues(operator: Operator) -> object:
     control = operator.control
     limits = [(limit.kind, limit.concurrency, limit.rate_ms) for limit in await control.limits()]
     return sorted(limits), await control.holds(), [(one.name, one.workers > 0) for one in await control.queues()]
+
+
+async def alerts(operator: Operator) -> object:
+    """Without numbers, which stand in the texts."""
+    found = await operator.alerts.look()
+    shown = [(one.alert.key, one.alert.state) for one in (*found.firing, *found.pending, *found.ended)]
+    return shown, found.silences, found.lost

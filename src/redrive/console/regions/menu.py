@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from redrive.console.banner import banner
 from redrive.console.sample import Number, Sample, Sampler
 from redrive.console.text import short_number
 from redrive.kernel.operation import Status
@@ -39,12 +40,14 @@ async def _number(name: str, count: Number, operator: Operator) -> int:
 
 
 async def sample(operator: Operator) -> Mapping[str, str]:
-    """Returns how many tasks are failed, operations run, and approvals wait; nothing where it is none."""
+    """Returns how many tasks are failed, operations run, approvals wait and alerts fire, nothing where it is none; and
+    the banner of alerts."""
     failed = await operator.failures.count()
     running = await operator.operations.list(states=(Status.RUNNING, Status.PAUSED), limit=MOST)
     waiting = await operator.approvals.list(states=(PENDING,), limit=MOST)
-    numbers = {"failed": failed, "operations": len(running), "approvals": len(waiting)}
-    return _badges(numbers)
+    fires = await operator.alerts.look()
+    numbers = {"failed": failed, "operations": len(running), "approvals": len(waiting), "alerts": len(fires.loud)}
+    return {**_badges(numbers), "#alert-banner": banner(fires)}
 
 
 def _badges(numbers: Mapping[str, int]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +31,10 @@ class HealthReads(Protocol):
     async def figures(self) -> Figures:
         """Returns what the fleet is measured by, by one statement that costs no more than there are kinds, workers and
         schedules."""
+
+    async def overdue(self, ages: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, int]:
+        """Returns how many tasks of each of these queues could run and have waited for that many seconds, kinds ``but``
+        left out: among the first 1,000 of each lane, and 1,000 at most."""
 
     async def counts(self) -> list[Count]: ...
 

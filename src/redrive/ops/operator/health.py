@@ -60,7 +60,7 @@ class HealthService(Service):
             for feature in session.features
             if feature.examine is not None
         }
-        return await doctor.examine(self._store, queue, session.queues, looks)
+        return await doctor.examine(self._store, queue, session.queues, looks, session.policy.limits)
 
     def triage(self, queue: str | None = None) -> dict[str, Triage]:
         """Returns the notes of those who know a queue about its troubles."""

@@ -10,6 +10,7 @@ from redrive.handlers.registry import Registry
 from redrive.kernel.feature import Feature
 from redrive.kernel.ports.store import Store
 from redrive.ops.access import Caller, Role, refuse_reserved
+from redrive.ops.operator.alerts import AlertService
 from redrive.ops.operator.approvals import ApprovalService
 from redrive.ops.operator.audit import AuditService
 from redrive.ops.operator.causes import CauseService
@@ -60,6 +61,7 @@ class Operator:
         self.tokens = TokenService(session)
         self.executors = ExecutorService(session)
         self.health = HealthService(session)
+        self.alerts = AlertService(session)
         self.schedules = ScheduleService(session)
         self.settings = SettingService(session)
 

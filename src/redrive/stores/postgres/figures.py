@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from redrive.kernel.figures import LATE_AFTER_S, MOST_COUNTED, Figures
 from redrive.stores.figures import MOST_VALUES, read
 from redrive.stores.postgres.pool import Pool
@@ -13,3 +15,9 @@ SQL = statements("redrive.stores.postgres", "figures.sql")
 async def figures(pool: Pool) -> Figures:
     args = (MOST_VALUES, MOST_COUNTED, LATE_AFTER_S)
     return read(await pool.run(lambda connection: connection.fetchval(SQL["figures"], *args)))
+
+
+async def overdue(pool: Pool, ages: Mapping[str, float], but: Sequence[str]) -> dict[str, int]:
+    args = (list(ages), list(ages.values()), list(but), MOST_COUNTED)
+    rows = await pool.run(lambda connection: connection.fetch(SQL["overdue"], *args))
+    return {row["queue"]: row["n"] for row in rows if row["n"]}

@@ -46,6 +46,10 @@ select json_build_object(
     select json_agg(json_build_array(w.id, w.host, w.pid, w.queues, w.concurrency, w.running, w.version,
       extract(epoch from w.started_at), extract(epoch from w.seen_at), w.stopping, w.beat_ms)) from redrive.worker w), '[]'),
   'paused', coalesce((select json_agg(h.name) from redrive.hold h where h.target = 'queue'), '[]'),
+  'paused_kinds', coalesce((select json_agg(h.name) from redrive.hold h where h.target = 'kind'), '[]'),
+  'alerts', coalesce((
+    select json_agg(json_build_array(r.id, r.version, r.body)) from redrive.record r
+    where r.collection = 'alert' and coalesce(r.expires_at > clock_timestamp(), true)), '[]'),
   'records', coalesce((
     select json_agg(json_build_array(x.collection, x.state, x.n)) from (
       select r.collection, r.state, count(*) as n from redrive.record r
@@ -64,3 +68,19 @@ select json_build_object(
     select extract(epoch from clock_timestamp() - min(a.xact_start)) from pg_stat_activity a
     where a.datname = current_database() and a.backend_xmin is not null and a.pid <> pg_backend_pid())
 )::text;
+
+-- overdue: tasks that have waited too long, of some queues: among the first of each lane, one step in the index for each of these
+select w.queue, x.n from unnest($1::text[], $2::float8[]) w(queue, age) cross join lateral (
+  with recursive lanes as (
+    (select t.lane from redrive.task t where t.state = 'queued' and t.queue = w.queue order by t.lane limit 1)
+    union all
+    select n.lane from lanes l cross join lateral (
+      select t.lane from redrive.task t where t.state = 'queued' and t.queue = w.queue and t.lane > l.lane
+      order by t.lane limit 1) n
+  )
+  select count(*) as n from (
+    select 1 from lanes l cross join lateral (
+      select t.kind, greatest(t.created_at, t.run_at, t.last_attempt_at, t.last_replayed_at) as since from redrive.task t
+      where t.state = 'queued' and t.queue = w.queue and t.lane = l.lane order by t.priority, t.position limit $4) f
+    where f.since < clock_timestamp() - make_interval(secs => w.age) and f.kind <> all ($3::text[]) limit $4) y
+) x;

@@ -37,7 +37,7 @@ from redrive.stores.postgres.claim import Claims, UnansweredClaims
 from redrive.stores.postgres.cycle import Cycles
 from redrive.stores.postgres.diagnose import diagnose, oldest_kinds, vitals
 from redrive.stores.postgres.enqueue import Enqueues
-from redrive.stores.postgres.figures import figures
+from redrive.stores.postgres.figures import figures, overdue
 from redrive.stores.postgres.listen import Listener
 from redrive.stores.postgres.migrate import PostgresMigrations
 from redrive.stores.postgres.pool import Pool
@@ -111,6 +111,9 @@ class PostgresStore(Reads, Series):
 
     async def figures(self) -> Figures:
         return await figures(self.pool)
+
+    async def overdue(self, ages: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, int]:
+        return await overdue(self.pool, ages, but) if ages else {}
 
     async def vitals(self) -> dict[str, int]:
         return await vitals(self.pool)

@@ -51,6 +51,10 @@ select json_object(
     select json_group_array(json_array(w.id, w.host, w.pid, json(w.queues), w.concurrency, w.running, w.version,
       w.started_at / 1000000.0, w.seen_at / 1000000.0, w.stopping, w.beat_ms)) from redrive_worker w),
   'paused', (select json_group_array(h.name) from redrive_hold h where h.target = 'queue'),
+  'paused_kinds', (select json_group_array(h.name) from redrive_hold h where h.target = 'kind'),
+  'alerts', (
+    select json_group_array(json_array(r.id, r.version, case when json_valid(r.body) then json(r.body) end))
+    from redrive_record r where r.collection = 'alert' and coalesce(r.expires_at > ?1, true)),
   'records', (
     select json_group_array(json_array(x.collection, x.state, x.n)) from (
       select r.collection, r.state, count(*) as n from redrive_record r
@@ -67,3 +71,33 @@ select json_object(
   'unsealed_age', (select (?1 - u.at) / 1000000.0 from unsealed u limit 1),
   'horizon', null
 )
+
+-- overdue: tasks that have waited too long, of some queues: among the first of each lane, one step in the index for each of these
+with recursive wanted(queue, age) as (
+  select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(?2)
+), lanes(first) as (
+  select (
+    select t.rowid from redrive_task t where t.state = 'queued' and t.queue = w.queue
+    order by t.lane, t.priority, t.position limit 1)
+  from wanted w
+  union all
+  select (
+    select t.rowid from redrive_task t, redrive_task o
+    where o.rowid = l.first and t.state = 'queued' and t.queue = o.queue and t.lane > o.lane
+    order by t.lane, t.priority, t.position limit 1)
+  from lanes l where l.first is not null
+), heads(at, n) as (
+  select first, 1 from lanes where first is not null
+  union all
+  select (
+    select t.rowid from redrive_task t, redrive_task o
+    where o.rowid = h.at and t.state = 'queued' and t.queue = o.queue and t.lane = o.lane
+      and (t.priority, t.position) > (o.priority, o.position)
+    order by t.priority, t.position limit 1), h.n + 1
+  from heads h where h.at is not null and h.n < ?4
+)
+select t.queue, min(count(*), ?4) from heads h join redrive_task t on t.rowid = h.at join wanted w on w.queue = t.queue
+where max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_attempt_at, 0), coalesce(t.last_replayed_at, 0))
+    < ?1 - w.age * 1000000
+  and t.kind not in (select value from json_each(?3))
+group by t.queue

@@ -40,7 +40,7 @@ from redrive.stores.sqlite.connection_thread import ConnectionThread
 from redrive.stores.sqlite.cycle import cycle
 from redrive.stores.sqlite.diagnose import diagnose, oldest_kinds, vitals
 from redrive.stores.sqlite.enqueue import enqueue_on, enqueue_with
-from redrive.stores.sqlite.figures import figures
+from redrive.stores.sqlite.figures import figures, overdue
 from redrive.stores.sqlite.listen import Listeners
 from redrive.stores.sqlite.migrate import SqliteMigrations
 from redrive.stores.sqlite.prune import prune, prune_feature
@@ -116,6 +116,9 @@ class SqliteStore(Reads, Series):
 
     async def figures(self) -> Figures:
         return await self.read(figures)
+
+    async def overdue(self, ages: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, int]:
+        return await self.read(lambda session: overdue(session, ages, but)) if ages else {}
 
     async def vitals(self) -> dict[str, int]:
         return await self.read(vitals)

@@ -22,7 +22,7 @@ from redrive.testing.conformance.cost import TestCost  # noqa: E402
 from redrive.testing.conformance.enqueue import TestEnqueue, TestIdempotency  # noqa: E402
 from redrive.testing.conformance.failed import TestFailed, TestGivenUp  # noqa: E402
 from redrive.testing.conformance.fence import TestFence  # noqa: E402
-from redrive.testing.conformance.figures import TestFigures  # noqa: E402
+from redrive.testing.conformance.figures import TestFigures, TestOverdue  # noqa: E402
 from redrive.testing.conformance.holds import TestHolds, TestTaskHolds  # noqa: E402
 from redrive.testing.conformance.invariants import TestInvariants  # noqa: E402
 from redrive.testing.conformance.joins import TestJoins  # noqa: E402
@@ -67,6 +67,7 @@ __all__ = [
     "TestLimits",
     "TestLiveness",
     "TestOperators",
+    "TestOverdue",
     "TestPages",
     "TestReactions",
     "TestReads",

@@ -95,3 +95,37 @@ class TestFigures:
         first, second = costs
         assert len(first.statements) == len(second.statements) == 1
         assert second.rows <= 1.1 * first.rows, (first.rows, second.rows)
+
+
+class TestOverdue:
+    async def test_those_that_could_run_and_have_waited_too_long(self, harness: Harness) -> None:
+        await harness.enqueue_many(3, "A", queue="q")
+        await harness.enqueue("B", queue="q", priority=-5)
+        await harness.enqueue("A", queue="other")
+        await harness.enqueue("A", queue="q", delay=3600)
+        await harness.advance(400)
+        await harness.enqueue("A", queue="q")
+        store = harness.store
+        assert await store.overdue({"q": 300.0, "nothing": 1.0}) == {"q": 4}
+        assert await store.overdue({"q": 300.0, "other": 500.0}, ["A"]) == {"q": 1}
+        assert await store.overdue({"q": 500.0}) == await store.overdue({}) == {}
+
+    async def test_no_more_than_a_thousand_are_looked_at(self, harness: Harness) -> None:
+        costs = []
+        for _ in range(2):
+            await harness.stock(3_000, State.QUEUED, kind="A")
+            await harness.advance(400)
+            await harness.store.overdue({"default": 300.0})
+            async with harness.measure(harness.store) as cost:
+                assert await harness.store.overdue({"default": 300.0}) == {"default": 1_000}
+            costs.append(cost.rows)
+        assert costs[1] <= 1.1 * costs[0], costs
+
+    async def test_documents_of_alerts_come_with_the_figures(self, harness: Harness) -> None:
+        put = [Put("alert", "book", {"at": None}), Put("alert", "silence:x", {"rule": "x"}, state="silence", keep=60)]
+        await harness.store.apply(Commit(puts=put, controls=[Hold(Target.KIND, "A", on=True, actor="ann")]))
+        figures = await harness.store.figures()
+        assert figures.alerts == {"book": (1, {"at": None}), "silence:x": (1, {"rule": "x"})}
+        assert figures.paused_kinds == ["A"] and figures.paused_queues == []
+        await harness.advance(61)
+        assert figures.alerts.keys() - (await harness.store.figures()).alerts.keys() == {"silence:x"}

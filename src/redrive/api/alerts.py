@@ -1,0 +1,128 @@
+"""Routes for alerts: what fires, what is silenced, and until when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from fastapi import APIRouter
+
+from redrive.api import models as m
+from redrive.api.access import TheOperator
+from redrive.api.problems import PROBLEMS
+from redrive.kernel.alerts.book import Silence
+from redrive.ops.operator.alerts import Shown
+
+router = APIRouter(prefix="/api/alerts", tags=["operations"], responses=PROBLEMS)
+
+
+class SilenceOut(m.Out):
+    rule: str
+    queue: str | None
+    until: datetime
+    by: str
+    reason: str | None
+    at: datetime
+
+
+class AlertOut(m.Out):
+    key: str
+    state: str
+    rule: str
+    queue: str | None
+    level: str
+    text: str
+    value: float
+    since: datetime
+    fired_at: datetime | None
+    resolved_at: datetime | None
+    fix: str
+    runbook: str
+    triage: dict[str, Any] | None
+    silence: SilenceOut | None
+
+
+class AlertsOut(m.Out):
+    """``worst`` is that of what fires and nobody has silenced. ``evaluatedAt``: when the rules last were."""
+
+    worst: str
+    evaluated_at: datetime | None
+    firing: list[AlertOut]
+    pending: list[AlertOut]
+    resolved: list[AlertOut]
+    silences: list[SilenceOut]
+
+
+class SilenceIn(m.In):
+    """Without a queue, wherever the rule is broken. It always ends: within 30 days."""
+
+    rule: str
+    until: m.Moment
+    queue: str | None = None
+    reason: str | None = None
+    actor: str | None = None
+
+
+class UnsilenceIn(m.In):
+    rule: str
+    queue: str | None = None
+    reason: str | None = None
+    actor: str | None = None
+
+
+@router.get("")
+async def alerts(operator: TheOperator) -> AlertsOut:
+    """What fires now, the worst first; what is broken and not for long enough yet; what has ended lately."""
+    found = await operator.alerts.look()
+    return AlertsOut(
+        worst=found.worst.value,
+        evaluated_at=found.evaluated,
+        firing=[_alert(one) for one in found.firing],
+        pending=[_alert(one) for one in found.pending],
+        resolved=[_alert(one) for one in found.ended],
+        silences=[_silence(one) for one in found.silences],
+    )
+
+
+@router.post("/silences", status_code=201)
+async def silence_alert(body: SilenceIn, operator: TheOperator) -> SilenceOut:
+    """Nobody is told of a rule until that time."""
+    named = operator.named(body.actor)
+    return _silence(await named.alerts.silence(body.rule, body.until, body.queue, body.reason))
+
+
+@router.post("/silences/end", status_code=204)
+async def unsilence_alert(body: UnsilenceIn, operator: TheOperator) -> None:
+    """Ends a silence now: what fires still is told then."""
+    await operator.named(body.actor).alerts.unsilence(body.rule, body.queue, body.reason)
+
+
+def _silence(silence: Silence) -> SilenceOut:
+    return SilenceOut(
+        rule=silence.rule,
+        queue=silence.queue or None,
+        until=silence.until,
+        by=silence.by,
+        reason=silence.reason,
+        at=silence.at,
+    )
+
+
+def _alert(shown: Shown) -> AlertOut:
+    alert, note = shown.alert, shown.triage
+    return AlertOut(
+        key=alert.key,
+        state=alert.state,
+        rule=alert.rule,
+        queue=alert.queue or None,
+        level=alert.level.value,
+        text=alert.text,
+        value=alert.value,
+        since=alert.since,
+        fired_at=alert.fired,
+        resolved_at=alert.ended,
+        fix=alert.fix,
+        runbook=shown.runbook,
+        triage=None if note is None else {"look": note.look, "problems": note.problems, "tables": note.tables},
+        silence=None if shown.silence is None else _silence(shown.silence),
+    )

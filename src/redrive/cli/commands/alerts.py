@@ -1,0 +1,144 @@
+"""``redrive alerts``: what fires; ``redrive alerts silence RULE``: nobody is told of it for a while."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from redrive.cli.support import output
+from redrive.cli.support.options import AppName, By, Json, Reason, Url
+from redrive.cli.support.session import operate
+from redrive.kernel.alerts.book import Silence, alert_document, silence_document
+from redrive.kernel.diagnosis import Level
+from redrive.ops.operator import Operator
+from redrive.ops.operator.alerts import Alerts, Shown
+from redrive.settings import Unfit, parse_span
+
+alerts_cli = typer.Typer(help="Alerts: what fires, silence, unsilence.", invoke_without_command=True)
+Rule = Annotated[str, typer.Argument(metavar="RULE", help="The rule, as the list names it.", show_default=False)]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Of this queue.")]
+_STYLE = {Level.CRITICAL: "bold red", Level.WARNING: "yellow"}
+
+
+@alerts_cli.callback()
+def list_alerts(context: typer.Context, url: Url = None, app: AppName = None, json: Json = False) -> None:
+    """Alerts that fire, the worst first, and those that are about to. Exit code 1 when one fires that nobody has
+    silenced."""
+    if context.invoked_subcommand is not None:
+        return
+    found = operate(url, app, lambda own: own.alerts.look())
+    if json:
+        output.emit(_document(found))
+    else:
+        _say(found)
+    raise typer.Exit(1 if found.loud else 0)
+
+
+@alerts_cli.command("silence")
+def silence(
+    rule: Rule,
+    queue: Queue = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="An end: 2026-01-31T09:00Z.")] = None,
+    span: Annotated[str | None, typer.Option("--for", metavar="SPAN", help="Or for how long: 30m, 8h, 7d.")] = None,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Nobody is told of a rule until a time; it is evaluated as before, and told when the time is over and it fires
+    still."""
+    end = _end(until, span)
+    made = operate(url, app, lambda own: own.alerts.silence(rule, end, queue, reason), by=by)
+    if json:
+        output.emit(silence_document(made))
+        return
+    output.say(f"{made.key} is silenced until {output.when(made.until)}")
+
+
+@alerts_cli.command("unsilence")
+def unsilence(
+    rule: Rule,
+    queue: Queue = None,
+    reason: Reason = None,
+    by: By = None,
+    url: Url = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """End a silence now."""
+
+    async def work(own: Operator) -> None:
+        await own.alerts.unsilence(rule, queue, reason)
+
+    operate(url, app, work, by=by)
+    if json:
+        output.emit({"rule": rule, "queue": queue, "silenced": False})
+        return
+    output.say(f"{rule}{f' of queue {queue}' if queue else ''} is not silenced any more")
+
+
+def _end(until: str | None, span: str | None) -> datetime:
+    if (until is None) == (span is None):
+        raise typer.BadParameter("say --until TIME or --for SPAN")
+    if span is not None:
+        try:
+            return datetime.now(UTC) + timedelta(seconds=parse_span(span))
+        except (Unfit, OverflowError):
+            raise typer.BadParameter(f"{span!r} is no span of time; for example 30m, 8h or 7d") from None
+    try:
+        end = datetime.fromisoformat(until or "")
+    except ValueError:
+        raise typer.BadParameter(f"{until!r} is no time; for example 2026-01-31T09:00Z") from None
+    return end if end.tzinfo is not None else end.replace(tzinfo=UTC)
+
+
+def _say(found: Alerts) -> None:
+    for one in found.firing:
+        level = one.alert.level
+        style, name = ("dim", "silenced") if one.silence else (_STYLE.get(level, ""), level.value)
+        output.say(Text.assemble((f"{name:<9}", style), output.clean(one.alert.text)))
+        output.say(f"         {one.alert.rule}, for {output.ago(one.alert.since, found.now)}{_until(one.silence)}")
+        if one.alert.fix:
+            output.say(f"         → {output.suggest(one.alert.fix)}")
+    for one in found.pending:
+        output.say(
+            f"pending  {output.clean(one.alert.text)}",
+            f"         {one.alert.rule}, for {output.ago(one.alert.since, found.now)}",
+        )
+    if not found.firing and not found.pending:
+        output.say("no alert fires" if found.evaluated else "no worker has evaluated the rules yet")
+    shown = {one.silence for one in found.firing}
+    for silenced in found.silences:
+        if silenced not in shown:
+            output.say(f"silenced {silenced.key}{_until(silenced)}")
+    if found.evaluated is not None:
+        output.say(f"evaluated {output.ago(found.evaluated, found.now)} ago by {output.clean(found.by)}")
+    if found.lost:
+        output.say(f"a message reached nobody: {found.lost}")
+
+
+def _until(silence: Silence | None) -> str:
+    if silence is None:
+        return ""
+    why = f": {output.clean(silence.reason)}" if silence.reason else ""
+    return f", silenced by {output.clean(silence.by)} until {output.when(silence.until)}{why}"
+
+
+def _document(found: Alerts) -> dict[str, Any]:
+    return {
+        "worst": found.worst.value,
+        "evaluated_at": found.evaluated,
+        "firing": [_alert(one) for one in found.firing],
+        "pending": [_alert(one) for one in found.pending],
+        "resolved": [_alert(one) for one in found.ended],
+        "silences": [silence_document(one) for one in found.silences],
+    }
+
+
+def _alert(one: Shown) -> dict[str, Any]:
+    silenced = None if one.silence is None else silence_document(one.silence)
+    return {**alert_document(one.alert), "state": one.alert.state, "runbook": one.runbook, "silence": silenced}

@@ -1,0 +1,23 @@
+"""The banner of alerts, which is on every page and says nothing while nothing fires."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from redrive.console.templates_env import fragment
+from redrive.errors import RedriveError
+from redrive.ops.operator import Operator
+from redrive.ops.operator.alerts import Alerts
+
+
+async def look(operator: Operator, now: datetime | None = None) -> Alerts | None:
+    """Returns the alerts there are; None where nobody can say: then the page is needed all the more."""
+    try:
+        return await operator.alerts.look(now)
+    except RedriveError:
+        return None
+
+
+def banner(found: Alerts | None) -> str:
+    """Returns the banner."""
+    return fragment("regions/alert_banner.html", loud=[] if found is None else found.loud)

@@ -1,0 +1,258 @@
+"""The book of alerts: which are pending, which fire, which have ended. It is a document in the store, so that whoever
+evaluates next goes on with it, and times in it are the store's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from redrive.kernel.alerts.rules import Condition
+from redrive.kernel.diagnosis import Level
+
+ENDED_AFTER = timedelta(seconds=30)  # without the condition; a moment is none
+UNOBSERVED = timedelta(minutes=2)  # a pause of this length between two rounds is not counted as time
+MOST_ALERTS = 500
+MOST_ENDED = 50
+
+
+@dataclass(slots=True, frozen=True)
+class Alert:
+    """``since``: when its condition began. ``fired``: when that had held for long enough. ``gone``: since when it does
+    not hold any more; ``ended``: when that was believed. ``told``: somebody was told that it fires."""
+
+    rule: str
+    queue: str
+    level: Level
+    text: str
+    value: float
+    since: datetime
+    fix: str = ""
+    fired: datetime | None = None
+    gone: datetime | None = None
+    ended: datetime | None = None
+    told: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.rule}:{self.queue}" if self.queue else self.rule
+
+    @property
+    def state(self) -> str:
+        """Returns ``pending``, ``firing`` or ``resolved``."""
+        return "resolved" if self.ended is not None else "pending" if self.fired is None else "firing"
+
+
+@dataclass(slots=True, frozen=True)
+class Silence:
+    """Nobody is told of a rule until a time: of a queue, or (``queue`` empty) wherever it is broken."""
+
+    rule: str
+    queue: str
+    until: datetime
+    by: str
+    reason: str | None
+    at: datetime
+
+    @property
+    def key(self) -> str:
+        return f"{self.rule}:{self.queue}" if self.queue else self.rule
+
+    def covers(self, alert: Alert, now: datetime) -> bool:
+        return self.until > now and self.rule == alert.rule and self.queue in ("", alert.queue)
+
+
+@dataclass(slots=True, frozen=True)
+class Message:
+    """What is sent, and to whom still: an id by which a receiver knows it again, the alerts as they were. ``next_at``:
+    nobody sends it before, because somebody is at it, or because it failed."""
+
+    id: str
+    at: datetime
+    next_at: datetime
+    to: tuple[str, ...]
+    alerts: tuple[Alert, ...]
+    tries: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Book:
+    """``at``: the last round, and ``by`` whom. ``ended``: alerts that have ended, the latest first. ``depths``,
+    ``counted`` (failed and overdue tasks by queue) and ``chain``: what one round found that others go by. ``lost``: why
+    the latest message was given up."""
+
+    at: datetime | None = None
+    by: str = ""
+    alerts: Mapping[str, Alert] = field(default_factory=dict)
+    ended: Sequence[Alert] = ()
+    messages: Sequence[Message] = ()
+    depths: Mapping[str, Sequence[tuple[datetime, int]]] = field(default_factory=dict)
+    counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    chain: str | None = None
+    chain_at: datetime | None = None
+    lost: str | None = None
+
+    @property
+    def firing(self) -> list[Alert]:
+        """Those that fire, the worst and the longest first."""
+        order = {Level.CRITICAL: 0, Level.WARNING: 1}
+        found = [alert for alert in self.alerts.values() if alert.fired is not None]
+        return sorted(found, key=lambda alert: (order.get(alert.level, 2), alert.fired or alert.since, alert.key))
+
+
+def step(book: Book, broken: Iterable[Condition], now: datetime) -> Book:
+    """Returns the book after a round: what is broken is pending until it has been for long enough, then it fires; what
+    is not broken any more ends, one that has not fired without a word."""
+    missed = book.at is not None and now - book.at > UNOBSERVED
+    found: dict[str, Alert] = {}
+    for condition in broken:
+        if len(found) < MOST_ALERTS:
+            found[condition.key] = _seen(book.alerts.get(condition.key), condition, now, missed)
+    ended = []
+    for key, alert in book.alerts.items():
+        if key in found or alert.fired is None:
+            continue
+        gone = alert.gone or now
+        if now - gone >= ENDED_AFTER:
+            ended.append(replace(alert, gone=gone, ended=now))
+        else:
+            found[key] = replace(alert, gone=gone)
+    return replace(book, at=now, alerts=found, ended=[*ended, *book.ended][:MOST_ENDED])
+
+
+def _seen(known: Alert | None, condition: Condition, now: datetime, missed: bool) -> Alert:
+    restarted = known is None or (known.fired is None and missed)
+    since = now if restarted or known is None else known.since
+    fired = None if known is None else known.fired
+    if fired is None and now - since >= timedelta(seconds=condition.hold):
+        fired = now
+    return Alert(
+        condition.rule,
+        condition.queue,
+        condition.level,
+        condition.text,
+        condition.value,
+        since,
+        condition.fix,
+        fired,
+        told=known is not None and known.told,
+    )
+
+
+def to_tell(before: Book, after: Book, silences: Sequence[Silence], now: datetime) -> list[Alert]:
+    """Returns alerts of which somebody has to be told now: each once when it fires, and once when it has ended, if it
+    was told of. One that is silenced is told of when the silence is over and it fires still."""
+    new = [
+        alert
+        for alert in after.firing
+        if not alert.told and alert.gone is None and not any(silence.covers(alert, now) for silence in silences)
+    ]
+    known = {(alert.key, alert.fired) for alert in before.ended}
+    over = [alert for alert in after.ended if alert.told and (alert.key, alert.fired) not in known]
+    return [*new, *over]
+
+
+def mark_told(book: Book, alerts: Iterable[Alert]) -> Book:
+    """Returns the book in which these are told of."""
+    keys = {alert.key for alert in alerts if alert.ended is None}
+    return replace(book, alerts={key: replace(a, told=True) if key in keys else a for key, a in book.alerts.items()})
+
+
+def document(book: Book) -> dict[str, Any]:
+    """Returns the book as JSON values."""
+    return {
+        "at": _text(book.at),
+        "by": book.by,
+        "alerts": [alert_document(alert) for alert in book.alerts.values()],
+        "ended": [alert_document(alert) for alert in book.ended],
+        "messages": [
+            {
+                "id": one.id,
+                "at": _text(one.at),
+                "next_at": _text(one.next_at),
+                "to": list(one.to),
+                "alerts": [alert_document(alert) for alert in one.alerts],
+                "tries": one.tries,
+            }
+            for one in book.messages
+        ],
+        "depths": {queue: [[_text(at), n] for at, n in known] for queue, known in book.depths.items()},
+        "counted": {queue: list(pair) for queue, pair in book.counted.items()},
+        "chain": book.chain,
+        "chain_at": _text(book.chain_at),
+        "lost": book.lost,
+    }
+
+
+def read_book(body: Mapping[str, Any] | None) -> Book:
+    """Returns the book that such a document was made of; an empty one where somebody has rewritten it."""
+    if body is None:
+        return Book()
+    try:
+        return Book(
+            _time(body.get("at")),
+            str(body.get("by", "")),
+            {alert.key: alert for alert in map(read_alert, body.get("alerts", ()))},
+            [read_alert(one) for one in body.get("ended", ())],
+            [
+                Message(
+                    str(one["id"]),
+                    datetime.fromisoformat(one["at"]),
+                    datetime.fromisoformat(one["next_at"]),
+                    tuple(one["to"]),
+                    tuple(map(read_alert, one["alerts"])),
+                    int(one["tries"]),
+                )
+                for one in body.get("messages", ())
+            ],
+            {
+                queue: [(datetime.fromisoformat(at), int(n)) for at, n in known]
+                for queue, known in body.get("depths", {}).items()
+            },
+            {queue: (int(failed), int(overdue)) for queue, (failed, overdue) in body.get("counted", {}).items()},
+            body.get("chain"),
+            _time(body.get("chain_at")),
+            body.get("lost"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return Book()
+
+
+def alert_document(alert: Alert) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(alert).items()}
+
+
+def read_alert(body: Mapping[str, Any]) -> Alert:
+    values = {name: body[name] for name in Alert.__dataclass_fields__ if name in body}
+    times = {name: _time(values.get(name)) for name in ("fired", "gone", "ended")}
+    return Alert(**{**values, **times, "since": datetime.fromisoformat(body["since"]), "level": Level(body["level"])})
+
+
+def silence_document(silence: Silence) -> dict[str, Any]:
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(silence).items()
+    }
+
+
+def read_silence(body: Mapping[str, Any]) -> Silence | None:
+    """Returns a silence; None of a document that is none."""
+    try:
+        return Silence(
+            str(body["rule"]),
+            str(body["queue"]),
+            datetime.fromisoformat(body["until"]),
+            str(body["by"]),
+            body.get("reason"),
+            datetime.fromisoformat(body["at"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -1,0 +1,85 @@
+"""What rules are judged by: facts about every queue and about the store, of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from redrive.kernel.alerts.thresholds import Limits
+
+SURGE_WINDOW, USUAL_WINDOW = timedelta(minutes=10), timedelta(hours=1)
+SURGE_FACTOR = 3  # times as many failures as usual
+SAMPLE_EVERY = timedelta(seconds=30)  # of how much is queued
+Depths = Mapping[str, Sequence[tuple[datetime, int]]]  # by queue, the oldest first
+
+
+@dataclass(slots=True, frozen=True)
+class QueueFacts:
+    """``queued`` and ``oldest`` (seconds) are of kinds that nobody has paused. ``failed``: by causes that nobody has
+    muted or resolved; ``known``: by the others. ``overdue``: tasks that have waited for the queue's ``pending_age``.
+    ``surged``: terminal failures of the last ten minutes, ``usual``: as many as in ten minutes of the hour before.
+    ``before``: how many were queued when ``depth_for`` began, if it was too many all the time since."""
+
+    queued: int = 0
+    oldest: float = 0.0
+    failed: int = 0
+    known: int = 0
+    overdue: int = 0
+    surged: int = 0
+    usual: float = 0.0
+    workers: int = 0
+    paused: bool = False
+    before: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """What the query of an application's own rule answered: a number, or why there is none."""
+
+    value: float | None = None
+    fault: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Facts:
+    """``expired``: leases that ran out. ``late``: schedules whose run is overdue. ``unsealed``: for how many seconds
+    audit rows wait for their seal, where somebody is alive to do it. ``chain``: what is wrong with the chain of seals.
+    ``horizon``: for how many seconds a transaction holds back the removal of dead rows."""
+
+    now: datetime
+    queues: Mapping[str, QueueFacts] = field(default_factory=dict)
+    expired: int = 0
+    late: int = 0
+    unsealed: float = 0.0
+    chain: str | None = None
+    horizon: float = 0.0
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+
+
+def remember(
+    depths: Depths, queued: Mapping[str, int], limits: Limits, now: datetime
+) -> dict[str, list[tuple[datetime, int]]]:
+    """Returns how much was queued lately, with what is queued now: only of queues in which it is too much, and only
+    since it has been."""
+    found: dict[str, list[tuple[datetime, int]]] = {}
+    for queue, n in queued.items():
+        limit = limits.of(queue)
+        if n <= limit.depth:
+            continue
+        window = timedelta(seconds=limit.depth_for)
+        known = list(depths.get(queue, ()))
+        if not known or now - known[-1][0] >= SAMPLE_EVERY:
+            known.append((now, n))
+        # One that is as old as the window stays: the window begins with it.
+        while len(known) > 1 and now - known[1][0] >= window:
+            known.pop(0)
+        found[queue] = known
+    return found
+
+
+def depth_before(known: Sequence[tuple[datetime, int]], seconds: float, now: datetime) -> int | None:
+    """Returns how much was queued that many seconds ago; None when it was not too much all the time since."""
+    if not known or now - known[0][0] < timedelta(seconds=seconds):
+        return None
+    return known[0][1]

@@ -1,0 +1,103 @@
+"""The rules as expressions of Prometheus, over the metrics of the fleet: each is the same from everybody who serves it,
+and taken once (``max by``). ``which`` chooses queues."""
+
+from __future__ import annotations
+
+from redrive.kernel.alerts.facts import SURGE_FACTOR
+from redrive.kernel.alerts.thresholds import Thresholds
+from redrive.kernel.wording import prometheus_span
+
+NOT_EVALUATED_S = 300.0
+
+
+def failed(limit: Thresholds, which: str) -> str:
+    return f"{_of_queue('redrive_fleet_failed_open', which)} > {limit.failed}{_RUNNING}"
+
+
+def depth(limit: Thresholds, which: str) -> str:
+    window, queued = prometheus_span(max(limit.depth_for, 1)), _queued(which)
+    enough = f"min_over_time(({queued})[{window}:30s]) > {limit.depth}"
+    return f"({queued} >= {_queued(which, window)} and {enough}){_RUNNING}"
+
+
+def pending(limit: Thresholds, which: str) -> str:
+    waited = _of_queue("redrive_fleet_overdue_tasks", which)
+    share = f" and on (queue) {waited} / on (queue) {_queued(which)} >= {limit.pending_share:g}"
+    return f"{waited} > {limit.pending}{share if limit.pending_share else ''}{_RUNNING}"
+
+
+def surge(limit: Thresholds, which: str) -> str:
+    chosen = _selector(which, 'outcome="failed"')
+    now = f"sum by (queue) (increase(redrive_attempts_total{chosen}[10m]))"
+    usual = f"sum by (queue) (increase(redrive_attempts_total{chosen}[1h] offset 10m)) / 6"
+    known = "on (queue) (max by (queue) (redrive_fleet_failed_open) == 0)"
+    return f"({now} > {limit.surge} unless {now} <= {SURGE_FACTOR} * ({usual}) unless {known}){_RUNNING}"
+
+
+def oldest_age(limit: Thresholds, which: str) -> str:
+    ages = f"max by (queue, kind) (redrive_fleet_oldest_age_seconds{_selector(which)}){_KIND_RUNS}"
+    return f"max by (queue) ({ages}) > {limit.oldest_age:g}{_RUNNING}"
+
+
+def no_worker(limit: Thresholds, which: str) -> str:
+    return f"{_queued(which)} > 0 and on (queue) {_of_queue('redrive_fleet_workers', which)} == 0{_RUNNING}"
+
+
+def stuck(limit: Thresholds, which: str) -> str:
+    return "max(redrive_fleet_leases_expired) > 0"
+
+
+def schedule_missed(limit: Thresholds, which: str) -> str:
+    return "max(redrive_fleet_schedules_late) > 0"
+
+
+def audit_chain(limit: Thresholds, which: str) -> str:
+    return "max(redrive_fleet_audit_chain_broken) > 0"
+
+
+def audit_unsealed(limit: Thresholds, which: str) -> str:
+    return "max(redrive_fleet_audit_unsealed_age_seconds) > 600 and sum(max by (queue) (redrive_fleet_workers)) > 0"
+
+
+def horizon(limit: Thresholds, which: str) -> str:
+    return "max(redrive_fleet_horizon_age_seconds) > 300"
+
+
+def not_evaluated() -> str:
+    """Nobody evaluates the rules, or nobody tells."""
+    last = "redrive_fleet_alerts_evaluated_timestamp_seconds"
+    return f"absent({last}) or time() - max({last}) > {NOT_EVALUATED_S:g}"
+
+
+def matching(queue: str) -> str:
+    """Returns a selector of one queue."""
+    return f'queue="{_quoted(queue)}"'
+
+
+def none_of(queues: list[str]) -> str:
+    """Returns a selector of all queues but these."""
+    return ", ".join(f'queue!="{_quoted(queue)}"' for queue in queues)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _selector(*parts: str) -> str:
+    chosen = ", ".join(part for part in parts if part)
+    return f"{{{chosen}}}" if chosen else ""
+
+
+def _of_queue(metric: str, which: str) -> str:
+    return f"max by (queue) ({metric}{_selector(which)})"
+
+
+def _queued(which: str, ago: str = "") -> str:
+    """How many are queued of kinds that nobody has paused."""
+    chosen = _selector('state="queued"', which) + (f" offset {ago}" if ago else "")
+    tasks = f"max by (queue, kind) (redrive_fleet_tasks{chosen})"
+    return f"sum by (queue) ({tasks}{_KIND_RUNS})"
+
+
+_RUNNING = " unless on (queue) (max by (queue) (redrive_fleet_queue_paused) == 1)"
+_KIND_RUNS = " unless on (kind) (max by (kind) (redrive_fleet_kind_paused) == 1)"

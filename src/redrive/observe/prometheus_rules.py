@@ -1,0 +1,94 @@
+"""Makes the rule file of Prometheus from the table of rules: the same thresholds, words and runbooks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from redrive.kernel.alerts import promql
+from redrive.kernel.alerts.own import OwnRule
+from redrive.kernel.alerts.rules import OWN_ANCHOR, TABLE, Rule
+from redrive.kernel.alerts.thresholds import Limits, Thresholds
+from redrive.kernel.diagnosis import Level
+from redrive.kernel.wording import prometheus_span
+
+QUEUE = "{{ $labels.queue }}"
+HEAD = "# Written by redrive deploy prometheus from the settings; write it again after they have changed."
+
+
+@dataclass(slots=True, frozen=True)
+class Written:
+    """A rule as Prometheus has it."""
+
+    alert: str
+    expression: str
+    hold: float
+    level: Level
+    summary: str
+    fix: str
+    runbook: str
+
+
+def rule_file(limits: Limits, runbooks: str, own: Mapping[str, OwnRule] | None = None) -> str:
+    """Returns the file."""
+    lines = [HEAD, "groups:", "  - name: redrive", "    rules:"]
+    for one in written(limits, runbooks, own or {}):
+        lines += [
+            f"      - alert: {one.alert}",
+            f"        expr: {json.dumps(one.expression, ensure_ascii=False)}",
+            f"        for: {prometheus_span(one.hold)}",
+            "        labels:",
+            f"          severity: {one.level.value}",
+            "        annotations:",
+            f"          summary: {json.dumps(one.summary, ensure_ascii=False)}",
+            f"          description: {json.dumps(one.fix, ensure_ascii=False)}",
+            f"          runbook_url: {json.dumps(one.runbook)}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def written(limits: Limits, runbooks: str, own: Mapping[str, OwnRule]) -> Iterator[Written]:
+    """Yields every rule: once for all queues, and once more for each queue that has thresholds of its own."""
+    for rule in TABLE:
+        for threshold, which in _groups(rule, limits):
+            yield Written(
+                _name(rule.name),
+                rule.expression(threshold, which),
+                rule.held(threshold),
+                rule.level,
+                rule.said(QUEUE, rule.unit.template, threshold),
+                rule.to_do(QUEUE, threshold),
+                f"{runbooks}#{rule.anchor}",
+            )
+    for one in own.values():
+        firing = f'max by (rule, queue) (redrive_fleet_alerts_firing{{rule="{one.name}"}}) == 1'
+        place = f"{runbooks}#{OWN_ANCHOR}"
+        yield Written(_name(one.name), firing, 0.0, one.level, one.summary or one.name, "redrive alerts", place)
+    told = "nobody evaluates the rules of alerts, or nobody serves the figures of the fleet"
+    fix = "is a worker alive? is redrive up, or redrive work --fleet-metrics, scraped?"
+    place = f"{runbooks}#alert-not-evaluated"
+    yield Written("RedriveNotEvaluated", promql.not_evaluated(), 120.0, Level.CRITICAL, told, fix, place)
+
+
+def _groups(rule: Rule, limits: Limits) -> Iterator[tuple[Thresholds, str]]:
+    """Yields thresholds, and the queues that have them."""
+    if rule.of_queue is None:
+        if limits.holds(rule.name, ""):
+            yield limits.every, ""
+        return
+    others = {queue: own for queue, own in limits.queues.items() if own != limits.every}
+    if rule.name not in limits.every.off:
+        yield limits.every, promql.none_of(sorted(others))
+    for queue in sorted(others):
+        if rule.name not in others[queue].off:
+            yield others[queue], promql.matching(queue)
+
+
+def _name(rule: str) -> str:
+    return "Redrive" + "".join(part.capitalize() for part in rule.split("_"))
+
+
+def anchors(rules: Iterable[Rule] = TABLE) -> list[str]:
+    """Returns every place of the runbook that is linked to."""
+    return [*(rule.anchor for rule in rules), OWN_ANCHOR, "alert-not-evaluated"]

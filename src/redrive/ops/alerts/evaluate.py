@@ -1,0 +1,156 @@
+"""One round of alerts: look, judge, write down, tell. One worker of the fleet does it every 15 s, whoever has the duty;
+what fires and who was told is in the book, so that nobody is told twice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from redrive.errors import ChangedMeanwhile
+from redrive.ids import new_id
+from redrive.kernel.alerts.book import Alert, Book, Message, Silence, document, mark_told, read_book, step, to_tell
+from redrive.kernel.alerts.rules import conditions
+from redrive.kernel.alerts.thresholds import Limits
+from redrive.kernel.commit import Commit
+from redrive.kernel.ports.store import Store
+from redrive.kernel.records import Put
+from redrive.ops.alerts.look import BOOK, COLLECTION, book_of, look, silences_of
+from redrive.ops.alerts.send import NotSent, Send, call, deliver, in_thread
+
+logger = logging.getLogger("redrive.alerts")
+EVERY_S = 15.0
+WRITTEN_EVERY = timedelta(seconds=60)  # where nothing has changed
+CLAIMED_FOR = timedelta(seconds=60)  # whoever sends a message has so long before somebody else tries
+GIVEN_UP_AFTER = timedelta(hours=1)
+MOST_MESSAGES = 100
+Stopping = Callable[[], bool]
+
+
+class Evaluator:
+    """Evaluates the rules of one configuration. ``send``: to whom, by name; ``heartbeat``: an address that is called
+    after each round, so that somebody notices when nobody evaluates."""
+
+    def __init__(self, limits: Limits, send: Mapping[str, Send], heartbeat: str | None = None) -> None:
+        self._limits = limits
+        self._send = send
+        self._heartbeat = heartbeat
+        self._faults: dict[str, str] = {}  # what was logged and has not changed
+
+    async def run(self, store: Store, worker: str, stopping: Stopping = lambda: False) -> None:
+        """Does one round."""
+        figures = await store.figures()
+        before, version = book_of(figures)
+        if before.at is not None and figures.now <= before.at:
+            return  # somebody was quicker
+        facts, after = await look(store, self._limits, figures, before)
+        after = replace(step(after, conditions(facts, self._limits), figures.now), by=worker)
+        due = self._address(before, after, silences_of(figures), figures.now)
+        if due is not None:
+            after = due
+        if _same(before, after) and before.at is not None and figures.now - before.at < WRITTEN_EVERY:
+            await self._beat()
+            return
+        after, mine = self._take(after, figures.now)
+        try:
+            await store.apply(Commit(puts=[Put(COLLECTION, BOOK, document(after), version)]))
+        except ChangedMeanwhile:
+            return  # somebody else evaluates; that one tells
+        _log(before, after)
+        if mine:
+            await self._deliver(store, mine, stopping)
+        await self._beat()
+
+    def _address(self, before: Book, after: Book, silences: list[Silence], now: datetime) -> Book | None:
+        """Returns the book with a message about what has to be told; None when there is nothing, or nobody."""
+        told = to_tell(before, after, silences, now)
+        if not told or not self._send:
+            return None
+        message = Message(str(new_id()), now, now, tuple(self._send), tuple(told))
+        return replace(mark_told(after, told), messages=[*after.messages, message][-MOST_MESSAGES:])
+
+    def _take(self, book: Book, now: datetime) -> tuple[Book, list[Message]]:
+        """Returns the book in which this one sends what is due, and what that is. Too old ones are given up."""
+        kept: list[Message] = []
+        mine: list[Message] = []
+        lost = book.lost
+        for message in book.messages:
+            if now - message.at > GIVEN_UP_AFTER:
+                lost = f"{', '.join(message.to)} could not be told for {GIVEN_UP_AFTER.seconds // 60} min"
+                logger.error("%s", lost, extra={"event": "alerts.given_up", "message_id": message.id})
+                continue
+            if message.next_at <= now and any(name in self._send for name in message.to):
+                message = replace(message, next_at=now + CLAIMED_FOR, tries=message.tries + 1)
+                mine.append(message)
+            kept.append(message)
+        return replace(book, messages=kept, lost=lost), mine
+
+    async def _deliver(self, store: Store, messages: list[Message], stopping: Stopping) -> None:
+        left: dict[str, tuple[str, ...]] = {}
+        for message in messages:
+            to = {name: self._send[name] for name in message.to if name in self._send}
+            faults = await deliver(message, to, stopping)
+            left[message.id] = tuple(name for name in message.to if name in faults or name not in to)
+            for name in to:
+                self._note(name, faults.get(name))
+        await _settle(store, left)
+
+    async def _beat(self) -> None:
+        if self._heartbeat is None:
+            return
+        url = self._heartbeat
+        try:
+            await in_thread(lambda: call(url))
+            self._note("heartbeat", None)
+        except NotSent as error:
+            self._note("heartbeat", str(error))
+
+    def _note(self, name: str, fault: str | None) -> None:
+        """Logs that somebody cannot be told, once until it changes."""
+        if fault is not None and self._faults.get(name) != fault:
+            logger.warning("alerts: %s: %s", name, fault, extra={"event": "alerts.not_sent", "destination": name})
+        if fault is None:
+            self._faults.pop(name, None)
+        else:
+            self._faults[name] = fault
+
+
+async def _settle(store: Store, left: Mapping[str, tuple[str, ...]]) -> None:
+    """Writes down who was told. ``left``: whom each message has still to reach."""
+    for _ in range(5):
+        record = await store.record(COLLECTION, BOOK)
+        if record is None:
+            return
+        book = read_book(record.body)
+        kept = [replace(one, to=left.get(one.id, one.to)) for one in book.messages]
+        sent = replace(book, messages=[one for one in kept if one.to], lost=book.lost if any(left.values()) else None)
+        try:
+            await store.apply(Commit(puts=[Put(COLLECTION, BOOK, document(sent), record.version)]))
+            return
+        except ChangedMeanwhile:
+            continue
+
+
+def _same(before: Book, after: Book) -> bool:
+    """Returns whether there is nothing in a book that others have to know."""
+
+    def known(book: Book) -> object:
+        states = {key: (alert.state, alert.told, alert.gone) for key, alert in book.alerts.items()}
+        return states, book.counted, book.chain, book.depths, book.messages
+
+    return not after.messages and known(before) == known(after)
+
+
+def _log(before: Book, after: Book) -> None:
+    for alert in after.firing:
+        if before.alerts.get(alert.key) is None or before.alerts[alert.key].fired is None:
+            _say("firing", alert)
+    for alert in after.ended:
+        if alert.ended == after.at:
+            _say("resolved", alert)
+
+
+def _say(event: str, alert: Alert) -> None:
+    extra = {"event": f"alert.{event}", "rule": alert.rule, "queue": alert.queue or None, "alert_level": alert.level}
+    logger.log(logging.WARNING if event == "firing" else logging.INFO, "%s: %s", event, alert.text, extra=extra)

@@ -1,0 +1,134 @@
+"""Gathers the facts that rules are judged by: one statement while all is well, a few more where something failed or
+waits for long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from redrive.kernel.alerts.book import Book, Silence, read_book, read_silence
+from redrive.kernel.alerts.facts import SURGE_WINDOW, USUAL_WINDOW, Facts, QueueFacts, depth_before, remember
+from redrive.kernel.alerts.thresholds import Limits
+from redrive.kernel.figures import Figures
+from redrive.kernel.ports.store import Store
+from redrive.kernel.task import State
+from redrive.ops import audit_chain, causes
+from redrive.ops.workers import Standing, standing
+
+COLLECTION, BOOK = "alert", "book"
+MOST_DOCUMENTS = 500
+CHAIN_EVERY = timedelta(minutes=5)
+
+
+async def load(store: Store, now: datetime) -> tuple[Book, list[Silence]]:
+    """Returns the book of alerts and the silences, by one statement that looks at nothing else."""
+    records = await store.records(COLLECTION, limit=MOST_DOCUMENTS)
+    bodies = {record.id: record.body for record in records}
+    return read_book(bodies.pop(BOOK, None)), _ordered(bodies.values(), now)
+
+
+def book_of(figures: Figures) -> tuple[Book, int]:
+    """Returns the book of alerts, and its version."""
+    version, body = figures.alerts.get(BOOK, (0, None))
+    return read_book(body), version
+
+
+def silences_of(figures: Figures) -> list[Silence]:
+    """Returns silences that are not over, those that end first first."""
+    return _ordered((body for name, (_, body) in figures.alerts.items() if name != BOOK), figures.now)
+
+
+def _ordered(bodies: Iterable[Mapping[str, Any]], now: datetime) -> list[Silence]:
+    found = map(read_silence, bodies)
+    return sorted((one for one in found if one is not None and one.until > now), key=lambda one: one.until)
+
+
+async def look(store: Store, limits: Limits, figures: Figures, book: Book) -> tuple[Facts, Book]:
+    """Returns the facts of this moment, and the book with what was counted for them."""
+    now = figures.now
+    book = await _with_chain(store, book, now)
+    paused = set(figures.paused_kinds)
+    queued, failed = Counter[str](), Counter[str]()
+    for each in figures.kinds:
+        failed[each.queue] += each.states.get(State.FAILED, 0)
+        queued[each.queue] += 0 if each.kind in paused else each.states.get(State.QUEUED, 0)
+    oldest = _oldest(figures)
+    waiting = {
+        queue: limits.of(queue).pending_age for queue, age in oldest.items() if age > limits.of(queue).pending_age
+    }
+    overdue = await store.overdue(waiting, sorted(paused)) if waiting else {}
+    known = await known_failures(store, now) if +failed else Counter[str]()
+    surged, usual = await _surges(store, now) if +failed else (Counter[str](), Counter[str]())
+    depths = remember(book.depths, queued, limits, now)
+    served, alive = _served(figures)
+    queues = {
+        queue: QueueFacts(
+            queued[queue],
+            oldest.get(queue, 0.0),
+            max(failed[queue] - known[queue], 0),
+            known[queue],
+            overdue.get(queue, 0),
+            surged[queue],
+            usual[queue] * (SURGE_WINDOW / USUAL_WINDOW),
+            served[queue],
+            queue in figures.paused_queues,
+            depth_before(depths.get(queue, ()), limits.of(queue).depth_for, now),
+        )
+        for queue in sorted({*queued, *failed})
+    }
+    counted = {name: (own.failed, own.overdue) for name, own in queues.items() if own.failed or own.overdue}
+    facts = Facts(
+        now,
+        queues,
+        figures.expired,
+        figures.late_schedules,
+        figures.unsealed_age if alive else 0.0,
+        book.chain,
+        figures.horizon or 0.0,
+    )
+    return facts, replace(book, depths=depths, counted=counted)
+
+
+def _oldest(figures: Figures) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for (queue, kind), age in figures.oldest.items():
+        if kind not in figures.paused_kinds:
+            found[queue] = max(age, found.get(queue, 0.0))
+    return found
+
+
+def _served(figures: Figures) -> tuple[Counter[str], bool]:
+    """Returns how many live workers each queue has, and whether any is alive."""
+    live = [worker for worker in figures.workers if standing(worker, figures.now) is Standing.ALIVE]
+    return Counter(queue for worker in live for queue in worker.queues), bool(live)
+
+
+async def known_failures(store: Store, now: datetime) -> Counter[str]:
+    """Returns how many tasks of each queue are failed by causes that somebody has muted or resolved."""
+    records = await store.records(causes.COLLECTION, states=(causes.SPOKEN_OF,), limit=causes.MOST_CAUSES_SEARCHED)
+    if not records:
+        return Counter()
+    rows = await store.causes_of([record.id for record in records])
+    known = [one.row.fingerprint for one in causes.annotated(rows, records, now) if one.status in ("muted", "resolved")]
+    found = Counter[str]()
+    for count in await store.failed_counts(known) if known else ():
+        found[count.queue] += count.n
+    return found
+
+
+async def _surges(store: Store, now: datetime) -> tuple[Counter[str], Counter[str]]:
+    """Returns the terminal failures of each queue: of the last ten minutes, and of the hour before."""
+    surged, before = Counter[str](), Counter[str]()
+    for row in await store.ended(now - SURGE_WINDOW - USUAL_WINDOW):
+        (surged if row.at > now - SURGE_WINDOW else before)[row.queue] += row.failed
+    return surged, before
+
+
+async def _with_chain(store: Store, book: Book, now: datetime) -> Book:
+    """Looks now and then whether the end of the audit log's chain is as it was written."""
+    if book.chain_at is not None and now - book.chain_at < CHAIN_EVERY:
+        return book
+    return replace(book, chain=await audit_chain.tail_fault(store), chain_at=now)

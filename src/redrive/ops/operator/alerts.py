@@ -1,0 +1,102 @@
+"""Alerts: what fires, what is pending, what has ended; silence and unsilence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from redrive.errors import InvalidInput
+from redrive.kernel.alerts.book import Alert, Silence
+from redrive.kernel.alerts.rules import NAMES
+from redrive.kernel.diagnosis import Level
+from redrive.ops.access import Role
+from redrive.ops.alerts import silences
+from redrive.ops.alerts.look import load
+from redrive.ops.alerts.messages import runbook
+from redrive.ops.operator.session import Service
+from redrive.settings import Triage
+
+
+@dataclass(slots=True, frozen=True)
+class Shown:
+    """An alert as it is shown: with its silence, its runbook, and the notes on its queue."""
+
+    alert: Alert
+    silence: Silence | None
+    runbook: str
+    triage: Triage | None
+
+
+@dataclass(slots=True, frozen=True)
+class Alerts:
+    """``evaluated``: when the rules were last evaluated; None: never. ``lost``: why the latest message reached
+    nobody."""
+
+    now: datetime
+    evaluated: datetime | None
+    by: str
+    firing: list[Shown]
+    pending: list[Shown]
+    ended: list[Shown]
+    silences: list[Silence]
+    lost: str | None
+
+    @property
+    def loud(self) -> list[Shown]:
+        """Those that fire and that nobody has silenced."""
+        return [one for one in self.firing if one.silence is None]
+
+    @property
+    def worst(self) -> Level:
+        """Returns the level of the worst that fires; OK when none does."""
+        levels = [one.alert.level for one in self.loud]
+        return next((level for level in (Level.CRITICAL, Level.WARNING) if level in levels), Level.OK)
+
+
+class AlertService(Service):
+    async def look(self, now: datetime | None = None) -> Alerts:
+        """Returns the alerts there are, the worst first. ``now``: the store's time, where it is known."""
+        self._session.may(Role.VIEWER)
+        now = await self._store.now() if now is None else now
+        book, silenced = await load(self._store, now)
+
+        def shown(alert: Alert) -> Shown:
+            silence = next((one for one in silenced if one.covers(alert, now)), None)
+            triage: Mapping[str, Triage] = self._session.policy.triage
+            base = self._session.settings.alert_runbooks
+            return Shown(alert, silence, runbook(base, alert.rule), triage.get(alert.queue))
+
+        return Alerts(
+            now,
+            book.at,
+            book.by,
+            [shown(alert) for alert in book.firing],
+            [shown(alert) for alert in book.alerts.values() if alert.fired is None],
+            [shown(alert) for alert in book.ended],
+            silenced,
+            book.lost,
+        )
+
+    async def silence(self, rule: str, until: datetime, queue: str | None = None, reason: str | None = None) -> Silence:
+        """Nobody is told of a rule until a time: of a queue, or wherever it is broken."""
+        who = self._session.may(Role.OPERATOR)
+        await self._known(rule, queue)
+        return await silences.silence(self._store, rule, queue or "", until, actor=who, reason=reason)
+
+    async def unsilence(self, rule: str, queue: str | None = None, reason: str | None = None) -> None:
+        """Ends a silence now: what fires still is told then."""
+        who = self._session.may(Role.OPERATOR)
+        await self._known(rule, None)
+        await silences.unsilence(self._store, rule, queue or "", actor=who, reason=reason)
+
+    @property
+    def rules(self) -> list[str]:
+        """The names of all rules, those of the application last."""
+        return [*NAMES, *self._session.settings.alerts.own]
+
+    async def _known(self, rule: str, queue: str | None) -> None:
+        if rule not in self.rules:
+            raise InvalidInput(f"there is no rule {rule[:100]!r}", hint=f"rules: {', '.join(self.rules)}")
+        if queue is not None:
+            await self._session.check_queue(queue)

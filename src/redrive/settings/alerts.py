@@ -1,0 +1,145 @@
+"""Reads the table ``[alerts]``: thresholds by queue, and an application's own rules."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from redrive.kernel.alerts.own import COMPARISONS, OwnRule
+from redrive.kernel.alerts.rules import NAMES
+from redrive.kernel.alerts.thresholds import EVERY_QUEUE, THRESHOLDS, Limits, Thresholds, merged
+from redrive.kernel.diagnosis import Level
+from redrive.settings.values import Place, Problem, Unfit, read
+
+THRESHOLDS_TABLE = "thresholds"
+ALERTS_EXAMPLE = '{"thresholds": {"reports": {"depth": 500, "oldest_age": 60}}}'
+_OWN = ("query", "connection", "op", "threshold", "for", "level", "summary", "queue")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(slots=True, frozen=True)
+class AlertSettings:
+    """What is said about alerts: from when on rules are broken, and rules of the application's own."""
+
+    limits: Limits = field(default_factory=Limits)
+    own: Mapping[str, OwnRule] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        limits = [EVERY_QUEUE] * (self.limits.every != Thresholds()) + sorted(self.limits.queues)
+        told = [f"thresholds of {', '.join(limits)}"] * bool(limits) + [f"rules {', '.join(self.own)}"] * bool(self.own)
+        return "; ".join(told)
+
+
+def parse_alerts(given: Any) -> AlertSettings:
+    """Returns what such a table says. Raises Unfit with all that is wrong."""
+    if isinstance(given, AlertSettings):
+        return given
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            raise Unfit(Problem((), f"it is not JSON; for example {ALERTS_EXAMPLE}", given)) from None
+    tables: dict[str, Any] = read(dict[str, Any], given)
+    problems: list[Problem] = []
+    limits, own = Limits(), dict[str, OwnRule]()
+    for name, table in tables.items():
+        try:
+            if name == THRESHOLDS_TABLE:
+                limits = _limits(table)
+            else:
+                own[name] = _own(name, table)
+        except Unfit as error:
+            problems += [one.below(name) for one in error.problems]
+    if problems:
+        raise Unfit(*problems)
+    return AlertSettings(limits, own)
+
+
+def parse_span(given: Any) -> float:
+    """Returns a span of time in seconds: a number, or ``30s``, ``5m``, ``8h``, ``7d``."""
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return float(given)
+    found = _SPAN.fullmatch(given.strip()) if isinstance(given, str) else None
+    if found is None:
+        raise Unfit(Problem((), "it is no span of time; write 30s, 5m, 8h or 7d", given))
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _limits(given: Any) -> Limits:
+    tables: dict[str, dict[str, Any]] = read(dict[str, dict[str, Any]], given)
+    found: dict[str, Thresholds] = {}
+    problems: list[Problem] = []
+    for queue, table in tables.items():
+        problems += [
+            Problem((queue, name), _unknown(name, THRESHOLDS), table[name]) for name in table if name not in THRESHOLDS
+        ]
+        problems += [
+            Problem((queue, "off"), _unknown(rule, NAMES), rule) for rule in _listed(table) if rule not in NAMES
+        ]
+    if problems:
+        raise Unfit(*problems)
+    for queue, table in merged(tables).items():
+        try:
+            found[queue] = read(Thresholds, table)
+        except Unfit as error:
+            problems += [one.below(queue) for one in error.problems]
+        except ValueError as error:
+            problems.append(Problem((queue,), str(error)))
+    if problems:
+        raise Unfit(*problems)
+    return Limits(found.pop(EVERY_QUEUE, Thresholds()), found)
+
+
+def _listed(table: Mapping[str, Any]) -> list[str]:
+    listed = table.get("off", ())
+    return [str(one) for one in listed] if isinstance(listed, list | tuple) else []
+
+
+def _own(name: str, given: Any) -> OwnRule:
+    if not _NAME.fullmatch(name) or name in NAMES:
+        taken = "it is the name of a rule that there is" if name in NAMES else "a name has small letters, digits and _"
+        raise Unfit(Problem((), taken, name))
+    table: dict[str, Any] = read(dict[str, Any], given)
+    if unknown := [Problem((key,), _unknown(key, _OWN), table[key]) for key in table if key not in _OWN]:
+        raise Unfit(*unknown)
+    text = _field(table, "query", str, "")
+    if not text.strip():
+        raise Unfit(Problem(("query",), "it is needed: a query that answers with one number"))
+    op = _field(table, "op", str, ">")
+    if op not in COMPARISONS:
+        raise Unfit(Problem(("op",), f"it is one of {' '.join(COMPARISONS)}", op))
+    try:
+        hold = parse_span(table.get("for", 0))
+    except Unfit as error:
+        raise Unfit(*(one.below("for") for one in error.problems)) from None
+    return OwnRule(
+        name,
+        text,
+        op,
+        _field(table, "threshold", float, 0.0),
+        hold,
+        Level(_field(table, "level", Literal["warning", "critical"], "warning")),
+        _field(table, "summary", str, ""),
+        _field(table, "connection", str | None, None),
+        _field(table, "queue", str, ""),
+    )
+
+
+def _field(table: Mapping[str, Any], name: str, kind: Any, default: Any) -> Any:
+    try:
+        return read(kind, table[name]) if name in table else default
+    except Unfit as error:
+        place: Place = (name,)
+        raise Unfit(*(one._replace(place=(*place, *one.place)) for one in error.problems)) from None
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known := list(known), 1)
+    guess = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return f"{name!r} is not known; {guess}"

@@ -1,0 +1,131 @@
+"""Every rule, broken and not: as facts for the product, and as series for Prometheus. Both have to say the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from redrive.kernel.alerts.facts import Facts, QueueFacts
+
+NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
+Q = 'queue="q"'
+QUEUED = 'redrive_fleet_tasks{queue="q", kind="A", state="queued"}'
+PAUSED = f"redrive_fleet_queue_paused{{{Q}}}"
+KIND_PAUSED = 'redrive_fleet_kind_paused{kind="A"}'
+ATTEMPTS = 'redrive_attempts_total{worker="w", queue="q", kind="A", outcome="failed", reason="x"}'
+
+
+@dataclass(slots=True, frozen=True)
+class Case:
+    """``series`` have a value a minute, for an hour and a half. Two processes serve the fleet's: they are not added
+    up."""
+
+    rule: str
+    name: str
+    fires: bool
+    series: dict[str, str] = field(default_factory=dict)
+    queue: QueueFacts | None = None
+    store: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(NOW, {} if self.queue is None else {"q": self.queue}, **self.store)
+
+
+def _of(rule: str, series: dict[str, str], queue: QueueFacts, **more: dict[str, str]) -> list[Case]:
+    """The rule is broken, and it is not while the queue is paused."""
+    paused = QueueFacts(**{**{name: getattr(queue, name) for name in QueueFacts.__dataclass_fields__}, "paused": True})
+    return [
+        Case(rule, "broken", True, series, queue),
+        Case(rule, "paused queue", False, {**series, PAUSED: "1x90"}, paused),
+    ]
+
+
+CASES = [
+    *_of("failed", {f"redrive_fleet_failed_open{{{Q}}}": "3x90"}, QueueFacts(failed=3)),
+    Case("failed", "muted", False, {f"redrive_fleet_failed_open{{{Q}}}": "0x90"}, QueueFacts(known=3)),
+    *_of("depth", {QUEUED: "150x90"}, QueueFacts(queued=150, before=150)),
+    Case("depth", "rising", True, {QUEUED: "101+1x90"}, QueueFacts(queued=191, before=181)),
+    Case("depth", "falling", False, {QUEUED: "900-5x90"}, QueueFacts(queued=450, before=500)),
+    Case("depth", "small", False, {QUEUED: "100x90"}, QueueFacts(queued=100)),
+    Case("depth", "since a minute", False, {QUEUED: "0x88 150 150"}, QueueFacts(queued=150)),
+    Case("depth", "paused kind", False, {QUEUED: "150x90", KIND_PAUSED: "1x90"}, QueueFacts(queued=0)),
+    *_of(
+        "pending",
+        {f"redrive_fleet_overdue_tasks{{{Q}}}": "2x90", QUEUED: "8x90"},
+        QueueFacts(queued=8, overdue=2, workers=1),
+    ),
+    Case("pending", "none", False, {f"redrive_fleet_overdue_tasks{{{Q}}}": "0x90"}, QueueFacts(queued=8, workers=1)),
+    *_of(
+        "surge",
+        {ATTEMPTS: "0x79 10+10x10", f"redrive_fleet_failed_open{{{Q}}}": "30x90"},
+        QueueFacts(failed=30, surged=90),
+    ),
+    Case(
+        "surge",
+        "as usual",
+        False,
+        {ATTEMPTS: "0+10x90", f"redrive_fleet_failed_open{{{Q}}}": "30x90"},
+        QueueFacts(failed=900, surged=100, usual=100),
+    ),
+    Case(
+        "surge",
+        "muted",
+        False,
+        {ATTEMPTS: "0x79 10+10x10", f"redrive_fleet_failed_open{{{Q}}}": "0x90"},
+        QueueFacts(known=90, surged=90),
+    ),
+    Case("surge", "few", False, {ATTEMPTS: "0x79 1+1x10"}, QueueFacts(failed=9, surged=9)),
+    *_of(
+        "oldest_age",
+        {'redrive_fleet_oldest_age_seconds{queue="q", kind="A"}': "901x90"},
+        QueueFacts(queued=1, oldest=901, workers=1),
+    ),
+    Case(
+        "oldest_age",
+        "young",
+        False,
+        {'redrive_fleet_oldest_age_seconds{queue="q", kind="A"}': "900x90"},
+        QueueFacts(queued=1, oldest=900, workers=1),
+    ),
+    Case(
+        "oldest_age",
+        "paused kind",
+        False,
+        {'redrive_fleet_oldest_age_seconds{queue="q", kind="A"}': "901x90", KIND_PAUSED: "1x90"},
+        QueueFacts(),
+    ),
+    *_of("no_worker", {QUEUED: "1x90", f"redrive_fleet_workers{{{Q}}}": "0x90"}, QueueFacts(queued=1)),
+    Case(
+        "no_worker",
+        "served",
+        False,
+        {QUEUED: "1x90", f"redrive_fleet_workers{{{Q}}}": "1x90"},
+        QueueFacts(queued=1, workers=1),
+    ),
+    Case("no_worker", "delayed tasks", False, {QUEUED: "0x90", f"redrive_fleet_workers{{{Q}}}": "0x90"}, QueueFacts()),
+    Case("stuck", "broken", True, {"redrive_fleet_leases_expired": "1x90"}, store={"expired": 1}),
+    Case("stuck", "none", False, {"redrive_fleet_leases_expired": "0x90"}),
+    Case("schedule_missed", "broken", True, {"redrive_fleet_schedules_late": "1x90"}, store={"late": 1}),
+    Case("schedule_missed", "none", False, {"redrive_fleet_schedules_late": "0x90"}),
+    Case(
+        "audit_chain", "broken", True, {"redrive_fleet_audit_chain_broken": "1x90"}, store={"chain": "seal 3 is gone"}
+    ),
+    Case("audit_chain", "whole", False, {"redrive_fleet_audit_chain_broken": "0x90"}),
+    Case(
+        "audit_unsealed",
+        "broken",
+        True,
+        {"redrive_fleet_audit_unsealed_age_seconds": "700x90", f"redrive_fleet_workers{{{Q}}}": "1x90"},
+        store={"unsealed": 700.0},
+    ),
+    Case(
+        "audit_unsealed",
+        "nobody is there to do it",
+        False,
+        {"redrive_fleet_audit_unsealed_age_seconds": "700x90", f"redrive_fleet_workers{{{Q}}}": "0x90"},
+    ),
+    Case("horizon", "broken", True, {"redrive_fleet_horizon_age_seconds": "400x90"}, store={"horizon": 400.0}),
+    Case("horizon", "short", False, {"redrive_fleet_horizon_age_seconds": "200x90"}, store={"horizon": 200.0}),
+]

@@ -1,0 +1,115 @@
+"""The book: pending, firing, resolved; told once, also when the evaluator changes or somebody was silenced."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from redrive.kernel.alerts.book import (
+    ENDED_AFTER,
+    UNOBSERVED,
+    Book,
+    Message,
+    Silence,
+    document,
+    mark_told,
+    read_book,
+    step,
+    to_tell,
+)
+from redrive.kernel.alerts.rules import Condition
+from redrive.kernel.diagnosis import Level
+from tests.alerts.cases import NOW
+
+BROKEN = Condition("failed", "q", 3, "queue q has failed tasks: 3", Level.WARNING, 300.0)
+ROUND = timedelta(seconds=15)
+
+
+def rounds(book: Book, until: datetime, *broken: Condition) -> Book:
+    """The book after rounds up to this time, in each of which the same is broken."""
+    now = book.at or NOW - ROUND
+    while now < until:
+        now += ROUND
+        book = step(read_book(json.loads(json.dumps(document(book)))), broken, now)
+    return book
+
+
+def test_it_fires_when_it_was_broken_for_long_enough() -> None:
+    book = rounds(Book(), NOW + timedelta(seconds=285), BROKEN)
+    assert [alert.state for alert in book.alerts.values()] == ["pending"]
+    book = rounds(book, NOW + timedelta(seconds=300), BROKEN)
+    [alert] = book.firing
+    assert (alert.state, alert.since, alert.fired) == ("firing", NOW, NOW + timedelta(seconds=300))
+
+
+def test_what_was_not_broken_for_long_enough_leaves_without_a_word() -> None:
+    book = rounds(rounds(Book(), NOW + timedelta(minutes=4), BROKEN), NOW + timedelta(minutes=5))
+    assert not book.alerts and not book.ended
+
+
+def test_it_ends_when_it_is_not_broken_any_more_for_a_while() -> None:
+    fired = rounds(Book(), NOW + timedelta(minutes=6), BROKEN)
+    at = fired.at
+    assert at is not None
+    moment = rounds(fired, at + ROUND)
+    assert [alert.state for alert in moment.alerts.values()] == ["firing"]
+    assert rounds(moment, at + 2 * ROUND, BROKEN).firing[0].gone is None, "a moment is no end"
+    ended = rounds(fired, at + ROUND + ENDED_AFTER)
+    assert not ended.alerts and [alert.state for alert in ended.ended] == ["resolved"]
+
+
+def test_time_in_which_nobody_looked_is_not_counted() -> None:
+    pending = rounds(Book(), NOW + timedelta(minutes=4), BROKEN)
+    late = step(pending, [BROKEN], NOW + timedelta(minutes=4) + UNOBSERVED + ROUND)
+    assert [alert.state for alert in late.alerts.values()] == ["pending"]
+    firing = rounds(Book(), NOW + timedelta(minutes=6), BROKEN)
+    later = step(firing, [BROKEN], NOW + timedelta(hours=6))
+    assert later.firing[0].fired == firing.firing[0].fired, "what fired goes on"
+
+
+def test_each_is_told_once_and_its_end_once() -> None:
+    before = rounds(Book(), NOW + timedelta(minutes=5), BROKEN)
+    assert before.at is not None
+    told = to_tell(Book(), before, [], before.at)
+    assert [alert.key for alert in told] == ["failed:q"]
+    marked = mark_told(before, told)
+    again = rounds(marked, before.at + ROUND, BROKEN)
+    assert to_tell(marked, again, [], before.at + ROUND) == []
+    gone = rounds(again, before.at + 2 * ROUND)
+    over = step(gone, [], before.at + 2 * ROUND + ENDED_AFTER)
+    assert [alert.state for alert in to_tell(gone, over, [], over.at or NOW)] == ["resolved"]
+    assert to_tell(over, step(over, [], NOW + timedelta(hours=1)), [], NOW) == []
+
+
+def test_the_end_of_what_nobody_was_told_is_not_told() -> None:
+    fired = rounds(Book(), NOW + timedelta(minutes=5), BROKEN)
+    assert fired.at is not None
+    gone = rounds(fired, fired.at + ROUND)
+    over = step(gone, [], fired.at + ROUND + ENDED_AFTER)
+    assert over.ended and to_tell(gone, over, [], NOW) == []
+
+
+def test_a_silence_keeps_quiet_until_it_ends() -> None:
+    book = rounds(Book(), NOW + timedelta(minutes=5), BROKEN)
+    now = NOW + timedelta(minutes=5)
+    for queue, quiet in (("q", True), ("", True), ("other", False)):
+        silence = Silence("failed", queue, now + timedelta(hours=1), "ann", "known", now)
+        assert (to_tell(book, book, [silence], now) == []) is quiet
+        assert to_tell(book, book, [silence], now + timedelta(hours=2)), "told when it is over"
+    other = Silence("depth", "", now + timedelta(hours=1), "ann", "known", now)
+    assert to_tell(book, book, [other], now)
+
+
+def test_the_worst_come_first() -> None:
+    worse = replace(BROKEN, rule="depth", level=Level.CRITICAL, hold=0.0)
+    book = rounds(Book(), NOW + timedelta(minutes=6), BROKEN, worse)
+    assert [alert.rule for alert in book.firing] == ["depth", "failed"]
+
+
+def test_it_is_read_as_it_was_written_and_what_somebody_has_rewritten_is_empty() -> None:
+    book = rounds(Book(by="w1"), NOW + timedelta(minutes=6), BROKEN)
+    message = Message("1", NOW, NOW, ("webhook",), tuple(book.firing))
+    full = replace(book, messages=[message], depths={"q": [(NOW, 7)]}, counted={"q": (3, 1)}, chain="x", chain_at=NOW)
+    assert read_book(json.loads(json.dumps(document(full)))) == full
+    assert read_book({"alerts": 5}) == read_book({"alerts": [{}]}) == read_book(None) == Book()

@@ -1,0 +1,268 @@
+"""A round: what is looked at and what it costs, who is told, and that nobody is told twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from redrive.kernel.alerts.book import ENDED_AFTER, Alert, Book, Message, document
+from redrive.kernel.alerts.thresholds import Limits, Thresholds
+from redrive.kernel.commit import Commit, Hold, Target
+from redrive.kernel.diagnosis import Level
+from redrive.kernel.machine import Event
+from redrive.kernel.ports.store import Heartbeat
+from redrive.kernel.records import Put
+from redrive.kernel.series import Tally, TallySheet, write
+from redrive.ops import causes
+from redrive.ops.alerts import evaluate, send
+from redrive.ops.alerts.evaluate import Evaluator
+from redrive.ops.alerts.look import BOOK, COLLECTION, load
+from redrive.ops.alerts.messages import Wording
+from redrive.ops.doctor import examine
+from redrive.ops.duties import duties_of
+from redrive.settings import Settings, Triage
+from redrive.testing.conformance.harness import LEASE, Harness
+from tests.alerts.conftest import Listener, MailBox
+from tests.ops.making import fail, held
+
+pytestmark = pytest.mark.anyio
+ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\+00:00")
+AT_ONCE = Limits(Thresholds(failed_for=0, no_worker_for=0))
+TRIAGE = {"default": Triage("is the warehouse up?", ["the import is late"], ["report"])}
+
+
+def evaluator(listener: Listener | None = None, limits: Limits = AT_ONCE, **more: Any) -> Evaluator:
+    to = {} if listener is None else {"alert_webhook": f"{listener.url}/hook", "alert_slack": f"{listener.url}/slack"}
+    settings = Settings(**{**to, **more})
+    wording = Wording("https://example.com/operations", "the store", TRIAGE)
+    return Evaluator(limits, send.destinations(settings, wording), settings.alert_heartbeat)
+
+
+async def book(harness: Harness) -> Book:
+    return (await load(harness.store, await harness.store.now()))[0]
+
+
+async def later(harness: Harness, seconds: float) -> None:
+    """Lets time pass also for the book, where the harness moves the data and not the clock."""
+    before = await harness.store.now()
+    await harness.advance(seconds)
+    record = await harness.store.record(COLLECTION, BOOK)
+    if record is None or (await harness.store.now() - before).total_seconds() > seconds - 1:
+        return
+    by = timedelta(seconds=seconds)
+    text = ISO.sub(lambda found: (datetime.fromisoformat(found[0]) - by).isoformat(), json.dumps(record.body))
+    await harness.store.apply(Commit(puts=[Put(COLLECTION, BOOK, json.loads(text), record.version)]))
+
+
+async def firing(harness: Harness, limits: Limits = AT_ONCE) -> set[str]:
+    await Evaluator(limits, {}).run(harness.store, "w1")
+    return {alert.key for alert in (await book(harness)).firing}
+
+
+async def alive(harness: Harness) -> None:
+    await harness.tick("w1")
+
+
+async def test_what_is_broken_in_a_store_fires(harness: Harness) -> None:
+    await alive(harness)
+    assert await firing(harness) == set()
+    await fail(harness)
+    await held(harness)
+    await later(harness, LEASE)
+    await harness.enqueue(queue="reports")
+    await later(harness, 901)
+    assert await firing(harness) == {"failed:default", "oldest_age:reports", "pending:reports", "no_worker:reports"}
+    assert (await book(harness)).counted == {"default": (1, 0), "reports": (0, 1)}
+    pending = (await book(harness)).alerts["stuck"]
+    assert pending.state == "pending" and pending.level is Level.CRITICAL
+
+
+async def test_muted_causes_paused_queues_and_kinds_and_delayed_tasks_do_not_fire(harness: Harness) -> None:
+    await fail(harness)
+    await harness.enqueue("A", queue="reports")
+    await harness.enqueue("B", queue="mail")
+    await harness.enqueue(queue="later", delay=60 * 86_400)
+    await later(harness, 901)
+    holds = [(Target.QUEUE, "reports"), (Target.KIND, "B")]
+    await harness.store.apply(Commit(controls=[Hold(target, name, on=True, actor="ann") for target, name in holds]))
+    [cause] = await causes.list_causes(harness.store)
+    until = await harness.store.now() + timedelta(hours=1)
+    await causes.annotate(harness.store, cause.row.fingerprint, actor="ann", muted_until=until)
+    assert await firing(harness) == set()
+    await causes.annotate(harness.store, cause.row.fingerprint, actor="ann", muted_until=None)
+    assert await firing(harness) == {"failed:default"}
+
+
+async def test_a_surge(harness: Harness) -> None:
+    await fail(harness)
+    limits = Limits(Thresholds(off=["failed", "no_worker"]))
+    for failed, broken in ((20, set()), (1, {"surge:default"})):
+        text = write({("default", "A"): Tally(failed=failed)})
+        sheet = TallySheet(f"sheet of {failed}", text)
+        await harness.store.tick(Heartbeat("w1", "host", 1, ("default",), 4, 0, "0", {}, sheet=sheet))
+        await later(harness, 15)
+        assert await firing(harness, limits) == broken
+
+
+async def test_an_idle_round_costs_one_statement(harness: Harness) -> None:
+    one = evaluator()
+    await one.run(harness.store, "w1")
+    await later(harness, 15)
+    async with harness.measure(harness.store) as cost:
+        await one.run(harness.store, "w1")
+    assert len(cost.statements) == 1, cost.statements
+
+
+async def test_everybody_is_told_once_also_by_the_next_evaluator(harness: Harness, listener: Listener) -> None:
+    await alive(harness)
+    await fail(harness)
+    for nth in range(3):
+        await evaluator(listener).run(harness.store, f"w{nth}")
+        await later(harness, 15)
+    [told] = listener.bodies("/hook")
+    [alert] = told["alerts"]
+    assert (told["status"], alert["rule"], alert["queue"], alert["level"]) == ("firing", "failed", "default", "warning")
+    assert alert["text"] == "queue default has failed tasks: 1"
+    assert alert["runbook"] == "https://example.com/operations#alert-failed"
+    assert alert["triage"] == {"look": "is the warehouse up?", "problems": ["the import is late"], "tables": ["report"]}
+    [slack] = listener.bodies("/slack")
+    assert "queue default has failed tasks: 1" in slack["text"] and "is the warehouse up?" in slack["text"]
+    [left] = [(await book(harness)).messages]
+    assert not left
+
+
+async def test_its_end_is_told(harness: Harness, listener: Listener) -> None:
+    await alive(harness)
+    [task] = await fail(harness)
+    await evaluator(listener).run(harness.store, "w1")
+    await harness.operate(Event.CANCEL, task)
+    for seconds in (15, 15, ENDED_AFTER.total_seconds()):
+        await later(harness, seconds)
+        await alive(harness)
+        await evaluator(listener).run(harness.store, "w2")
+    first, second = listener.bodies("/hook")
+    assert (first["status"], second["status"]) == ("firing", "resolved")
+    assert second["alerts"][0]["resolvedAt"] and second["alerts"][0]["key"] == first["alerts"][0]["key"]
+
+
+async def test_whoever_evaluates_at_the_same_time_tells_nobody(harness: Harness, listener: Listener) -> None:
+    await fail(harness)
+    seen = await harness.store.figures()
+
+    class Stale:
+        """A store as somebody saw it who was slower."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(harness.store, name)
+
+        async def figures(self) -> Any:
+            return seen
+
+    await evaluator(listener).run(harness.store, "w1")
+    await evaluator(listener).run(Stale(), "w2")  # type: ignore[arg-type]
+    assert len(listener.bodies("/hook")) == 1
+
+
+async def test_what_could_not_be_sent_is_sent_later(
+    harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(send, "PAUSES_S", (0.0,))
+    await fail(harness)
+    listener.status = 503
+    own = evaluator(listener, alert_slack=None)
+    with caplog.at_level(logging.WARNING, "redrive.alerts"):
+        await own.run(harness.store, "w1")
+    assert len(listener.told) == 2 and [one.to for one in (await book(harness)).messages] == [("webhook",)]
+    assert "HTTP 503" in caplog.text and listener.url not in caplog.text
+    listener.status = 200
+    await later(harness, 15)
+    await own.run(harness.store, "w1")
+    assert len(listener.told) == 2, "somebody may be at it still"
+    await later(harness, 60)
+    await evaluator(listener, alert_slack=None).run(harness.store, "w2")
+    assert len(listener.told) == 3 and not (await book(harness)).messages
+    assert len({body["id"] for _, body in listener.told}) == 1, "a receiver knows it again"
+
+
+async def test_what_cannot_be_sent_for_an_hour_is_given_up_and_doctor_says_so(harness: Harness) -> None:
+    await alive(harness)
+    now = await harness.store.now()
+    old = Message("1", now - timedelta(hours=2), now - timedelta(hours=2), ("webhook",), ())
+    left = document(Book(at=now - timedelta(seconds=20), messages=[old]))
+    await harness.store.apply(Commit(puts=[Put(COLLECTION, BOOK, left)]))
+    await Evaluator(AT_ONCE, {}).run(harness.store, "w1")
+    assert not (await book(harness)).messages
+    assert "alerts_not_sent" in {finding.code for finding in await examine(harness.store)}
+
+
+async def test_redirects_are_not_followed(listener: Listener) -> None:
+    listener.status, listener.location = 302, f"{listener.url}/elsewhere"
+    with pytest.raises(send.NotSent, match="HTTP 302"):
+        send.call(f"{listener.url}/hook", {})
+    assert [where for where, _ in listener.told] == ["/hook"]
+
+
+async def test_the_heartbeat_is_called_each_round(harness: Harness, listener: Listener) -> None:
+    own = evaluator(alert_heartbeat=f"{listener.url}/beat")
+    for _ in range(3):
+        await own.run(harness.store, "w1")
+        await later(harness, 15)
+    assert len(listener.bodies("/beat")) == 3
+
+
+async def test_doctor_says_the_same_words(harness: Harness) -> None:
+    await alive(harness)
+    await fail(harness)
+    await harness.enqueue(queue="reports")
+    await later(harness, 901)
+    await alive(harness)
+    await evaluator().run(harness.store, "w1")
+    said = {finding.text: finding.level for finding in await examine(harness.store)}
+    for alert in (await book(harness)).firing:
+        assert said[alert.text] is alert.level
+    texts = [finding.text for finding in await examine(harness.store)]
+    assert len(set(texts)) == len(texts)
+    await later(harness, 600)
+    await harness.tick("w1")
+    stale = await examine(harness.store)
+    assert "alerts_stale" in {finding.code for finding in stale}
+    assert {"failed", "pending", "oldest_age"} <= {finding.code for finding in stale}, "it looks itself then"
+
+
+async def test_a_broken_chain_fires(harness: Harness) -> None:
+    await harness.store.apply(Commit(puts=[Put("audit-seal", "000000000001", {"last": "x"})]))
+    assert "audit_chain" in await firing(harness)
+    assert "rewritten" in (await book(harness)).alerts["audit_chain"].text
+
+
+def test_it_is_a_duty_of_every_worker() -> None:
+    [duty] = [one for one in duties_of(Settings()) if one.name == "alerts"]
+    assert duty.every == evaluate.EVERY_S
+
+
+def test_mail(mailbox: MailBox) -> None:
+    settings = Settings(alert_email="ann@example.com, bob@example.com", alert_smtp=mailbox.url)
+    to = send.destinations(settings, Wording("docs", "the store", TRIAGE))
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    alert = Alert("failed", "default", Level.WARNING, "x\ny", 1, now)
+    to["email"](Message("1", now, now, ("email",), (alert, replace(alert, queue="b"))))
+    [mail] = mailbox.mails
+    assert mailbox.said.lower().count("rcpt to:<") == 2
+    assert "To: ann@example.com, bob@example.com" in mail
+    assert "Subject: [redrive] warning: x y (and 1 more)" in mail and "is the warehouse up?" in mail
+
+
+def test_a_mail_server_that_refuses_is_told_by_its_number_alone(mailbox: MailBox) -> None:
+    mailbox.refuses = True
+    settings = Settings(alert_email="ann@example.com", alert_smtp=mailbox.url)
+    to = send.destinations(settings, Wording("docs", "the store", {}))
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    with pytest.raises(send.NotSent) as error:
+        to["email"](Message("1", now, now, ("email",), (Alert("failed", "", Level.WARNING, "x", 1, now),)))
+    assert "ann" not in str(error.value)

@@ -1,0 +1,181 @@
+"""Alerts by command, over HTTP and in the console: looked at by everybody, silenced by operators, with an end."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App
+from redrive.errors import ConfigError
+from redrive.kernel.alerts.thresholds import Limits, Thresholds
+from redrive.kernel.audit import AuditFilter
+from redrive.kernel.diagnosis import Level
+from redrive.ops.alerts.evaluate import Evaluator
+from redrive.settings import Settings, load_settings
+from tests.api.conftest import served
+from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
+from tests.console.conftest import HOME, console, done, fail_some, make_app, page, text_of
+
+AT_ONCE = Limits(Thresholds(failed_for=0))
+TEXT = "queue default has failed tasks: 2"
+
+
+async def broken(app: App) -> None:
+    """Two tasks are failed, and it was noticed."""
+    await fail_some(app, 2)
+    await Evaluator(AT_ONCE, {}).run(await app.store(), "w1")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return make_app(f"sqlite:///{tmp_path}/alerts.db")
+
+
+@pytest.mark.anyio
+async def test_over_http(app: App) -> None:
+    async with served(app) as client:
+        assert (await client.get("/api/alerts")).json() == {
+            "worst": "ok",
+            "evaluatedAt": None,
+            "firing": [],
+            "pending": [],
+            "resolved": [],
+            "silences": [],
+        }
+        await broken(app)
+        found = (await client.get("/api/alerts")).json()
+        [alert] = found["firing"]
+        assert (found["worst"], alert["text"], alert["key"], alert["state"]) == (
+            "warning",
+            TEXT,
+            "failed:default",
+            "firing",
+        )
+        until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+        wanted = {"rule": "failed", "queue": "default", "until": until, "reason": "known", "actor": "ann"}
+        assert (await client.post("/api/alerts/silences", json=wanted)).status_code == 201
+        found = (await client.get("/api/alerts")).json()
+        assert found["worst"] == "ok" and found["firing"][0]["silence"]["reason"] == "known"
+        over = {"rule": "failed", "queue": "default", "actor": "ann"}
+        assert (await client.post("/api/alerts/silences/end", json=over)).status_code == 204
+        assert (await client.post("/api/alerts/silences/end", json=over)).status_code == 404
+        assert (await client.get("/api/alerts")).json()["silences"] == []
+        rows = await (await app.store()).audit(AuditFilter(), limit=50)
+        told = [(row.actor, row.action, row.target) for row in rows if row.action.startswith("ALERT_")]
+        assert told == [("ann", f"ALERT_{what}", "alert:failed:default") for what in ("UNSILENCE", "SILENCE")]
+
+
+@pytest.mark.anyio
+async def test_a_silence_that_cannot_be(app: App) -> None:
+    now = datetime.now(UTC)
+    async with served(app) as client:
+        for wrong in (
+            {"rule": "fialed"},
+            {"queue": "nowhere"},
+            {"until": "2020-01-01T00:00:00Z"},
+            {"until": (now + timedelta(days=31)).isoformat()},
+            {"until": None},
+            {"reason": "two\nlines"},
+        ):
+            given = {"rule": "failed", "until": (now + timedelta(hours=1)).isoformat(), **wrong}
+            answer = await client.post("/api/alerts/silences", json=given)
+            assert answer.status_code in (400, 404, 422), answer.text
+        assert (await client.get("/api/alerts")).json()["silences"] == []
+
+
+@pytest.mark.anyio
+async def test_in_the_console(app: App) -> None:
+    async with console(app) as client:
+        assert '<div id="alert-banner" role="status" aria-live="polite"></div>' in await page(client, "/tasks")
+        await broken(app)
+        for path in ("", "/tasks", "/audit", "/alerts"):
+            assert TEXT in text_of(await page(client, path)), path
+        said = await done(
+            client, "/alerts/silence", {"rule": "failed", "queue": "default", "for": "8h", "reason": "known"}, "/alerts"
+        )
+        assert "failed:default is silenced until" in said and "known" in text_of(said)
+        assert TEXT not in text_of(await page(client, "/tasks")), "the banner is quiet"
+        said = await done(client, "/alerts/unsilence", {"rule": "failed", "queue": "default"}, "/alerts")
+        assert "The silence is over." in said
+        assert TEXT in text_of(await page(client, "/tasks"))
+        refused = await client.post(f"{HOME}/alerts/silence", data={"rule": "failed", "for": "1h"})
+        assert refused.status_code in (400, 403)
+
+
+def test_by_command(redrive: Any, here: Path) -> None:  # noqa: F811
+    url = ("--url", f"sqlite:///{here}/a.db")
+    redrive("migrate", *url)
+    assert redrive("alerts", *url).code == 0
+    redrive("enqueue", "VIDEO_GEN", "--max-attempts", 1, *url)
+    assert redrive("work", "--stop-when-empty", "--app", "redrive.examples.shots:app", *url).code == 0
+    (here / "redrive.toml").write_text('[alerts.thresholds."*"]\nfailed_for = 0\n')
+
+    async def look() -> None:
+        app = App(url[1])
+        await Evaluator(app.settings.alerts.limits, {}).run(await app.store(), "w1")
+        await app.close()
+
+    asyncio.run(look())
+    said = redrive("alerts", *url)
+    assert said.code == 1 and "queue default has failed tasks: 1" in said.out
+    assert redrive("alerts", "--json", *url).json["firing"][0]["rule"] == "failed"
+    assert "queue default has failed tasks: 1" in redrive("doctor", *url).out
+    assert redrive("alerts", "silence", "failed", *url).code == 2, "it has an end"
+    assert redrive("alerts", "silence", "failed", "--for", "long", *url).code == 2
+    done_ = redrive("alerts", "silence", "failed", "--for", "8h", "--reason", "known", "--by", "ann", *url)
+    assert done_.code == 0 and "silenced until" in done_.out
+    said = redrive("alerts", *url)
+    assert said.code == 0 and "silenced by ann" in said.out and "known" in said.out
+    assert redrive("alerts", "unsilence", "failed", *url).code == 0
+    assert redrive("alerts", *url).code == 1
+
+
+def test_thresholds_are_read_with_those_of_all_queues(here: Path) -> None:  # noqa: F811
+    (here / "redrive.toml").write_text(
+        '[alerts.thresholds."*"]\ndepth = 7\n[alerts.thresholds.reports]\noldest_age = 60\n'
+    )
+    limits = load_settings().alerts.limits
+    assert (limits.of("x").depth, limits.of("reports").depth, limits.of("reports").oldest_age) == (7, 7, 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[alerts.thresholds.reports]\ndeepth = 1", "REDRIVE_ALERTS.thresholds.reports.deepth: .*did you mean depth"),
+        ("[alerts.thresholds.reports]\ndepth = -1", "REDRIVE_ALERTS.thresholds.reports: depth must be"),
+        ("[alerts.thresholds.reports]\ndepth = 'x'", "REDRIVE_ALERTS.thresholds.reports.depth: .*integer"),
+        ("[alerts.thresholds.reports]\noff = ['fialed']", "thresholds.reports.off: .*did you mean failed"),
+        ("[alerts.thresholds]\nreports = 5", "thresholds.reports: Input should be a valid dictionary"),
+        ("[alerts.mine]\nquery = ''", "REDRIVE_ALERTS.mine.query: it is needed"),
+        ("[alerts.mine]\nquery = 'x'\nfor = 'long'", "mine.for: it is no span"),
+        ("[alerts.mine]\nquery = 'x'\nop = '~'", "mine.op: it is one of"),
+        ("[alerts.mine]\nquery = 'x'\nlimit = 5", "mine.limit: .*not known"),
+        ("[alerts.failed]\nquery = 'x'", "failed: it is the name of a rule"),
+        ("redrive_alert_webhook = 'ftp://secret@x'", "REDRIVE_ALERT_WEBHOOK: it is no address that begins with http"),
+        ("redrive_alert_email = 'ann'", "REDRIVE_ALERT_EMAIL: these are no mail addresses"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(text: str, said: str, here: Path) -> None:  # noqa: F811
+    (here / "redrive.toml").write_text(text)
+    with pytest.raises(ConfigError, match=said) as error:
+        load_settings()
+    assert "redrive.toml, line 1" in str(error.value) and "secret" not in str(error.value)
+
+
+def test_addresses_are_secrets() -> None:
+    shown = repr(
+        Settings(alert_webhook="https://x/secret", alert_smtp="smtp://me:secret@x", alert_heartbeat="http://secret")
+    )
+    assert "secret" not in shown
+
+
+def test_a_rule_of_an_application_is_read(here: Path) -> None:  # noqa: F811
+    (here / "redrive.toml").write_text(
+        "[alerts.late_reports]\nquery = 'select 0.3'\nthreshold = 0.2\nfor = '5m'\nlevel = 'critical'\nsummary = 'x'\n"
+    )
+    [own] = load_settings().alerts.own.values()
+    assert (own.hold, own.level, own.broken(0.3), own.broken(0.2)) == (300, Level.CRITICAL, True, False)

@@ -1,0 +1,89 @@
+"""Rules: each is broken by what it is about and by nothing else, and says so in words."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from redrive.kernel.alerts.facts import SAMPLE_EVERY, Facts, QueueFacts, depth_before, remember
+from redrive.kernel.alerts.own import OwnRule
+from redrive.kernel.alerts.rules import TABLE, conditions
+from redrive.kernel.alerts.thresholds import Limits, Thresholds
+from redrive.observe.prometheus_rules import anchors
+from tests.alerts.cases import CASES, NOW, Case
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.name}")
+def test_a_rule_is_broken_by_what_it_is_about(case: Case) -> None:
+    found = [one for one in conditions(case.facts, Limits()) if one.rule == case.rule]
+    assert bool(found) == case.fires, found
+    for one in found:
+        assert one.queue == ("" if case.queue is None else "q")
+        assert one.text and one.fix and "{" not in one.text + one.fix
+
+
+def test_every_rule_is_seen_both_ways() -> None:
+    seen = {(case.rule, case.fires) for case in CASES}
+    assert seen == {(rule.name, fires) for rule in TABLE for fires in (True, False)}
+
+
+def test_words() -> None:
+    facts = Facts(NOW, {"reports": QueueFacts(queued=150, before=140, overdue=30, failed=1200, oldest=7300)})
+    said = {one.rule: one.text for one in conditions(facts, Limits())}
+    assert said == {
+        "failed": "queue reports has failed tasks: 1,200",
+        "depth": "queue reports has 150 tasks queued, and not fewer than 10 min ago",
+        "pending": "queue reports has 30 tasks that waited for more than 5 min, 20% of all that are queued",
+        "oldest_age": "the first task of queue reports has waited for 2 h; 15 min is its limit",
+        "no_worker": "no live worker serves queue reports, with 150 tasks waiting",
+    }
+
+
+def test_thresholds_of_a_queue_and_rules_that_are_off() -> None:
+    own = Thresholds(depth=500, oldest_age=60, pending_share=0.5, off=["no_worker"])
+    facts = QueueFacts(queued=150, before=150, overdue=30, oldest=61)
+    found = conditions(Facts(NOW, {"reports": facts, "mail": facts}), Limits(queues={"reports": own}))
+    assert [(one.rule, one.queue) for one in found] == [
+        ("depth", "mail"),
+        ("pending", "mail"),
+        ("oldest_age", "reports"),
+        ("no_worker", "mail"),
+    ]
+
+
+def test_depth_is_remembered_while_it_is_too_much() -> None:
+    limits, known, now = Limits(), {}, NOW
+    seen = []
+    for depth in [150] * 22 + [90] + [200] * 3:
+        known = remember(known, {"q": depth}, limits, now)
+        seen.append(depth_before(known.get("q", ()), 600, now))
+        now += SAMPLE_EVERY
+    assert seen == [None] * 20 + [150] * 2 + [None] * 4
+    assert len(known["q"]) <= 22
+
+
+def test_depth_is_compared_with_the_beginning_of_its_window() -> None:
+    known, now = {}, NOW
+    for minute in range(60):
+        now = NOW + timedelta(minutes=minute)
+        known = remember(known, {"q": 1000 - minute}, Limits(), now)
+    assert depth_before(known["q"], 600, now) == 1000 - 49
+    assert len(known["q"]) == 11
+
+
+@pytest.mark.parametrize(("op", "broken"), [(">", False), (">=", True), ("==", True), ("!=", False), ("<", False)])
+def test_a_rule_of_an_application(op: str, broken: bool) -> None:
+    assert OwnRule("late_reports", "select 1", op, 0.25).broken(0.25) is broken
+
+
+def test_every_runbook_is_there() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    heads = {
+        re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in re.findall(r"^#+ (.+)$", text, re.M)
+    }
+    assert set(anchors()) - heads == set()
