@@ -255,7 +255,7 @@ SELECTING = ["list", "failed", "retry", "replay", "forget"]
 FIELDS = {one.option: one for one in FAILURE_FILTERS}
 TIMED = {one.option for one in TIMES}
 # Options of the same name that choose no tasks: what a new one gets, what a worker serves, what is paused or looked at.
-GIVES = {"enqueue", "work", "up", "pause", "resume", "doctor"}
+GIVES = {"alerts silence", "enqueue", "work", "up", "pause", "resume", "doctor"}
 
 
 def test_every_filter_has_one_name() -> None:
