@@ -39,6 +39,9 @@ class ClaimedOut(m.Out):
     max_attempts: int
     scope: str | None
     trace_id: str | None
+    traceparent: str | None = Field(
+        description="The context of whoever enqueued it, as a W3C traceparent; a tracestate follows behind a space."
+    )
     lease_token: UUID
 
 

@@ -14,6 +14,7 @@ from redrive.errors import InvalidInput
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.task import check_text
+from redrive.kernel.trace import trace_id_of
 from redrive.ops import failed
 from redrive.ops.audit_rows import outside
 from redrive.ops.failed import parse_ids
@@ -140,6 +141,7 @@ def audits(
 def make_audit(task_id: str | None = None, **texts: str | None) -> AuditFilter:
     """Returns a filter of audit rows, checked."""
     checked: dict[str, Any] = {name: check_text(value, outside(name)) for name, value in texts.items()}
+    checked["trace_id"] = trace_id_of(checked.get("trace_id"))
     return AuditFilter(**checked, task_id=None if task_id is None else parse_ids([task_id])[0])
 
 

@@ -17,6 +17,7 @@ from redrive.api.filters import Text, WhichTasks, one_of
 from redrive.api.problems import PROBLEMS
 from redrive.errors import InvalidInput
 from redrive.kernel.task import MAX_ATTEMPTS, MAX_DELAY_SECONDS, MAX_TIMEOUT_SECONDS, PRIORITY_MAX, PRIORITY_MIN
+from redrive.kernel.trace import split_trace
 from redrive.ops import actions, filters, inspect
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], responses=PROBLEMS)
@@ -54,15 +55,21 @@ class NewTask(m.In):
     responses={200: {"model": m.TaskOut, "description": "Its key is known: the task that it names"}},
 )
 async def enqueue(
-    new: NewTask, operator: TheOperator, idempotency_key: Annotated[str | None, Header()] = None
+    new: NewTask,
+    operator: TheOperator,
+    idempotency_key: Annotated[str | None, Header()] = None,
+    traceparent: Annotated[str | None, Header(max_length=512)] = None,
 ) -> Response:
-    """Enqueue one task; 200 instead of 201 when its idempotency key is known."""
+    """Enqueue one task; 200 instead of 201 when its idempotency key is known. The caller's ``traceparent`` (W3C) is
+    kept with it, unless ``traceId`` says another."""
     values = {name: getattr(new, name) for name in NewTask.model_fields if name not in ("job_kind", "episode_id")}
     values["kind"] = one_of(new.job_kind, new.kind, "jobKind and kind")
     values["scope"] = one_of(new.episode_id, new.scope, "episodeId and scope")
     if values["kind"] is None:
         raise InvalidInput("say which kind of task", hint='for example {"kind": "BUILD_REPORT", "payload": {}}')
     values["idempotency_key"] = one_of(new.idempotency_key, idempotency_key, "idempotencyKey and Idempotency-Key")
+    if new.trace_id is None and split_trace(traceparent)[1] is not None:  # a broken one is to be ignored
+        values["trace_id"] = traceparent
     await asyncio.sleep(0)  # the body was parsed in one go, and is encoded in one: others have their turn in between
     task = await operator.tasks.enqueue(**values)
     return await respond(serialize.task(task, operator), 200 if task.deduplicated else 201)

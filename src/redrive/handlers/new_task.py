@@ -27,6 +27,7 @@ from redrive.kernel.task import (
     check_text,
     check_timeout,
 )
+from redrive.kernel.trace import trace_id_of
 
 # The store's clock decides about times; this much the caller's may differ from it.
 CLOCK_SKEW = timedelta(days=1)
@@ -102,6 +103,12 @@ class NewTasks(Sequence[NewTask]):
         self._registry = registry
         self._given = list(given)
         self._made: list[NewTask] = []
+        self._trace: str | None = None
+
+    def stamp(self, trace: str) -> None:
+        """Gives the trace of the call to all that were given none, also to those that are made later."""
+        self._trace = trace
+        stamp(self._made, trace)
 
     @property
     def may_be_parted(self) -> bool:
@@ -122,7 +129,10 @@ class NewTasks(Sequence[NewTask]):
     def make(self, count: int) -> None:
         """Makes at least the first so many."""
         for index in range(len(self._made), min(count, len(self._given))):
-            self._made.append(self._from(index, self._given[index]))
+            task = self._from(index, self._given[index])
+            if self._trace is not None and task.trace_id is None:
+                task.trace_id = self._trace
+            self._made.append(task)
 
     def __len__(self) -> int:
         return len(self._given)
@@ -155,6 +165,16 @@ class NewTasks(Sequence[NewTask]):
             ) from None
 
 
+def stamp(tasks: Sequence[NewTask], trace: str) -> None:
+    """Gives tasks the trace of the call that enqueues them; one that was given another keeps it."""
+    if isinstance(tasks, NewTasks):
+        tasks.stamp(trace)
+        return
+    for task in tasks:
+        if task.trace_id is None:
+            task.trace_id = trace
+
+
 def as_enqueued(new: NewTask) -> Task:
     """Returns a task as its producer knows it, without asking the store again."""
     waits = bool(new.delay) or (new.run_at is not None and new.run_at > datetime.now(UTC))
@@ -168,7 +188,7 @@ def as_enqueued(new: NewTask) -> Task:
         max_attempts=new.max_attempts,
         group=new.group,
         scope=new.scope,
-        trace_id=new.trace_id,
+        trace_id=trace_id_of(new.trace_id),
         idempotency_key=new.idempotency_key,
         timeout=new.timeout,
         run_at=new.run_at,

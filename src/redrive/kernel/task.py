@@ -179,6 +179,7 @@ class Claimed:
     feature: str | None = None
     join: UUID | None = None
     waited: float | None = None  # seconds from when it was due to this, its first start; of later ones it is not known
+    trace_parent: str | None = None  # its producer's context, where there was one: see kernel/trace.py
 
 
 @dataclass(slots=True, frozen=True)

@@ -22,6 +22,7 @@ from redrive.kernel.operation import Action, facts
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
 from redrive.kernel.task import State, Task, check_int, check_text
+from redrive.kernel.trace import trace_id_of
 from redrive.ops import approvals, inspect, plans
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import PlannedAction, Rule, alone, judge
@@ -471,6 +472,7 @@ def failures(**texts: str | None) -> FailureFilter:
         if given is not None and given not in list(values):
             raise InvalidInput(f"{given!r} is no {name.replace('_', ' ')}", hint=f"one of: {', '.join(values)}")
     checked: dict[str, Any] = {name: check_text(value, name) for name, value in texts.items()}
+    checked["trace_id"] = trace_id_of(checked.get("trace_id"))
     now = datetime.now(UTC)
     for name in ("since", "until"):
         if checked.get(name) is not None:

@@ -8,6 +8,7 @@ from redrive.errors import CauseUnknown, InvalidInput, TaskNotFound
 from redrive.kernel.operation import COLLECTION as OPERATIONS
 from redrive.kernel.ports.store import Query, Store
 from redrive.kernel.task import MAX_TEXT
+from redrive.kernel.trace import trace_id_of
 from redrive.ops import causes, inspect
 
 MOST_NAMES = 10
@@ -57,8 +58,10 @@ async def _by_beginning(store: Store, text: str) -> list[Match]:
 
 
 async def _by_label(store: Store, text: str) -> list[Match]:
-    labels = {"traceId": Query(trace_id=text, limit=1, brief=True), "scope": Query(scope=text, limit=1, brief=True)}
-    return [Match(name, text) for name, query in labels.items() if await store.find(query)]
+    trace = trace_id_of(text) or text
+    labels = {("traceId", trace): Query(trace_id=trace, limit=1, brief=True)}
+    labels["scope", text] = Query(scope=text, limit=1, brief=True)
+    return [Match(*label) for label, query in labels.items() if await store.find(query)]
 
 
 def _like(text: str, names: set[str]) -> list[str]:

@@ -257,7 +257,8 @@ def claimed(found: Claimed) -> View:
     """Returns a claimed task for whoever runs it: everything that running needs."""
     names = ("id", "kind", "queue", "attempt", "max_attempts", "scope", "trace_id")
     payload = None if found.payload is None else JsonText(found.payload)
-    return View({name: getattr(found, name) for name in names}, lease_token=found.token, payload=payload)
+    told = {name: getattr(found, name) for name in names}
+    return View(told, traceparent=found.trace_parent, lease_token=found.token, payload=payload)
 
 
 def public_part(payload: Any, names: Collection[str]) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from redrive.errors import InvalidInput
 from redrive.files import write_private
 from redrive.kernel.audit import AuditFilter
 from redrive.kernel.task import check_text
+from redrive.kernel.trace import trace_id_of
 from redrive.ops import audit, audit_verify, inspect
 from redrive.ops.audit_archive import archive_at
 from redrive.ops.audit_rows import PRUNE_SUMMARY, outside, values_of
@@ -283,4 +284,5 @@ def _which(
 ) -> AuditFilter:
     texts = {"action": action, "actor": by_actor, "bulk_id": batch, "kind": kind, "scope": scope, "trace_id": trace}
     checked: dict[str, Any] = {name: check_text(value, outside(name)) for name, value in texts.items()}
+    checked["trace_id"] = trace_id_of(trace)
     return AuditFilter(**checked, task_id=None if task is None else inspect.parse_id(task))

@@ -39,7 +39,9 @@ Attempts = Annotated[int | None, typer.Option("--max-attempts", metavar="N", hel
 Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Stop an attempt after so long.")]
 Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A label that tasks can be paused by.")]
 Scope = Annotated[str | None, typer.Option("--scope", metavar="NAME", help="The business entity it belongs to.")]
-Trace = Annotated[str | None, typer.Option("--trace-id", metavar="ID", help="Comes back in every log line.")]
+Trace = Annotated[
+    str | None, typer.Option("--trace-id", metavar="ID", help="Of its trace, in every log line; or a W3C traceparent.")
+]
 Key = Annotated[
     str | None,
     typer.Option("--idempotency-key", "--key", metavar="KEY", help="A known key answers the existing task."),

@@ -14,13 +14,14 @@ from redrive.kernel.ledger import Posting
 from redrive.kernel.machine import INSTEAD, Meets, Transition
 from redrive.kernel.reactions import Landed
 from redrive.kernel.task import Claimed, NewTask, State
+from redrive.kernel.trace import split_trace
 from redrive.stores.rows import action
 
 
 def claimed(row: Sequence[Any], token: UUID) -> Claimed:
     """Returns a row of ``redrive.claimed`` as a Claimed, by position: this runs once per task in the hot loop."""
     timeout_ms = row[14]
-    return Claimed(
+    task = Claimed(
         row[0],
         token,
         row[1],
@@ -41,6 +42,9 @@ def claimed(row: Sequence[Any], token: UUID) -> Claimed:
         row[18],
         row[19],
     )
+    if row[12] is not None:
+        task.trace_id, task.trace_parent = split_trace(row[12])
+    return task
 
 
 def columns(tasks: Sequence[NewTask]) -> list[Any]:

@@ -30,7 +30,8 @@ update redrive_task set state = 'paused', lease_token = null, paused_by = 'group
 -- mend: values that every statement can work with
 update redrive_task set id = ?, created_at = ?, run_at = ?, next_attempt_at = ?, last_attempt_at = ?, lease_token = ?,
   lease_expires_at = ?, cancel_requested_at = ?, attempt_count = ?, max_attempts = ?, timeout_ms = ?, priority = ?, kind = ?,
-  queue = ?, lane = '', task_group = ?, scope = ?, trace_id = ?, idempotency_key = ?, worker_id = ?, memo = ?, progress = ?
+  queue = ?, lane = '', task_group = ?, scope = ?, trace_id = ?, trace_parent = null, idempotency_key = ?,
+  worker_id = ?, memo = ?, progress = ?
 where rowid = ?
 
 -- payload: one that could not be read was replaced

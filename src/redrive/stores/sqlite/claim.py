@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from redrive.ids import from_text
 from redrive.kernel.ports.store import ClaimRequest
 from redrive.kernel.task import MAX_PAYLOAD_BYTES, Claimed
+from redrive.kernel.trace import split_trace
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import SECOND, micros, to_datetime
 from redrive.stores.sqlite.session import Row, Session, dumps
@@ -173,7 +174,7 @@ def _claimed(row: Row, token: UUID, created_at: datetime, now: int) -> Claimed:
         join_id,
         due,
     ) = row
-    return Claimed(
+    task = Claimed(
         from_text(id_),
         token,
         kind,
@@ -194,6 +195,9 @@ def _claimed(row: Row, token: UUID, created_at: datetime, now: int) -> Claimed:
         join_id and from_text(join_id),
         None if due is None else max(now - due, 0) / SECOND,
     )
+    if trace is not None:
+        task.trace_id, task.trace_parent = split_trace(trace)
+    return task
 
 
 def _rules(session: Session, want: ClaimRequest) -> Rules:

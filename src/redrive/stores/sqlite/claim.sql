@@ -12,7 +12,7 @@ select json_group_array(json_array(c.rowid, c.id, c.kind, c.queue, c.priority, c
     c.join_id, c.due))
 from (
   select t.rowid, t.id, t.kind, t.queue, t.priority, t.position, t.payload, t.attempt_count, t.max_attempts, t.created_at,
-    t.task_group, t.scope, t.trace_id, t.idempotency_key, t.timeout_ms, t.memo, t.replay_count, t.feature, t.join_id,
+    t.task_group, t.scope, coalesce(t.trace_parent, t.trace_id) as trace_id, t.idempotency_key, t.timeout_ms, t.memo, t.replay_count, t.feature, t.join_id,
     case when t.settled_token is null and t.attempt_count = 0
       then max(t.created_at, coalesce(t.run_at, 0), coalesce(t.last_replayed_at, 0)) end as due,
     coalesce(length(t.payload), 0) + coalesce(length(t.memo), 0) > 4000 as large

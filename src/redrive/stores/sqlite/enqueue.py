@@ -26,6 +26,7 @@ from redrive.kernel.task import (
     check_timeout,
     refuse_reserved,
 )
+from redrive.kernel.trace import split_trace
 from redrive.stores.sql import statements
 from redrive.stores.sqlite.clock import micros, to_datetime, to_micros
 from redrive.stores.sqlite.session import Execute, PendingWakes, Session, Tally, dumps, take_positions
@@ -158,6 +159,7 @@ def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, 
         due = _due(task, now)
         waits = due is not None and due > now
         state = State.DELAYED.value if waits else State.QUEUED.value
+        trace_id, trace_parent = split_trace(task.trace_id)
         values += (
             str(task.id),
             now,
@@ -173,9 +175,10 @@ def _insert(execute: Execute, tasks: Sequence[NewTask], now: int, tally: Tally, 
             task.kind if task.kind in lanes else "",
             task.group,
             task.scope,
-            task.trace_id,
+            trace_id,
             task.idempotency_key,
             task.payload,
+            trace_parent,
         )
         position += 1
         counts[task.queue, task.kind, state] += 1

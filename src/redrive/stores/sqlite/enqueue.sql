@@ -16,11 +16,11 @@ union select id from redrive_history where id in (select value from json_each(?)
 
 -- insert: new tasks; followed by one VALUES row for each
 insert into redrive_task (id, created_at, position, run_at, next_attempt_at, state, max_attempts, timeout_ms, priority,
-  kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload)
+  kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload, trace_parent)
 values
 
 -- values: one new task
-(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- belong: whose they are, and which joins they are members of
 update redrive_task set feature = v.feature, facts = v.facts, join_id = v.join_id

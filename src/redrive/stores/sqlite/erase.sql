@@ -18,7 +18,7 @@ where (sample_task in (select value from json_each(?1)) or sample_scope = ?2)
   and (message <> 'erased' or sample_scope is not null)
 
 -- erase_tasks: what finished tasks carried
-update redrive_history set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
+update redrive_history set payload = null, result = null, cancel_reason = null, trace_id = null, trace_parent = null, task_group = null,
   idempotency_key = null, facts = null, scope = case when scope is null then null else ?2 end, erased_at = ?3
 where id in (select value from json_each(?1)) and erased_at is null
 

@@ -44,12 +44,13 @@ from redrive_task t where t.id in (select value from json_each(?))
 -- retire: rows on their way to history, with their payload when they can be retried from there
 insert into redrive_history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state, attempt_count,
   max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id, idempotency_key,
-  worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id)
+  worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id, trace_parent)
 select t.id, ?1, t.created_at, t.last_attempt_at, case when json_extract(v.value, '$[5]') <> 'expire' then t.lease_token end,
   json_extract(v.value, '$[2]'), json_extract(v.value, '$[1]'), t.attempt_count, t.max_attempts, t.replay_count, t.timeout_ms, t.priority, t.kind,
   t.queue, t.task_group, t.scope, t.trace_id, t.idempotency_key, t.worker_id, json_extract(v.value, '$[3]'),
   case when json_extract(v.value, '$[1]') = 'cancelled' then t.payload end, json_extract(v.value, '$[4]'),
-  ?1 + json_extract(v.value, '$[6]'), t.feature, t.facts, t.join_id
+  ?1 + json_extract(v.value, '$[6]'), t.feature, t.facts, t.join_id,
+  case when json_extract(v.value, '$[1]') = 'cancelled' then t.trace_parent end
 from json_each(?2) v cross join redrive_task t on t.id = json_extract(v.value, '$[0]')
 
 -- move: rows that stay, in their new state
@@ -144,11 +145,11 @@ select json_group_array(json_array(h.rowid, h.id, h.queue, h.kind, h.join_id, h.
 -- revive: back from history into the live table
 insert into redrive_task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane, task_group,
   scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by, last_replayed_reason,
-  last_replayed_bulk_id, feature, facts, join_id)
+  last_replayed_bulk_id, feature, facts, join_id, trace_parent)
 select h.id, h.created_at, json_extract(v.value, '$[1]'), 'queued', h.max_attempts, h.timeout_ms, h.priority, h.kind,
   h.queue, coalesce((select k.kind from redrive_kind k where k.kind = h.kind), ''), h.task_group, h.scope, h.trace_id,
   h.idempotency_key, h.payload, h.replay_count + 1, ?, json_extract(v.value, '$[2]'), json_extract(v.value, '$[3]'),
-  json_extract(v.value, '$[4]'), h.feature, h.facts, h.join_id
+  json_extract(v.value, '$[4]'), h.feature, h.facts, h.join_id, h.trace_parent
 from json_each(?) v cross join redrive_history h on h.rowid = json_extract(v.value, '$[0]')
 
 -- revived: they are no longer finished

@@ -10,11 +10,14 @@ import pytest
 
 from redrive.errors import InvalidInput, StoreError
 from redrive.kernel.commit import Commit, Declare, Fire, Schedule
-from redrive.kernel.outcome import Completed
+from redrive.kernel.machine import Event
+from redrive.kernel.outcome import Cancel, Completed
+from redrive.kernel.ports.store import Query
 from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import State
 from redrive.testing.conformance.harness import TERMINAL, Harness
 
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PAYLOADS = [
     None,
     {},
@@ -59,6 +62,21 @@ class TestEnqueue:
         assert (claimed.priority, claimed.max_attempts, claimed.timeout) == (-7, 9, 2.5)
         assert (claimed.group, claimed.scope, claimed.trace_id) == ("tenant-1", "episode-4", "00-abc-def-01")
         assert (claimed.idempotency_key, claimed.created_at) == ("order-17", task.created_at)
+
+    async def test_the_context_of_a_trace_is_kept_beside_its_id(self, harness: Harness) -> None:
+        context = f"00-{TRACE}-00f067aa0ba902b7-01 congo=t61rcWkgMzE"
+        ids = await harness.enqueue_many(2, trace_id=context)
+        failed, cancelled = ids[0], ids[1]
+        for task_id in ids:
+            assert (await harness.task(task_id)).trace_id == TRACE
+        assert [task.id for task in await harness.store.find(Query(trace_id=TRACE))] == ids[::-1]
+        first, second = await harness.claim(2)
+        assert {(task.trace_id, task.trace_parent) for task in (first, second)} == {(TRACE, context)}
+        await harness.settle(first, TERMINAL)
+        await harness.settle(second, Cancel())
+        for task_id in (failed, cancelled):
+            assert await harness.operate(Event.REDRIVE, task_id)
+        assert {task.trace_parent for task in await harness.claim(2)} == {context}, "also after a retry"
 
     async def test_payloads_are_kept_exactly(self, harness: Harness) -> None:
         for payload in PAYLOADS:

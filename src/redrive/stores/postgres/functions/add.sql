@@ -37,6 +37,8 @@ declare
   v_priority constant integer := case when cardinality(p_priorities) = 1 then p_priorities[1] end;
   v_max_attempts constant integer := case when cardinality(p_max_attempts) = 1 then p_max_attempts[1] end;
   v_lanes constant boolean := exists (select 1 from redrive.kind);
+  -- There are whole contexts among the traces: a trace is found by its id alone.
+  v_contexts constant boolean := exists (select 1 from unnest(p_traces) u(v) where redrive.trace_parent(u.v) is not null);
   v_taken text[];
   v_skip uuid[] := '{}';
   v_queues jsonb;
@@ -90,13 +92,14 @@ begin
 
   with new as (
     insert into redrive.task (id, created_at, position, run_at, next_attempt_at, state, max_attempts, timeout_ms, priority,
-      kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload, feature, facts, join_id)
+      kind, queue, lane, task_group, scope, trace_id, idempotency_key, payload, feature, facts, join_id, trace_parent)
     select x.id, v_now, case when x.due > v_now then 0 else nextval('redrive.position') end, x.due,
       case when x.due > v_now then x.due end,
       case when x.due > v_now then 'delayed' else 'queued' end::redrive.state, coalesce(x.max_attempts, v_max_attempts, 5),
       x.timeout_ms, coalesce(x.priority, v_priority, 0), x.kind, coalesce(x.queue, p_queues[1]),
       case when v_lanes then coalesce((select k.kind from redrive.kind k where k.kind = x.kind), '') else '' end,
-      x.task_group, x.scope, x.trace_id, x.key, x.payload, x.feature, x.facts, x.join_id
+      x.task_group, x.scope, case when v_contexts then redrive.trace_id(x.trace_id) else x.trace_id end, x.key, x.payload, x.feature,
+      x.facts, x.join_id, case when v_contexts then redrive.trace_parent(x.trace_id) end
     from (
       select u.id, coalesce(u.given_kind, p_kinds[1]) as kind, u.queue, u.payload, u.priority, u.max_attempts, u.timeout_ms,
         u.task_group, u.scope, u.trace_id, u.key, u.feature, u.facts, u.join_id,

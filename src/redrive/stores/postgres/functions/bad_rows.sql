@@ -100,7 +100,7 @@ begin
   update redrive.task t set
     kind = redrive.cut(t.kind, 120), queue = redrive.cut(t.queue, 120), lane = '',
     task_group = redrive.cut(t.task_group, 1536), scope = redrive.cut(t.scope, 1536),
-    trace_id = redrive.cut(t.trace_id, 1536), idempotency_key = redrive.cut(t.idempotency_key, 1536),
+    trace_id = redrive.cut(t.trace_id, 1536), trace_parent = null, idempotency_key = redrive.cut(t.idempotency_key, 1536),
     worker_id = redrive.cut(t.worker_id, 1536), last_replayed_bulk_id = redrive.cut(t.last_replayed_bulk_id, 1536),
     error_code = redrive.cut(t.error_code, 200), error_reason = redrive.cut(t.error_reason, 200),
     error_fingerprint = redrive.cut(t.error_fingerprint, 200),

@@ -54,3 +54,18 @@ create or replace function redrive.milliseconds(p_time interval) returns integer
 language sql immutable set search_path = pg_catalog, pg_temp as $$
   select case when p_time is not null then least(greatest(extract(epoch from p_time) * 1000, -1), 2147483647)::integer end
 $$;
+
+-- What was given as a trace, if that is a whole context: a W3C traceparent, with its tracestate behind a space. Else null.
+create or replace function redrive.trace_parent(p_trace text) returns text
+language sql immutable strict set search_path = pg_catalog, pg_temp as $$
+  select case when substr(p_trace, 56, 1) in ('', ' ') and substr(p_trace, 36, 1) = '-' and substr(p_trace, 53, 1) = '-' then
+    case when left(p_trace, 55) ~ '^[0-9a-f][0-9a-f]-[0-9a-f]+-[0-9a-f]+-[0-9a-f][0-9a-f]$' and left(p_trace, 2) <> 'ff'
+      and substr(p_trace, 4, 32) <> repeat('0', 32) and substr(p_trace, 37, 16) <> repeat('0', 16) then p_trace end
+  end
+$$;
+
+-- The id of a trace, which its tasks are found by.
+create or replace function redrive.trace_id(p_trace text) returns text
+language sql immutable strict set search_path = pg_catalog, pg_temp as $$
+  select case when redrive.trace_parent(p_trace) is null then p_trace else substr(p_trace, 4, 32) end
+$$;

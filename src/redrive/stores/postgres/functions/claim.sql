@@ -67,7 +67,7 @@ begin
     select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
       case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
       p.max_attempts::integer, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
-      p.trace_id::text, p.idempotency_key::text, p.timeout_ms::integer, p.memo, p.replay_count, p.feature, p.join_id,
+      coalesce(p.trace_parent, p.trace_id::text), p.idempotency_key::text, p.timeout_ms::integer, p.memo, p.replay_count, p.feature, p.join_id,
       -- As numbers: times that are infinite cannot be subtracted.
       case when p.settled_token is null and p.attempt_count = 1 then greatest(0, least(1e9, date_part('epoch', p.last_attempt_at)
         - date_part('epoch', greatest(p.created_at, p.run_at, p.last_replayed_at)))) end
@@ -114,7 +114,7 @@ begin
       select p.id, p.kind::text, p.queue::text, p.lane, p.priority, p.position,
       case when pg_column_size(p.payload) > 262144 then redrive.within_limit(p.payload) else p.payload::jsonb end, p.attempt_count,
         p.max_attempts::integer, greatest(least(p.created_at, '9900-01-01+00'), '0100-01-01+00'), p.task_group::text, p.scope::text,
-        p.trace_id::text, p.idempotency_key::text, p.timeout_ms::integer, p.memo, p.replay_count, p.feature, p.join_id,
+        coalesce(p.trace_parent, p.trace_id::text), p.idempotency_key::text, p.timeout_ms::integer, p.memo, p.replay_count, p.feature, p.join_id,
       -- As numbers: times that are infinite cannot be subtracted.
       case when p.settled_token is null and p.attempt_count = 1 then greatest(0, least(1e9, date_part('epoch', p.last_attempt_at)
         - date_part('epoch', greatest(p.created_at, p.run_at, p.last_replayed_at)))) end

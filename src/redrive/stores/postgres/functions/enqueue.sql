@@ -26,6 +26,7 @@ end $$;
 
 -- One task, with named arguments:
 --   select redrive.enqueue('SEND_EMAIL', '{"to": "a@b.c"}', queue => 'mail', idempotency_key => 'order-17');
+-- "trace_id" takes the id of a trace, or a whole W3C traceparent: then each attempt's span knows who enqueued it.
 -- Answers the task's id: the existing task's when the key is known. A known key with other work raises.
 -- Names, types too, are qualified instead of setting a search_path, which would cost a tenth of the call.
 create or replace function redrive.enqueue(
@@ -39,6 +40,7 @@ language plpgsql security definer as $$
 declare
   v_id pg_catalog.uuid := coalesce(id, redrive.new_id());
   v_position pg_catalog.int8;
+  v_parent pg_catalog.text;
 begin
   -- Null is the default, for callers that always pass every argument.
   if queue is null or priority is null or max_attempts is null then
@@ -57,13 +59,17 @@ begin
   perform redrive.check_name('kind', kind), redrive.check_name('queue', queue);
   if task_group is not null then perform redrive.check_label('group', task_group); end if;
   if scope is not null then perform redrive.check_label('scope', scope); end if;
-  if trace_id is not null then perform redrive.check_label('trace_id', trace_id); end if;
+  if trace_id is not null then
+    perform redrive.check_label('trace_id', trace_id);
+    v_parent := redrive.trace_parent(trace_id);
+    if v_parent is not null then trace_id := redrive.trace_id(trace_id); end if;
+  end if;
   v_position := pg_catalog.nextval('redrive.position');
   insert into redrive.task (id, created_at, position, state, max_attempts, priority, kind, queue, lane, task_group, scope,
-    trace_id, payload)
+    trace_id, payload, trace_parent)
   values (v_id, pg_catalog.clock_timestamp(), v_position, 'queued', max_attempts, priority, kind, queue,
     coalesce((select k.kind from redrive.kind k where k.kind operator(pg_catalog.=) enqueue.kind), ''), task_group, scope,
-    trace_id, payload);
+    trace_id, payload, v_parent);
   insert into redrive.total_delta (queue, kind, queued) values (queue, kind, 1);
   if id operator(pg_catalog.<) redrive.id_from(-600) or id operator(pg_catalog.>) redrive.id_from(600) then
     perform redrive.refuse_finished(array[id]);
@@ -106,11 +112,12 @@ begin
   v_waits := coalesce(v_due > v_now, false);
   if not v_waits then v_position := nextval('redrive.position'); end if;
   insert into redrive.task (id, created_at, position, run_at, next_attempt_at, state, max_attempts, timeout_ms, priority,
-    kind, queue, lane, task_group, scope, trace_id, payload)
+    kind, queue, lane, task_group, scope, trace_id, payload, trace_parent)
   values (id, v_now, v_position, v_due, case when v_waits then v_due end,
     case when v_waits then 'delayed' else 'queued' end::redrive.state, max_attempts,
     v_timeout_ms, priority, kind, queue,
-    coalesce((select k.kind from redrive.kind k where k.kind = enqueue_with_options.kind), ''), task_group, scope, trace_id, payload);
+    coalesce((select k.kind from redrive.kind k where k.kind = enqueue_with_options.kind), ''), task_group, scope,
+    redrive.trace_id(trace_id), payload, redrive.trace_parent(trace_id));
   if v_waits then
     insert into redrive.total_delta (queue, kind, delayed) values (queue, kind, 1);
     perform redrive.wake_due(queue, v_due);

@@ -16,7 +16,7 @@ declare
   v_more integer := 0;
   v_done jsonb := '{}';
 begin
-  update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, task_group = null,
+  update redrive.history h set payload = null, result = null, cancel_reason = null, trace_id = null, trace_parent = null, task_group = null,
     idempotency_key = null, facts = null, scope = case when h.scope is null then null else p_tombstone end,
     erased_at = clock_timestamp()
   where h.id = any (v_ids) and h.erased_at is null;

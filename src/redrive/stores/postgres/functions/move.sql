@@ -46,11 +46,12 @@ begin
   ), kept as (
     insert into redrive.history (id, finished_at, created_at, last_attempt_at, lease_token, execution_ms, state,
       attempt_count, max_attempts, replay_count, timeout_ms, priority, kind, queue, task_group, scope, trace_id,
-      idempotency_key, worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id)
+      idempotency_key, worker_id, cancel_reason, payload, result, expires_at, feature, facts, join_id, trace_parent)
     select r.id, v_now, r.created_at, r.last_attempt_at, case when r.event <> 'expire' then r.lease_token end, r.ms, r.final,
       r.attempt_count, r.max_attempts, r.replay_count, r.timeout_ms, r.priority, r.kind, r.queue, r.task_group, r.scope,
       r.trace_id, r.idempotency_key, r.worker_id, r.reason, case when r.final = 'cancelled' then r.payload end, r.result,
-      case when r.keep is not null then v_now + make_interval(secs => r.keep) end, r.feature, r.facts, r.join_id
+      case when r.keep is not null then v_now + make_interval(secs => r.keep) end, r.feature, r.facts, r.join_id,
+      case when r.final = 'cancelled' then r.trace_parent end
     from retired r where r.final <> 'completed' or r.keep is distinct from 0
   ), stayed as (
     update redrive.task t set

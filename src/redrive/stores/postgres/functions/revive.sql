@@ -26,11 +26,11 @@ begin
   ), new as (
     insert into redrive.task (id, created_at, position, state, max_attempts, timeout_ms, priority, kind, queue, lane,
       task_group, scope, trace_id, idempotency_key, payload, replay_count, last_replayed_at, last_replayed_by,
-      last_replayed_reason, last_replayed_bulk_id, feature, facts, join_id)
+      last_replayed_reason, last_replayed_bulk_id, feature, facts, join_id, trace_parent)
     select o.id, o.created_at, nextval('redrive.position'), 'queued', o.max_attempts, o.timeout_ms, o.priority, o.kind,
       o.queue, coalesce((select k.kind from redrive.kind k where k.kind = o.kind), ''), o.task_group, o.scope, o.trace_id,
       o.idempotency_key, o.payload, o.replay_count + 1, v_now, x.actor, x.reason, x.bulk_id,
-      o.feature, o.facts, o.join_id
+      o.feature, o.facts, o.join_id, o.trace_parent
     from old o join jsonb_to_recordset(p_moves) x(id uuid, actor text, reason text, bulk_id text) on x.id = o.id
     returning task.*
   ), tally as (

@@ -1,0 +1,2 @@
+alter table redrive_history drop column trace_parent;
+alter table redrive_task drop column trace_parent;
