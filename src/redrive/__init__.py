@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from redrive.errors import ErrorCode, RedriveError
     from redrive.handlers.bulk import Bulk, Item
     from redrive.handlers.context import Context
+    from redrive.handlers.events import TaskEvent
     from redrive.kernel.classify import Classification
     from redrive.kernel.outcome import Cancel, Done, Fail, Retry, Snooze, StopReason
     from redrive.kernel.task import State, Task
@@ -31,6 +32,7 @@ __all__ = [
     "State",
     "StopReason",
     "Task",
+    "TaskEvent",
     "TaskFields",
     "Worker",
     "__version__",
@@ -42,6 +44,7 @@ _HOMES = {
     "errors": ("ErrorCode", "RedriveError"),
     "handlers.bulk": ("Bulk", "Item"),
     "handlers.context": ("Context",),
+    "handlers.events": ("TaskEvent",),
     "kernel.classify": ("Classification",),
     "kernel.outcome": ("Cancel", "Done", "Fail", "Retry", "Snooze", "StopReason"),
     "kernel.task": ("State", "Task"),

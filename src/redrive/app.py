@@ -24,10 +24,11 @@ from redrive.errors import (
 from redrive.features import features_of, load
 from redrive.handlers import builtin
 from redrive.handlers.context import Context
+from redrive.handlers.events import TaskEvent, check_event
 from redrive.handlers.functions import name_of
 from redrive.handlers.history import DEFAULT_HISTORY, check_history
 from redrive.handlers.kinds import DEFAULTS
-from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task
+from redrive.handlers.new_task import GivenTask, NewTasks, as_enqueued, make_task, stamp
 from redrive.handlers.options import EnqueueOptions, check_options
 from redrive.handlers.registry import DEFAULT_MAX_ATTEMPTS, Declared, Handler, Registry, check_public, make_handler
 from redrive.handlers.routing import Routing
@@ -36,6 +37,7 @@ from redrive.kernel.applied import Applied
 from redrive.kernel.classify import Classification
 from redrive.kernel.commit import Commit, Declare, Schedule
 from redrive.kernel.machine import Policy
+from redrive.kernel.payload import JsonText
 from redrive.kernel.ports.tasks import get_task
 from redrive.kernel.task import (
     Enqueued,
@@ -45,6 +47,7 @@ from redrive.kernel.task import (
     check_name,
     check_priority,
 )
+from redrive.kernel.trace import split_trace
 from redrive.settings import Options, Settings, load_settings
 from redrive.stores import make_store
 from redrive.stores.holder import StoreHolder
@@ -56,11 +59,13 @@ if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
     from redrive.kernel.ports.store import Store
     from redrive.observe.logs import TaskLog
+    from redrive.observe.tracing import Tracing
     from redrive.ops.access import Caller
     from redrive.ops.failed_tasks import FailedTasks
     from redrive.ops.operator import Operator
     from redrive.ops.sign_in import Limits
     from redrive.ops.why import Reason
+    from redrive.worker.hooks import Hooks
     from redrive.worker.options import WorkerOptions
     from redrive.worker.worker import Worker
 
@@ -69,6 +74,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 Classifier = TypeVar("Classifier", bound=Callable[[BaseException], Classification | None])
 Fingerprinter = TypeVar("Fingerprinter", bound=Callable[[BaseException], str | None])
+Listener = TypeVar("Listener", bound=Callable[[TaskEvent], Any])
 MISSED = ("coalesce", "all", "skip")
 DEFAULT_NAME = "default"
 # One connection of an application, for those who may not know stores: they pass it on.
@@ -138,6 +144,7 @@ class App:
         self.schedules: dict[str, Schedule] = {}
         self.sync = SyncApp(self, Portal())
         self._check_connections("" if url is not None or settings is not None else "REDRIVE_URL")
+        self._tracing = _load_tracing(self.settings.tracing)
         for kind, function in (
             (builtin.HEALTH_CHECK, builtin.health_check),
             (builtin.FAIL_ALWAYS, builtin.fail_always),
@@ -335,6 +342,23 @@ class App:
         self.registry.rules.fingerprint.append(function)
         return function
 
+    def on(self, event: str) -> Callable[[Listener], Listener]:
+        """Register a function that is told what became of tasks in this application's workers: ``@app.on("failed")``.
+
+        It gets one ``TaskEvent`` after the commit, at most once: when the worker dies, hangs or has too many to tell,
+        it is not told. What must happen belongs into a task, or into a feature's reaction. ``def`` or ``async def``;
+        one that raises is logged, one that takes longer than ``REDRIVE_HOOK_TIMEOUT_MS`` is no longer waited for.
+        """
+        name = check_event(event)
+
+        def register(function: Listener) -> Listener:
+            if not callable(function):
+                raise ConfigError(f"a hook of {name!r} must be a function, not {function!r}")
+            self.registry.hooks.setdefault(name, []).append(function)
+            return function
+
+        return register
+
     def _register(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any]) -> Handler:
         given = dict(options)
         base, most = given.pop("backoff_base", None), given.pop("backoff_max", None)
@@ -431,13 +455,33 @@ class App:
         return self.connections[name]
 
     async def _put(
-        self, new: Sequence[NewTask], where: StoreHolder, connection: Any, *, in_parts: bool = False
+        self,
+        new: Sequence[NewTask],
+        where: StoreHolder,
+        connection: Any,
+        *,
+        in_parts: bool = False,
+        traced: bool = False,
     ) -> list[Enqueued]:
+        if self._tracing is not None and not traced:
+            return await self._put_traced(self._tracing, new, where, connection, in_parts)
         if connection is None:
             store = where.recent() or await where.store()
             keyed = len(new) > 1 and not in_parts and any(task.idempotency_key is not None for task in new)
             return (await store.apply(Commit(enqueues=new, all_or_none=keyed), in_parts=in_parts)).enqueued
         return (await self._apply_on(connection, where, Commit(enqueues=new))).enqueued
+
+    async def _put_traced(
+        self, tracing: Tracing, new: Sequence[NewTask], where: StoreHolder, connection: Any, in_parts: bool
+    ) -> list[Enqueued]:
+        """Enqueues within a span, whose context the tasks keep."""
+        given = split_trace(new[0].trace_id)[1] if len(new) == 1 else None
+        with tracing.sending(new, given) as trace:
+            if trace is not None:
+                if given is not None:  # the caller's context: the span is its child, and stands in its place
+                    new[0].trace_id = trace
+                stamp(new, trace)
+            return await self._put(new, where, connection, in_parts=in_parts, traced=True)
 
     async def _apply_on(self, connection: Any, where: StoreHolder, commit: Commit) -> Applied:
         from redrive.integrations import OwnCommit, apply_on
@@ -476,6 +520,8 @@ class App:
         """
         self._check_features(commit)
         where = self._main if self._routing is None and on is None else self._where_of(commit, on, connection)
+        if self._tracing is not None and (trace := self._tracing.active()) is not None:
+            stamp(commit.enqueues, trace)
         if connection is None:
             return await (await where.store()).apply(commit)
         return await self._apply_on(connection, where, commit)
@@ -644,12 +690,36 @@ class App:
         named = worker_id(self.settings)
         return Worker(
             self._own_store(where) if store is None else store,
-            WorkerConfig(named, self.registry, self.settings, chosen, where.shown_url, where.name),
+            WorkerConfig(named, self.registry, self.settings, chosen, where.shown_url, where.name, self._tracing),
             Declare(self.owner, tuple(self._planned(s) for s in self._schedules_of(where))),
             log=log or self._task_log(),
             duties=self._duties(where.shown_url),
             retention=retention_of(self.settings, self.features),
+            hooks=self._hooks(),
         )
+
+    def _hooks(self) -> Hooks | None:
+        """Returns what tells this application's hooks, in a worker; None where there are none."""
+        hooks, sentry = {name: [*listed] for name, listed in self.registry.hooks.items()}, self.settings.sentry
+        if sentry != "off":
+            capture = _load_sentry(sentry)
+            for name in ("failed", "retried")[: 2 if sentry == "all" else 1]:
+                hooks.setdefault(name, []).append(capture)
+        if not hooks:
+            return None
+        from redrive.worker.hooks import Hooks
+
+        return Hooks(hooks, self.settings.hook_timeout_ms / 1000, self._public_part)
+
+    def _public_part(self, kind: str, payload: str | None) -> Any:
+        """Returns those fields of a payload that everybody may see."""
+        known = self.registry.known(kind)
+        names = {*(() if known is None else known.public), *self.settings.public_fields.get(kind, ())}
+        if not names or payload is None:
+            return None
+        from redrive.ops.views import public_part
+
+        return public_part(JsonText(payload), names)
 
     def _task_log(self) -> TaskLog:
         from redrive.observe.logs import TaskLog, choose_style
@@ -762,6 +832,33 @@ class App:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _load_sentry(wanted: str) -> Callable[[TaskEvent], None]:
+    """Returns the hook that sends failures to Sentry."""
+    try:
+        from redrive.integrations.sentry import capture, warn_if_deaf
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"REDRIVE_SENTRY={wanted} needs sentry-sdk, which is not installed ({error.name} is missing)",
+            hint="pip install 'redrive[sentry]', or REDRIVE_SENTRY=off",
+        ) from error
+    warn_if_deaf()
+    return capture
+
+
+def _load_tracing(wanted: str) -> Tracing | None:
+    """Returns what makes spans; None, and nothing imported, where nothing is traced."""
+    if wanted == "off":
+        return None
+    try:
+        from redrive.observe.tracing import Tracing
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"REDRIVE_TRACING={wanted} needs OpenTelemetry, which is not installed ({error.name} is missing)",
+            hint="pip install 'redrive[otel]', or REDRIVE_TRACING=off",
+        ) from error
+    return Tracing(calls=wanted == "all")
 
 
 class _Decorator:

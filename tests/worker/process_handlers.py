@@ -124,3 +124,7 @@ def _say_late(ctx: Context, said: str) -> None:
         time.sleep(0.01)
     ctx.progress({"of": "first"})
     Path(said).touch()
+
+
+def divides(ctx: Context) -> None:
+    print(1 // (ctx.attempt - 1))

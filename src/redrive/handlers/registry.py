@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from redrive.errors import ConfigError, InvalidInput, UnknownKind
+from redrive.handlers.events import Hook
 from redrive.handlers.functions import check_callable, origin_of, runs_on_the_loop
 from redrive.handlers.routing import Routing
 from redrive.handlers.signature import PayloadSpec
@@ -71,6 +72,7 @@ class Registry:
     declared: dict[str, Declared] = field(default_factory=dict)
     rules: FailureRules = field(default_factory=FailureRules)
     routing: Routing | None = None
+    hooks: dict[str, list[Hook]] = field(default_factory=dict)  # by the name of their event
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.kind)

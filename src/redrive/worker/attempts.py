@@ -267,6 +267,7 @@ class Attempts:
             self._strays.add(run.future)
             run.future.add_done_callback(self._strays.discard)  # it holds the payload
         run.break_transaction()
+        self._runner.abandoned(run)
         self._report.abandoned(run)
         # Beyond a number of them, each keeps its slot until it ends: threads that run on are not to fill the machine.
         slot = run.slot and self.crowded

@@ -6,15 +6,19 @@ import os
 import secrets
 import socket
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from redrive.handlers.registry import Registry
 from redrive.settings import DEFAULT_CONNECTION, Options, Settings
+
+if TYPE_CHECKING:
+    from redrive.observe.tracing import Tracing
 
 
 @dataclass(slots=True, frozen=True)
 class WorkerConfig:
     """Under which name a worker runs which handlers, by which settings and options. ``where``: its store, as the log
-    calls it; ``connection``: the name of that."""
+    calls it; ``connection``: the name of that. ``tracing``: None where nothing is traced."""
 
     id: str
     registry: Registry
@@ -22,6 +26,7 @@ class WorkerConfig:
     options: Options
     where: str = "its store"
     connection: str = DEFAULT_CONNECTION
+    tracing: Tracing | None = None
 
 
 def worker_id(settings: Settings) -> str:

@@ -153,6 +153,10 @@ def _run(job: Job, line: _Line, forward: logging.Handler) -> Any:
         _log_through(forward, job.log_levels)
         context = Context(job.task, _ChildRuntime(line, job.connection), job.worker_id)
         CURRENT.set(context)
+        if job.trace is not None:
+            from redrive.observe.tracing import enter
+
+            enter(job.trace)
         line.send("started", None)
         value = function(context, **job.arguments)
         while inspect.isawaitable(value):

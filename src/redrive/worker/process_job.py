@@ -27,6 +27,7 @@ class Job:
     log_levels: dict[str, int] = field(default_factory=dict)
     connection: str = DEFAULT_CONNECTION
     rules: bytes = b""  # what the application knows about its failures, as ``failures.packed`` makes it
+    trace: str | None = None  # the span of the attempt, which is the worker's
 
 
 def resolve(module: str, name: str) -> Callable[..., Any]:

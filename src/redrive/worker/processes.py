@@ -85,15 +85,17 @@ class ProcessPool:
         worker_id: str,
         on_start: Callable[[], None] = lambda: None,
         connection: str = DEFAULT_CONNECTION,
+        trace: str | None = None,
     ) -> Any:
         """Runs one attempt; cancelling this coroutine kills the child. ``on_start`` is called when the process has
-        started and has imported the handler."""
+        started and has imported the handler. ``trace``: the context that the handler's spans belong to."""
         module, name = _address(handler)
         child = self._idle.pop() if self._idle else await self._started()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         rules = packed(handler.rules)
-        job = Job(module, name, task, arguments, worker_id, handler.deterministic, _log_levels(), connection, rules)
+        levels, final = _log_levels(), handler.deterministic
+        job = Job(module, name, task, arguments, worker_id, final, levels, connection, rules, trace)
         # In a thread, the sending too: a large payload fills the pipe until the child has started and reads.
         talking = threading.Thread(
             target=self._talk,

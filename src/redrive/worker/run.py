@@ -49,7 +49,6 @@ class RunState(IntEnum):
 
 
 # Looked at for every task: a global is found faster than a member of an enum.
-# Looked at for every task: a global is found faster than a member of an enum.
 _RUNNING, _TRAILING, _LOOP = RunState.RUNNING, RunState.TRAILING, Isolation.LOOP
 
 
@@ -62,6 +61,7 @@ class Run:
         "committing",
         "context",
         "deadline",
+        "error",
         "future",
         "handler",
         "interruptible",
@@ -116,6 +116,7 @@ class Run:
         # Its outcome went out before, or may have, and no answer came.
         self.again = False
         self.transaction: Transaction | None = None
+        self.error: BaseException | None = None  # what its handler raised, where somebody wants to see it
 
     @property
     def ms(self) -> float:
@@ -199,6 +200,7 @@ class Runner:
         self._worker_id = worker_id
         self._on_start = on_start
         self._home = Home()
+        self.keeps_errors = False  # exceptions stay with their runs: hooks are told of them
 
     async def run(self, run: Run) -> Outcome:
         """Runs one attempt and returns its outcome. Never raises, except when the worker itself is being torn down."""
@@ -261,7 +263,14 @@ class Runner:
         if handler.isolation is Isolation.THREAD:
             return await self._threads.submit(lambda: handler.function(run.context, **arguments))
         begin, where = partial(self._on_start, run), run.context.connection
-        return await self._processes.run(handler, run.task, arguments, self._worker_id, begin, where)
+        return await self._processes.run(handler, run.task, arguments, self._worker_id, begin, where, self.context())
+
+    def context(self) -> str | None:
+        """Returns the trace that a handler in another process is part of; None: of none."""
+        return None
+
+    def abandoned(self, run: Run) -> None:
+        """Hears of a handler that was given up."""
 
     async def _call_bulk(self, handler: Handler, bulk: Bulk) -> Any:
         if handler.isolation is Isolation.LOOP:
@@ -301,6 +310,8 @@ class Runner:
         return outcome_of(value, handler, run.task)
 
     def _raised(self, run: Run, error: BaseException, handler: Handler, judged: Failed | None = None) -> Outcome:
+        if self.keeps_errors:
+            run.error = error
         if isinstance(error, Verdict):
             return judged if judged and isinstance(error, Fail | Retry) else outcome_of(error, handler, run.task)
         if isinstance(error, NoRoom):

@@ -52,6 +52,8 @@ class Settling:
         # Also with nothing in its hands, a worker waits for its store.
         self._wait_when_idle = not config.options.stop_when_empty
         self._store = store
+        tracing = config.tracing
+        self._cycle = tracing.traced(store.cycle) if tracing is not None and tracing.calls else store.cycle
         self._life = state.life
         self._runs = state.runs
         self._outage = state.outage
@@ -79,7 +81,7 @@ class Settling:
         """Begins one call of the store: settles these, claims what is wanted."""
         if settlements:
             self._batches.note(len(settlements))
-        cycle = self._store.cycle(_commit(settlements), want, again=_again(settlements))
+        cycle = self._cycle(_commit(settlements), want, again=_again(settlements))
         call = Call(self._life.loop.create_task(cycle), settlements, want, time.monotonic())
         self._under_way.append(call)
         health = self._health
@@ -136,7 +138,7 @@ class Settling:
 
     async def _settle_blocked(self, settlements: Settlements) -> bool:
         try:
-            cycle = await self._store.cycle(_commit(settlements), None, again=True)
+            cycle = await self._cycle(_commit(settlements), None, again=True)
         except StoreBlocked:
             return False
         except RedriveError:
@@ -168,7 +170,7 @@ class Settling:
         while left:
             run, transition = left.pop()
             try:
-                cycle = await self._store.cycle(Commit(transitions=[transition]), None, again=True)
+                cycle = await self._cycle(Commit(transitions=[transition]), None, again=True)
             except asyncio.CancelledError:
                 self.keep([(run, transition), *reversed(left)])
                 raise
@@ -238,7 +240,7 @@ class Settling:
         settlements, self.unsettled = self.unsettled, []
         try:
             async with asyncio.timeout(max(ends - time.monotonic(), 0.1)):
-                cycle = await self._store.cycle(_commit(settlements), None, again=_again(settlements))
+                cycle = await self._cycle(_commit(settlements), None, again=_again(settlements))
         except (StoreUnavailable, StoreUnusable, TimeoutError) as error:
             if not isinstance(error, StoreBlocked) or not self.put_aside(settlements):
                 self.keep(settlements)

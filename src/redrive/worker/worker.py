@@ -26,6 +26,8 @@ from redrive.worker.config import WorkerConfig
 from redrive.worker.duty_runner import DutyRunner
 from redrive.worker.handler_notes import HandlerNotes
 from redrive.worker.heartbeats import Heartbeats
+from redrive.worker.hooked_report import HookedReport
+from redrive.worker.hooks import Hooks
 from redrive.worker.lease import STOP_GRACE_S, LeaseKeeper
 from redrive.worker.life import Background
 from redrive.worker.lifespan import Lifespan
@@ -58,6 +60,7 @@ class Worker:
         log: TaskLog | None = None,
         duties: Iterable[Duty] = (),
         retention: Retention | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         log = log or TaskLog(style="off")
         log.name(config.id)
@@ -73,7 +76,9 @@ class Worker:
         self.counters = state.counters
         notes = HandlerNotes(store, config.id)
         expected = [(handler.queue, kind) for kind, handler in config.registry.handlers.items()]
-        self.report = Report(log, state.health, state.counters, notes, expected)
+        self._hooks = hooks
+        told = (log, state.health, state.counters, notes, expected)
+        self.report = Report(*told) if hooks is None else HookedReport(hooks, config.id, *told)
         self.announce = Announcer(config, state, log)
         self._preparation = Preparation(store, config.registry, config.settings, declared)
         self.duties = by_name([*standard_duties(config, retention, self.report, store.reacting), *duties])
@@ -81,7 +86,9 @@ class Worker:
         heartbeats = Heartbeats(config, store, state, self.duties.values(), self.report.tallies)
         self.ticker = Ticker(state, heartbeats, self._duty_runner, notes)
         self.settling = Settling(config, store, state, self.report, self.ticker.due_in)
-        self.attempts = Attempts(config, store, state, self.settling, self.report, self._runner(config))
+        runner = self._runner(config)
+        runner.keeps_errors = hooks is not None
+        self.attempts = Attempts(config, store, state, self.settling, self.report, runner)
         self.leases = LeaseKeeper(
             store,
             config.settings,
@@ -116,7 +123,12 @@ class Worker:
     def _runner(self, config: WorkerConfig) -> Runner:
         pools = HandlerPools(self.runs.note_progress)
         room = Room(config.id, self.state, pools.started)
-        return Runner(pools, config.id, self.state.next_look.began, self.life.is_cut_off, room.missing)
+        parts = (pools, config.id, self.state.next_look.began, self.life.is_cut_off, room.missing)
+        if config.tracing is None:
+            return Runner(*parts)
+        from redrive.worker.traced import TracedRunner
+
+        return TracedRunner(config.tracing, *parts)
 
     @property
     def stopping(self) -> bool:
@@ -190,6 +202,8 @@ class Worker:
                 await self.ticker.leave()
             self.attempts.close()
             self.report.flush()
+            if self._hooks is not None:
+                await self._hooks.close()
             self._asked = True  # whoever asks from now on has nothing to wait for
             self.announce.stopped()
 

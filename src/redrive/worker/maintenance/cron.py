@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from redrive.handlers.cron import next_after
+from redrive.handlers.new_task import stamp
 from redrive.ids import new_id
 from redrive.kernel.commit import Commit, Fire
 from redrive.kernel.ports.store import ScheduleRow, Store
 from redrive.kernel.task import NewTask
 
+if TYPE_CHECKING:
+    from redrive.observe.tracing import Tracing
+
 logger = logging.getLogger("redrive.maintenance")
 MOST_MISSED_RUNS_FIRED = 1000
 
 
-async def fire_schedules(store: Store, worker_id: str, stopping: Callable[[], bool]) -> None:
+async def fire_schedules(
+    store: Store, worker_id: str, stopping: Callable[[], bool], tracing: Tracing | None = None
+) -> None:
     """Enqueues what is due by the schedules, and plans their next runs."""
     now, due = await store.due_schedules()
     paused = await _paused(store) if due else set()
@@ -25,7 +33,10 @@ async def fire_schedules(store: Store, worker_id: str, stopping: Callable[[], bo
         if row.name in paused:  # what would have run meanwhile is left out, also when it is resumed
             times = []
         tasks = tuple(_task(row, at) for at in times)
-        applied = await store.apply(Commit(fires=[Fire(row.name, row.next_at, following, tasks)]))
+        with nullcontext() if tracing is None or not tasks else tracing.sending(tasks, root=True) as trace:
+            if trace is not None:
+                stamp(tasks, trace)
+            applied = await store.apply(Commit(fires=[Fire(row.name, row.next_at, following, tasks)]))
         if row.name in applied.fired:
             logger.info(
                 "schedule %s fired %d task(s)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from redrive.errors import ConfigError
 from redrive.kernel.duty import Duty
@@ -43,7 +44,7 @@ def standard_duties(
         Duty("recover", every, recover().run),
         # Whoever has the duty of recovering may not know a feature: somebody who does looks after its tasks.
         *(Duty(f"recover:{name}", every, recover(name).run) for name in features),
-        Duty("cron", None, fire_schedules),
+        Duty("cron", None, partial(fire_schedules, tracing=config.tracing)),
         Duty("fold", 1.0, Upkeep("fold", retention).run),
         Duty("promote", 10.0, Upkeep("promote", retention).run),
         # Twice a minute, so that there is a look at every minute.

@@ -1,0 +1,68 @@
+"""Events that an application can listen to: what became of a task in this worker's hands, told after its commit."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from redrive.errors import ConfigError
+
+EVENTS = {
+    "completed": "the task is done",
+    "retried": "an attempt failed, and another one is planned",
+    "failed": "the task failed for good",
+    "dead": "the same moment: a dead letter was written",
+    "snoozed": "the handler wants to be called again later",
+    "released": "the task was handed back without using up an attempt",
+    "cancelled": "the task ended as cancelled while it ran",
+    "lost": "an outcome was refused, because the lease is somebody else's",
+    "recovered": "this worker took the task back from one whose lease ran out",
+}
+
+
+@dataclass(slots=True, frozen=True)
+class TaskEvent:
+    """What a hook is told. ``error_…`` and ``exception`` are those of a failed attempt; the exception is there where
+    the handler ran in this process. ``retry_in``: seconds until the next attempt; ``dead_reason``: why there is
+    none."""
+
+    name: str
+    at: datetime
+    task_id: UUID
+    kind: str
+    queue: str
+    attempt: int
+    max_attempts: int
+    worker_id: str
+    group: str | None = None
+    scope: str | None = None
+    trace_id: str | None = None
+    duration_ms: float | None = None
+    reason: str | None = None
+    retry_in: float | None = None
+    dead_reason: str | None = None
+    error_code: str | None = None
+    error_reason: str | None = None
+    failure_type: str | None = None
+    error_message: str | None = field(default=None, repr=False)
+    error_stack: str | None = field(default=None, repr=False)
+    error_fingerprint: str | None = None
+    error_summary: Any = field(default=None, repr=False)  # of that, what may be shown to everybody
+    public: Any = None  # those fields of the payload that were declared public
+    exception: BaseException | None = field(default=None, repr=False, compare=False)
+
+
+Hook = Callable[[TaskEvent], Any]
+
+
+def check_event(name: object) -> str:
+    """Refuses the name of an event that there is not."""
+    if isinstance(name, str) and name in EVENTS:
+        return name
+    close = difflib.get_close_matches(str(name), EVENTS, 1)
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    raise ConfigError(f"there is no event {name!r}", hint=f"{guess}events are: {', '.join(EVENTS)}")

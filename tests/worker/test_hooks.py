@@ -1,0 +1,222 @@
+"""What an application's hooks are told, and that none of them harms anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from redrive import App, Cancel, Context, Snooze, State, TaskEvent
+from redrive.errors import ConfigError
+from redrive.kernel.commit import Commit
+from redrive.kernel.ports.store import ClaimRequest
+from redrive.worker import hooks as hooks_module
+from redrive.worker.hooked_report import HookedReport
+from tests.worker.conftest import MakeApp, drain, ended, until, working
+
+pytestmark = pytest.mark.anyio
+ALL = ("completed", "retried", "failed", "dead", "snoozed", "released", "cancelled", "lost", "recovered")
+
+
+def listen(app: App, *names: str) -> list[TaskEvent]:
+    """Returns a list that hooks, plain and asynchronous ones in turn, write into."""
+    told: list[TaskEvent] = []
+    for place, name in enumerate(names):
+        if place % 2:
+
+            @app.on(name)
+            async def hear(event: TaskEvent) -> None:
+                await asyncio.sleep(0)
+                told.append(event)
+        else:
+            app.on(name)(told.append)
+    return told
+
+
+async def test_each_end_is_told_once_with_its_details(app: App) -> None:
+    told = listen(app, *ALL)
+
+    @app.task("GOOD", public=["order"])
+    async def good(ctx: Context, order: int, card: str) -> None: ...
+
+    @app.task("BAD", max_attempts=2)
+    async def bad(ctx: Context) -> None:
+        raise ConnectionError("not now")
+
+    @app.task("LATER")
+    async def later(ctx: Context) -> Any:
+        return Snooze(3600)
+
+    @app.task("AWAY")
+    async def away(ctx: Context) -> Any:
+        raise Cancel("not wanted")
+
+    task = await app.enqueue("GOOD", {"order": 7, "card": "4711"}, group="g", scope="s", trace_id="t")
+    failing = await app.enqueue("BAD")
+    await app.enqueue("LATER")
+    await app.enqueue("AWAY")
+    await drain(app)
+    while (await app.get(failing.id)).state is not State.FAILED:  # type: ignore[union-attr]
+        await drain(app)
+    assert sorted((event.name, event.kind) for event in told) == [
+        ("cancelled", "AWAY"),
+        ("completed", "GOOD"),
+        ("dead", "BAD"),
+        ("failed", "BAD"),
+        ("retried", "BAD"),
+        ("snoozed", "LATER"),
+    ]
+    by_name = {event.name: event for event in told}
+    done = by_name["completed"]
+    assert (done.task_id, done.queue, done.attempt, done.group, done.scope, done.trace_id) == (
+        *(task.id, "default", 1, "g", "s", "t"),
+    )
+    assert done.public == {"order": 7} and "4711" not in repr(done)
+    assert done.duration_ms is not None and done.error_code is None and done.exception is None
+    retried, failed = by_name["retried"], by_name["failed"]
+    assert retried.retry_in is not None and failed.retry_in is None
+    assert (retried.attempt, failed.attempt, failed.dead_reason) == (1, 2, "max_attempts_exceeded")
+    assert failed.error_reason == "connect" and failed.error_message == "ConnectionError: not now"
+    assert isinstance(failed.exception, ConnectionError)
+    with pytest.raises(FrozenInstanceError):
+        failed.kind = "OTHER"  # type: ignore[misc]
+
+
+async def test_it_is_told_after_the_commit(app: App) -> None:
+    states: list[State | None] = []
+
+    @app.task("GOOD")
+    async def good(ctx: Context) -> None:
+        async with ctx.transaction():
+            assert not states
+
+    @app.on("completed")
+    async def look(event: TaskEvent) -> None:
+        found = await app.get(event.task_id)  # on the loop of the hooks: a connection of its own
+        states.append(found and found.state)
+
+    await app.enqueue("GOOD")
+    await drain(app)
+    assert states == [State.COMPLETED]
+
+
+async def test_whoever_recovers_is_told(app: App) -> None:
+    told = listen(app, "recovered", "failed")
+    task = await app.enqueue("SYSTEM_HEALTH_CHECK", max_attempts=1)
+    store = await app.store()
+    cycle = await store.cycle(Commit(), ClaimRequest("gone", ("default",), 1, 0.01))
+    assert len(cycle.claimed) == 1
+    await asyncio.sleep(0.05)
+    async with working(app) as worker:
+        worker._recover()
+        await ended(app, task.id)
+    assert {(event.name, event.kind, event.error_reason) for event in told} == {
+        ("recovered", "SYSTEM_HEALTH_CHECK", "lease_expired"),
+        ("failed", "SYSTEM_HEALTH_CHECK", "lease_expired"),
+    }
+
+
+async def test_one_that_raises_or_hangs_harms_nobody(
+    make_app: MakeApp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks_module, "LAST_WORDS_S", 1.0)
+    app = make_app(hook_timeout_ms=50)
+    release, heard = threading.Event(), []
+
+    @app.task("GOOD")
+    async def good(ctx: Context) -> None: ...
+
+    @app.on("completed")
+    def raises(event: TaskEvent) -> None:
+        raise ValueError("a hook's own")
+
+    @app.on("completed")
+    def hangs(event: TaskEvent) -> None:
+        release.wait(60)
+
+    @app.on("completed")
+    async def waits(event: TaskEvent) -> None:
+        await asyncio.sleep(60)
+
+    @app.on("completed")
+    async def hears(event: TaskEvent) -> None:
+        heard.append(event.task_id)
+
+    tasks = await app.enqueue_many([("GOOD", None)] * 30)
+    with caplog.at_level(logging.WARNING, "redrive.hooks"):
+        worker = await drain(app, concurrency=10)
+    assert worker.health.completed == len(tasks)
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("raises of 'completed' raised ValueError" in line for line in said) == 1, "once a minute"
+    assert sum("hangs of 'completed' took longer than" in line for line in said) == 1
+    assert heard, "the others are told"
+    release.set()
+
+
+async def test_what_does_not_fit_is_dropped_and_counted(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks_module, "MOST_WAITING", 5)
+    monkeypatch.setattr(hooks_module, "LAST_WORDS_S", 0.2)
+
+    @app.on("completed")
+    async def blocks(event: TaskEvent) -> None:
+        time.sleep(1.0)  # its whole event loop, which is not the worker's
+
+    tasks = await app.enqueue_many([("SYSTEM_HEALTH_CHECK", None)] * 50)
+    worker = await drain(app, concurrency=50)
+    assert worker.health.completed == len(tasks)
+    assert worker._hooks is not None and worker._hooks.dropped >= 40
+
+
+async def test_without_hooks_there_is_no_thread_and_no_other_report(app: App) -> None:
+    before = {one.ident for one in threading.enumerate() if one.name == "redrive-hooks"}  # of other tests
+    await app.enqueue("SYSTEM_HEALTH_CHECK")
+    worker = await drain(app)
+    assert not isinstance(worker.report, HookedReport) and not worker.attempts._runner.keeps_errors
+    assert not {one.ident for one in threading.enumerate() if one.name == "redrive-hooks"} - before
+
+
+async def test_events_nobody_listens_to_are_not_made(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = listen(app, "failed")
+    await app.enqueue("SYSTEM_HEALTH_CHECK")
+    worker = await drain(app)
+    assert worker._hooks is not None and worker._hooks._thread is None and not told
+
+
+async def test_a_wrong_name_is_refused_with_the_nearest(app: App) -> None:
+    with pytest.raises(ConfigError, match="there is no event 'faild'") as refused:
+        app.on("faild")
+    assert "did you mean 'failed'?" in str(refused.value.hint)
+    with pytest.raises(ConfigError, match="must be a function"):
+        app.on("failed")("print")  # type: ignore[type-var]
+
+
+async def test_hooks_are_told_when_the_store_was_away_meanwhile(app: App) -> None:
+    """An answer that was lost is asked for again: told once, when it is known."""
+    told = listen(app, "completed")
+    store = await app.store()
+    cycle, lost = store.cycle, []
+
+    async def losing(commit: Commit, want: Any, *, again: bool = False) -> Any:
+        found = await cycle(commit, want, again=again)
+        if commit.transitions and not lost:
+            lost.append(commit)
+            from redrive.errors import StoreUnavailable
+
+            raise StoreUnavailable("the answer was lost")
+        return found
+
+    store.cycle = losing  # type: ignore[method-assign]
+    task = await app.enqueue("SYSTEM_HEALTH_CHECK")
+    async with working(app):
+        await ended(app, task.id)
+
+        async def heard() -> bool:
+            return bool(told)
+
+        await until(heard)
+    assert lost and [event.task_id for event in told] == [task.id]
