@@ -15,7 +15,7 @@ from redrive.worker.measure import measure
 from redrive.worker.tallies import Tallies
 from redrive.worker.worker import Worker
 from tests.metrics.conftest import Labels, parsed, value
-from tests.worker.conftest import drain
+from tests.worker.conftest import drain, ended, working
 
 pytestmark = pytest.mark.anyio
 
@@ -38,9 +38,10 @@ def declare(app: App) -> None:
 
 async def test_attempts_by_outcome_and_reason(app: App) -> None:
     declare(app)
-    for how in ("fine", "fine", "connect"):
-        await app.enqueue("SEND", {"how": how})
-    worker = await drain(app)
+    tasks = [await app.enqueue("SEND", {"how": how}) for how in ("fine", "fine", "connect")]
+    async with working(app) as worker:
+        for task in tasks:
+            await ended(app, task.id)
     page = page_of(worker)
     of = {"worker": worker.id, "queue": "default", "kind": "SEND"}
     assert value(page, "redrive_attempts_total", outcome="completed", reason="", **of) == 2
@@ -111,8 +112,9 @@ def test_there_are_only_so_many_reasons() -> None:
 
 async def test_samples_travel_and_add_up(app: App) -> None:
     declare(app)
-    await app.enqueue("SEND", {"how": "connect"})
-    worker = await drain(app)
+    task = await app.enqueue("SEND", {"how": "connect"})
+    async with working(app) as worker:
+        await ended(app, task.id)
     samples = measure(worker)
     bounds = {metric.name: metric.bounds for metric in TABLE}
     again = from_json(as_json(samples), bounds.get)
