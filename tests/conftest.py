@@ -72,8 +72,8 @@ def databases() -> Iterator[Databases]:
 
 @pytest.fixture
 def database(databases: Databases) -> Iterator[str]:
-    """The name of a migrated database of this test's own."""
-    with databases.fresh() as name:
+    """The name of a migrated database of this test's own, without rows."""
+    with databases.emptied() as name:
         yield name
 
 
@@ -83,9 +83,9 @@ def postgres_url(databases: Databases, database: str) -> str:
 
 
 @pytest.fixture
-def emptied_postgres_url(databases: Databases) -> Iterator[str]:
-    """A migrated database without rows, quicker to have than ``postgres_url``; its schema is left alone."""
-    with databases.emptied() as name:
+def fresh_postgres_url(databases: Databases) -> Iterator[str]:
+    """A migrated database that nobody has used, for who counts rows."""
+    with databases.fresh() as name:
         yield databases.url(name)
 
 

@@ -30,7 +30,7 @@ SHAPES = {
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/limits.db"
-    found: str = request.getfixturevalue("emptied_postgres_url")
+    found: str = request.getfixturevalue("postgres_url")
     return found
 
 
@@ -130,11 +130,11 @@ async def test_python_says_it_in_the_same_words(url: str, monkeypatch: pytest.Mo
     await app.close()
 
 
-async def test_null_is_the_default_in_sql(emptied_postgres_url: str) -> None:
-    app = App(emptied_postgres_url)
+async def test_null_is_the_default_in_sql(postgres_url: str) -> None:
+    app = App(postgres_url)
     app.declare("A")
     text = "select redrive.enqueue('A', queue => null, priority => null, max_attempts => null, idempotency_key => %s)"
-    with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
         for key in (None, "k"):
             found = connection.execute(text, (key,)).fetchone()
             assert found is not None
@@ -169,11 +169,11 @@ async def test_one_unreadable_row_does_not_spoil_a_page(postgres_url: str) -> No
     assert {row["at"][:4] for row in log} == {"9999"} and tasks[str(bad)]["createdAt"].startswith("9999")
 
 
-def test_digits_in_texts_beside_many_numbers(emptied_postgres_url: str) -> None:
+def test_digits_in_texts_beside_many_numbers(postgres_url: str) -> None:
     """Each part is quick; the check of both together took the server an hour: it asked all numbers for each long run of
     digits. The bound stands for that, not for a speed."""
     long_texts = {"s": "1" * 500_000, '2"\\3' + "7" * 5000: "\\" + "8" * 5000, "a": [1] * 160_000}
-    with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("set statement_timeout = '60s'")
         enqueue = "select redrive.enqueue('A', %s::jsonb)"
         connection.execute(enqueue, [json.dumps(long_texts)])

@@ -47,14 +47,14 @@ WATCHED = """() => {
 
 
 @pytest.fixture
-async def broken(emptied_postgres_url: str) -> App:
-    app = App(emptied_postgres_url)
+async def broken(postgres_url: str) -> App:
+    app = App(postgres_url)
 
     @app.task("BROKEN", max_attempts=1)
     async def run(ctx: Context, **payload: object) -> None: ...
 
     await app.store()
-    peer: Any = SimpleNamespace(backend="postgres", url=emptied_postgres_url)
+    peer: Any = SimpleNamespace(backend="postgres", url=postgres_url)
     await fixtures.make(peer, "failed", FAILED)
     return app
 
@@ -124,8 +124,8 @@ def samples(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-async def test_fifty_open_overviews_cost_the_store_what_one_does(samples: list[int], emptied_postgres_url: str) -> None:
-    async with console(make_app(emptied_postgres_url)) as client, asyncio.timeout(60):
+async def test_fifty_open_overviews_cost_the_store_what_one_does(samples: list[int], postgres_url: str) -> None:
+    async with console(make_app(postgres_url)) as client, asyncio.timeout(60):
         limits = httpx.Limits(max_connections=60)
         async with httpx.AsyncClient(base_url=client.base_url, limits=limits, timeout=30) as many:
 
@@ -146,10 +146,8 @@ async def test_fifty_open_overviews_cost_the_store_what_one_does(samples: list[i
             assert one > 10 and fifty <= one + 5  # the sessions are looked at, too, once for all
 
 
-async def test_a_thousand_moves_a_second_leave_the_tab_alive(
-    samples: list[int], emptied_postgres_url: str, sit: Sit
-) -> None:
-    app = App(emptied_postgres_url)
+async def test_a_thousand_moves_a_second_leave_the_tab_alive(samples: list[int], postgres_url: str, sit: Sit) -> None:
+    app = App(postgres_url)
 
     @app.task("QUICK")
     async def quick(ctx: Context) -> None: ...

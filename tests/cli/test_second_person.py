@@ -17,7 +17,7 @@ ANSWERS = ["--fixed", "the bucket exists", "--idempotent"]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, here: Any) -> str:
-    found = "sqlite:///race.db" if request.param == "sqlite" else request.getfixturevalue("emptied_postgres_url")
+    found = "sqlite:///race.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     assert run(["migrate", "--url", found]) == 0
     return str(found)
 

@@ -8,8 +8,8 @@ import pytest
 
 from redrive.testing.conformance import *  # noqa: F403
 from redrive.testing.conformance.harness import FEATURES
-from tests.conformance.conftest import database_for
 from tests.conformance.harness_postgres import PostgresHarness
+from tests.databases import database_for
 
 pytestmark = pytest.mark.anyio
 

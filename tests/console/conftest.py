@@ -47,7 +47,7 @@ def app(tmp_path: Path) -> App:
 def any_app(request: pytest.FixtureRequest, tmp_path: Path) -> App:
     if request.param == "sqlite":
         return make_app(f"sqlite:///{tmp_path}/console.db")
-    return make_app(request.getfixturevalue("emptied_postgres_url"))
+    return make_app(request.getfixturevalue("postgres_url"))
 
 
 async def work(app: App) -> None:

@@ -25,7 +25,7 @@ def test_another_worker_completes_what_a_killed_one_held(store: World) -> None:
     done = store.wait_state(task, State.COMPLETED)
     assert done.attempt_count == 2
     assert store.timeline(task).attempts[0].reason == "lease_expired"
-    assert second.logged("task.requeued", task_id=task.id, held_by="first", expired="lease")
+    second.wait_for("task.requeued", task_id=task.id, held_by="first", expired="lease")
     store.wait_completed(others)
     assert store.account([task.id, *others]) == {"completed": 21}
 

@@ -11,16 +11,12 @@ import pytest
 from redrive.testing.conformance.harness import Harness
 from tests.conformance.harness_postgres import PostgresHarness
 from tests.conformance.harness_sqlite import SqliteHarness
+from tests.databases import database_for
 
 
 @asynccontextmanager
-async def opened(store: str, request: pytest.FixtureRequest, path: Path, postgres: str) -> AsyncIterator[Harness]:
-    """``postgres`` names the fixture that has the URL."""
-    made: Harness
-    if store == "sqlite":
-        made = SqliteHarness(path / "redrive.db")
-    else:
-        made = PostgresHarness(request.getfixturevalue(postgres))
+async def opened(store: str, request: pytest.FixtureRequest, path: Path) -> AsyncIterator[Harness]:
+    made = SqliteHarness(path / "redrive.db") if store == "sqlite" else PostgresHarness(database_for(request))
     await made.store.open()
     yield made
     await made.close()
@@ -28,5 +24,5 @@ async def opened(store: str, request: pytest.FixtureRequest, path: Path, postgre
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    async with opened(request.param, request, tmp_path, "emptied_postgres_url") as made:
+    async with opened(request.param, request, tmp_path) as made:
         yield made

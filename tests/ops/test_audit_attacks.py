@@ -84,7 +84,7 @@ class Scene:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened(request.param, request, tmp_path, "postgres_url") as harness:
+    async with opened(request.param, request, tmp_path) as harness:
         folder = tmp_path / "archive"
         made = Scene(harness, Archive(str(folder)), folder)
         await write(harness, 4, "old")

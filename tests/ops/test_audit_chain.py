@@ -28,7 +28,7 @@ AT_ONCE: dict[str, Any] = {"lag": -timedelta(seconds=1), "patience": timedelta(0
 @pytest.fixture(params=["sqlite", "postgres"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
     """Databases in which rows are numbered from 1."""
-    async with opened(request.param, request, tmp_path, "postgres_url") as made:
+    async with opened(request.param, request, tmp_path) as made:
         yield made
 
 

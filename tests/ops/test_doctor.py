@@ -232,9 +232,9 @@ async def test_an_index_is_missing(tmp_path: Path, postgres_url: str) -> None:
         await made.close()
 
 
-async def test_a_long_transaction(emptied_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_transaction(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnose, "LONG_TRANSACTION", timedelta(seconds=-1))
-    harness = PostgresHarness(emptied_postgres_url)
+    harness = PostgresHarness(postgres_url)
     other = await harness.another()
     async with other.pool.transaction(isolation="repeatable_read") as held:  # type: ignore[attr-defined]
         await held.fetch("select 1 from redrive.task")

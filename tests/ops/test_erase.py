@@ -133,7 +133,7 @@ COLUMNS = {
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    async with opened(request.param, request, tmp_path, "postgres_url") as made:
+    async with opened(request.param, request, tmp_path) as made:
         yield made
 
 

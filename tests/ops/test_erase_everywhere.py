@@ -126,7 +126,7 @@ where c.table_schema = 'redrive' and t.relkind in ('r', 'p') and not t.relispart
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    async with opened(request.param, request, tmp_path, "postgres_url") as made:
+    async with opened(request.param, request, tmp_path) as made:
         yield made
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    async with opened("sqlite", request, tmp_path, "postgres_url") as made:
+    async with opened("sqlite", request, tmp_path) as made:
         yield made
 
 

@@ -38,6 +38,22 @@ def test_each_database_is_migrated_and_gone_afterwards(databases: Databases) -> 
         psycopg.connect(databases.url(name))
 
 
+def test_a_database_is_used_again_as_long_as_only_rows_were_left_in_it(databases: Databases) -> None:
+    with databases.emptied() as first:
+        left = psycopg.connect(databases.url(first), autocommit=True)
+        left.execute("select redrive.enqueue('LEFT', '{}'); create table mine (id integer); analyze redrive.task")
+    with pytest.raises(psycopg.OperationalError):
+        left.execute("select 1")
+    with databases.emptied() as second, psycopg.connect(databases.url(second), autocommit=True) as connection:
+        assert second == first
+        rows = connection.execute("select count(*) from redrive.task").fetchone()
+        known = connection.execute("select reltuples from pg_class where oid = 'redrive.task'::regclass").fetchone()
+        assert (rows, known) == ((0,), (-1,))
+        connection.execute("grant select on redrive.task to public")
+    with databases.emptied() as third:
+        assert third != first
+
+
 @pytest.mark.anyio
 async def test_proxy_cuts_black_holes_delays_refuses_and_restores(proxy: Proxy, proxied_url: str) -> None:
     connection = await asyncpg.connect(proxied_url)
