@@ -188,7 +188,7 @@ def as_enqueued(new: NewTask) -> Task:
         max_attempts=new.max_attempts,
         group=new.group,
         scope=new.scope,
-        trace_id=trace_id_of(new.trace_id),
+        trace_id=None if new.trace_id is None else trace_id_of(new.trace_id),
         idempotency_key=new.idempotency_key,
         timeout=new.timeout,
         run_at=new.run_at,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -147,7 +147,7 @@ class Commit:
     def only_enqueues(self) -> bool:
         """True if it only adds tasks that do not depend on each other: they may share a transaction with those of other
         callers."""
-        return bool(self.enqueues) and not self.all_or_none and not self.transitions and not self._others
+        return bool(self.enqueues) and not self.all_or_none and not self.transitions and not self._has_others
 
     @property
     def new_tasks(self) -> Iterator[NewTask]:
@@ -164,7 +164,7 @@ class Commit:
     @property
     def only_transitions(self) -> bool:
         """True if it moves tasks and does nothing else, or does nothing at all."""
-        return not self.enqueues and not self._others
+        return not self.enqueues and not self._has_others
 
     @property
     def told_again(self) -> bool:
@@ -182,20 +182,24 @@ class Commit:
     @property
     def _others(self) -> tuple[object, ...]:
         """What it holds besides tasks and their moves."""
-        others = (
-            self.joins,
-            self.controls,
-            self.fires,
-            self.postings,
-            self.rows,
-            self.audits,
-            self.bulk,
-            self.puts,
-            self.pruned,
-            self.conclusion,
-            self.erase,
+        return tuple(other for name in _OTHERS if (other := getattr(self, name)))
+
+    @property
+    def _has_others(self) -> bool:
+        # Spelt out: every enqueue and every cycle of a worker comes by here.
+        return bool(
+            self.joins
+            or self.controls
+            or self.fires
+            or self.postings
+            or self.rows
+            or self.audits
+            or self.bulk
+            or self.puts
+            or self.pruned
+            or self.conclusion
+            or self.erase
         )
-        return tuple(other for other in others if other)
 
     def check_conflicts(self, answers: Sequence[Enqueued]) -> None:
         """Raises IdempotencyConflict if one key of an all-or-none Commit names other work; called inside the store's
@@ -204,3 +208,6 @@ class Commit:
             for task, answer in zip(self.enqueues, answers, strict=True):
                 if answer.conflict:
                     raise IdempotencyConflict(task.idempotency_key or "", answer.id)
+
+
+_OTHERS = tuple(one.name for one in fields(Commit) if one.name not in ("enqueues", "transitions", "all_or_none"))

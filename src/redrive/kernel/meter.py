@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from redrive.kernel.spread import Spread
 
 
@@ -16,7 +18,9 @@ class Meter:
         found = self.calls.get(verb)
         if found is None:
             found = self.calls[verb] = Spread()
-        found.note(seconds)
+        # As ``Spread.note`` does it, without a call more: every statement comes by here.
+        found.counts[bisect_left(found.bounds, seconds)] += 1
+        found.total += seconds
 
     def failed(self, code: str) -> None:
         self.errors[code] = self.errors.get(code, 0) + 1

@@ -46,6 +46,8 @@ class Enqueues:
     async def enqueue(self, tasks: Sequence[NewTask], *, again: bool, in_parts: bool) -> list[Enqueued]:
         if in_parts:  # has no keys, and is not looked through: most of it is made while the first part is on its way
             return await self._in_turn(self._in_parts, tasks, again)
+        if len(tasks) == 1 and not again and _plain(tasks[0]):
+            return await self._shared.enqueue(tasks)
         keyed = any(task.idempotency_key is not None for task in tasks)
         if len(tasks) <= SHARE_UP_TO_TASKS and not again:
             if keyed:
@@ -99,6 +101,11 @@ class Enqueues:
         return [Enqueued(task.id) for task in tasks]
 
 
+def _plain(task: NewTask) -> bool:
+    """Returns whether a task is nobody's but its producer's: no key, no join, no feature."""
+    return task.idempotency_key is None and task.join is None and task.feature is None
+
+
 async def _when_free(turn: asyncio.Semaphore, attempt: Callable[[], Awaitable[list[Enqueued]]]) -> list[Enqueued]:
     """Tries until no open transaction holds one of the keys; who waits for that takes no turn from others meanwhile."""
     pause = SHORTEST_PAUSE_S
@@ -121,13 +128,13 @@ async def enqueue(
 ) -> list[Enqueued]:
     """Enqueues in the caller's transaction. ``patience``: how long to wait for a key that an open transaction holds;
     None: until that ends."""
+    if len(tasks) == 1 and patience is None and not again and _plain(tasks[0]):
+        await connection.fetchval(SQL["enqueue_one"], *codec.single(tasks[0]))
+        return [Enqueued(tasks[0].id)]
     if any(codec.belongs(task) for task in tasks):
         known = await _add_members(connection, tasks, again, patience)
     elif patience is not None:
         known = await connection.fetch(SQL["enqueue_keyed"], *codec.columns(tasks), again, patience)
-    elif len(tasks) == 1 and tasks[0].idempotency_key is None and not again:
-        await connection.fetchval(SQL["enqueue_one"], *codec.single(tasks[0]))
-        return [Enqueued(tasks[0].id)]
     else:
         known = await connection.fetch(SQL[verb], *codec.columns(tasks), again)
     if not known:

@@ -14,7 +14,6 @@ from redrive.kernel.diagnosis import Diagnosis
 from redrive.kernel.feature import Feature
 from redrive.kernel.figures import Figures
 from redrive.kernel.machine import ExpiredLease, Transition
-from redrive.kernel.meter import Meter
 from redrive.kernel.ports.store import (
     Beat,
     Capabilities,
@@ -61,6 +60,7 @@ class PostgresStore(Reads, Series):
         self.url = url
         self.features = Features(features, "postgres")
         self.pool = Pool(url, connections)
+        self.meter = self.pool.meter
         self.migrations = PostgresMigrations(self.pool, features)
         self.positions = ScanPositions()
         self.ticks = Ticks(self.pool, self.features)
@@ -81,10 +81,6 @@ class PostgresStore(Reads, Series):
     @property
     def listening(self) -> bool:
         return self._listener is not None and self._listener.alive
-
-    @property
-    def meter(self) -> Meter:
-        return self.pool.meter
 
     async def open(self) -> None:
         await self.migrations.check()
