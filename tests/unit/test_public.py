@@ -24,6 +24,7 @@ def test_exported_names() -> None:
         "State",
         "StopReason",
         "Task",
+        "TaskEvent",
         "TaskFields",
         "Worker",
         "__version__",
