@@ -76,8 +76,7 @@ STORELESS = {
     "smoke",
     "audit search",
     "deploy",
-    "deploy grafana",
-    "deploy prometheus",
+    *(f"deploy {what}" for what in ("compose", "grafana", "kubernetes", "prometheus", "supervisor", "systemd")),
 }
 UNKNOWN = [
     "show",

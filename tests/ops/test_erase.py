@@ -49,7 +49,8 @@ SCOPE, SECRET = "user:ann.smith", "ann-secret-4711"
 # Every column of what belongs to a task: erased, or kept. A new column needs a word here, and in the stores.
 COLUMNS = {
     "history": {
-        "erased": {"payload", "result", "cancel_reason", "scope", "trace_id", "task_group", "idempotency_key", "facts"},
+        "erased": {"payload", "result", "cancel_reason", "scope", "trace_id", "task_group", "idempotency_key", "facts"}
+        | {"trace_parent"},
         "kept": {
             "id",
             "finished_at",

@@ -23,7 +23,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "work": ("work:work", "Run tasks until stopped."),
         "migrate": ("migrate:migrate", "Bring the store's schema up to date; of several connections, all."),
-        "deploy": ("deploy:deploy_cli", "Files for deployment and monitoring, printed: grafana, prometheus."),
+        "deploy": (
+            "deploy:deploy_cli",
+            "Files for deployment and monitoring, printed: supervisor, systemd, kubernetes, compose, grafana, prometheus.",
+        ),
     },
     "Look": {
         "list": ("list:list_tasks", "Tasks, newest first, each with the one thing worth knowing about it."),
@@ -111,7 +114,14 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive migrate --status",
         "redrive migrate --down --to 1",
     ],
-    "deploy": ["redrive deploy grafana > redrive-dashboard.json", "redrive deploy prometheus > redrive-rules.yml"],
+    "deploy": [
+        "redrive deploy supervisor --user shop > /etc/supervisor/conf.d/redrive.conf",
+        "redrive deploy systemd --user shop --into /etc/systemd/system",
+        "redrive deploy kubernetes --image registry/shop:1.2 | kubectl apply -f -",
+        "redrive deploy compose --image shop > compose.yaml",
+        "redrive deploy grafana > redrive-dashboard.json",
+        "redrive deploy prometheus > redrive-rules.yml",
+    ],
     "list": ["redrive list --state failed,running --kind BUILD_REPORT --limit 20"],
     "show": ["redrive show 0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b --stack"],
     "why": ["redrive why 0197f0c2-8d1e-7c3a"],

@@ -104,6 +104,7 @@ class Settings(Values):
     routes: dict[str, Route] = setting("REDRIVE_ROUTES", {}, examples=[ROUTES_EXAMPLE])
     workers: dict[str, WorkerGroup] = setting("REDRIVE_WORKERS", {}, examples=[WORKERS_EXAMPLE])
     app: str | None = setting("REDRIVE_APP", None)
+    env: Literal["dev", "test", "production"] = setting("REDRIVE_ENV", "dev")
     host: str = setting("REDRIVE_HOST", "127.0.0.1")
     port: int = setting("REDRIVE_PORT", 8321, ge=0, le=65535)
     http_connections: int = setting("REDRIVE_HTTP_CONNECTIONS", 500, ge=1, le=100_000)

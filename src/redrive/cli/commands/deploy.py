@@ -2,21 +2,113 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from redrive.cli.support.loading import load
+from redrive.app import App
+from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import AppName
+from redrive.cli.support.worker_start import start_of
+from redrive.ops.deploy.host import Place
+from redrive.ops.deploy.programs import Program, Started, programs_of
 
-deploy_cli = typer.Typer(
-    help="Files for deployment and monitoring, printed: grafana, prometheus.", no_args_is_help=True
-)
+HELP = "Files for deployment and monitoring, printed: supervisor, systemd, kubernetes, compose, grafana, prometheus."
+deploy_cli = typer.Typer(help=HELP, no_args_is_help=True)
+
+Directory = Annotated[
+    Path | None, typer.Option("--directory", metavar="PATH", help="Where programs run (else the current one).")
+]
+User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="As whom (else who types this).")]
+Logs = Annotated[Path, typer.Option("--logs", metavar="PATH", help="The folder of log files; it has to be there.")]
+Command = Annotated[
+    str | None, typer.Option("--command", metavar="PATH", help="The redrive command (else the one that runs this).")
+]
+Image = Annotated[str, typer.Option("--image", metavar="NAME", help="The image with the application in it.")]
+Http = Annotated[bool, typer.Option("--http/--no-http", help="With redrive up, or workers alone.")]
+Into = Annotated[
+    Path | None, typer.Option("--into", metavar="FOLDER", help="Write each unit into a file there instead.")
+]
+LOGS = Path("/var/log/redrive")
+IMAGE = "redrive:latest"
 
 
 @deploy_cli.callback()
 def group() -> None:
-    """Files for deployment and monitoring, printed: grafana, prometheus."""
+    """Files for deployment and monitoring, printed: supervisor, systemd, kubernetes, compose, grafana, prometheus."""
+
+
+@deploy_cli.command()
+def supervisor(
+    directory: Directory = None,
+    user: User = None,
+    logs: Logs = LOGS,
+    command: Command = None,
+    http: Http = True,
+    app: AppName = None,
+) -> None:
+    """Print a file for supervisord: one program for each group of workers, and one for HTTP."""
+    from redrive.ops.deploy import host
+
+    loaded = load(None, app, warns=False)
+    place = _place(loaded, directory, user, logs, command)
+    typer.echo(host.supervisor(_programs(loaded.app, http, shared_host=True), place), nl=False)
+
+
+@deploy_cli.command()
+def systemd(
+    directory: Directory = None,
+    user: User = None,
+    command: Command = None,
+    http: Http = True,
+    into: Into = None,
+    app: AppName = None,
+) -> None:
+    """Print units for systemd: a service for each group of workers, one for HTTP, and a target of all."""
+    from redrive.ops.deploy import host
+
+    loaded = load(None, app, warns=False)
+    place = _place(loaded, directory, user, LOGS, command)
+    for name, text in host.systemd(_programs(loaded.app, http, shared_host=True), place).items():
+        if into is None:
+            typer.echo(f"# /etc/systemd/system/{name}\n{text}")
+        else:
+            into.mkdir(parents=True, exist_ok=True)
+            (into / name).write_text(text, encoding="utf-8")
+            typer.echo(into / name)
+
+
+@deploy_cli.command()
+def kubernetes(image: Image = IMAGE, http: Http = True, app: AppName = None) -> None:
+    """Print manifests for Kubernetes: Deployments with probes, a Service, a Job that migrates."""
+    from redrive.ops.deploy.kubernetes import kubernetes as manifests
+
+    loaded = load(None, app, warns=False)
+    typer.echo(manifests(_programs(loaded.app, http), image, _environment(loaded)), nl=False)
+
+
+@deploy_cli.command()
+def compose(image: Image = IMAGE, http: Http = True, app: AppName = None) -> None:
+    """Print a file for Docker Compose: PostgreSQL, workers, HTTP; Prometheus and Grafana with --profile monitoring."""
+    from redrive.observe.feature_metrics import table_of
+    from redrive.observe.grafana import dashboard
+    from redrive.observe.prometheus_rules import rule_file
+    from redrive.ops.deploy.compose import Monitoring
+    from redrive.ops.deploy.compose import compose as file
+
+    loaded = load(None, app, warns=False)
+    settings = loaded.app.settings
+    variables = [
+        one.url_from for one in settings.connections.values() if one.url_from and one.url_from != "REDRIVE_URL"
+    ]
+    rules = rule_file(settings.alerts.limits, settings.alert_runbooks, settings.alerts.own)
+    watched = Monitoring(rules, dashboard(table_of(loaded.app.features)))
+    typer.echo(file(_programs(loaded.app, http), image, _environment(loaded), variables, watched), nl=False)
 
 
 @deploy_cli.command()
@@ -35,3 +127,25 @@ def prometheus(app: AppName = None) -> None:
 
     settings = load(None, app, warns=False).app.settings
     typer.echo(rule_file(settings.alerts.limits, settings.alert_runbooks, settings.alerts.own), nl=False)
+
+
+def _programs(app: App, http: bool, *, shared_host: bool = False) -> list[Program]:
+    names: list[str | None] = [*app.settings.workers] or [None]
+    starts = [(name, start_of(app, {}, None, name, None)) for name in names]
+    started = [Started(name, one.options, one.processes, one.connection) for name, one in starts]
+    return programs_of(app.settings, app.registry, started, api=http, shared_host=shared_host)
+
+
+def _place(loaded: Loaded, directory: Path | None, user: str | None, logs: Path, command: str | None) -> Place:
+    where = (directory or Path.cwd()).absolute()
+    own = Path(sys.argv[0]).absolute() if Path(sys.argv[0]).name == "redrive" else shutil.which("redrive")
+    chosen = command or str(own or f"{sys.executable} -m redrive.cli")
+    # A store that is a file has to be written to, and what lies beside it.
+    files = [where] if loaded.app.url.startswith("sqlite") else []
+    return Place(chosen, where, user or getpass.getuser(), logs, _environment(loaded), writes=files)
+
+
+def _environment(loaded: Loaded) -> dict[str, str]:
+    """Returns what programs are told besides the secrets."""
+    told = {"REDRIVE_ENV": "production", "REDRIVE_LOG": "json"}
+    return told | ({"REDRIVE_APP": loaded.spec} if loaded.spec else {})

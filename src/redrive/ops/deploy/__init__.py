@@ -1,0 +1,1 @@
+"""Makes units for those who start processes, from the configuration: supervisord, systemd, Kubernetes, Compose."""

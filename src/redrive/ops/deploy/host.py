@@ -1,0 +1,136 @@
+"""Units for one machine: supervisord and systemd."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redrive.ops.deploy.programs import Program
+
+SUPERVISOR_HEAD = """\
+; Written by redrive deploy supervisor from the settings; write it again after they have changed.
+;   redrive deploy supervisor > /etc/supervisor/conf.d/redrive.conf && supervisorctl update
+; After a deploy, one program after the other, so that work goes on meanwhile:
+;   {restarts}
+; REDRIVE_URL and other secrets belong into the environment of supervisord, not into this file.
+"""
+SYSTEMD_HEAD = """\
+# Written by redrive deploy systemd from the settings; write it again after they have changed.
+# After a deploy: systemctl restart {name}
+"""
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """Where programs run: by which command, in which directory, as whom; ``environment`` holds no secrets."""
+
+    command: str
+    directory: Path
+    user: str
+    logs: Path
+    environment: Mapping[str, str]
+    environment_file: Path = Path("/etc/redrive/environment")
+    writes: Sequence[Path] = ()  # what they write besides
+
+
+def command_of(program: Program, place: Place) -> list[str]:
+    port = () if program.metrics_port is None else ("--metrics-port", str(program.metrics_port))
+    return [*shlex.split(place.command), *program.arguments, *port]
+
+
+def supervisor(programs: Sequence[Program], place: Place) -> str:
+    """Returns a file for supervisord: a program each, and a group of all."""
+    names = [program.name for program in programs]
+    restarts = " && ".join(f"supervisorctl restart redrive:{name}" for name in names)
+    given = ",".join(f'{name}="{_escaped(value)}"' for name, value in place.environment.items() if '"' not in value)
+    parts = [SUPERVISOR_HEAD.format(restarts=restarts)]
+    for program in programs:
+        log = place.logs / f"{program.name}.log"
+        lines = [
+            f"[program:{program.name}]",
+            f"command={_escaped(shlex.join(command_of(program, place)))}",
+            f"directory={_escaped(str(place.directory))}",
+            f"user={place.user}",
+            f"environment={given}",
+            "; its own processes are its own business: they are replaced without a gap",
+            "numprocs=1",
+            "autostart=true",
+            "autorestart=true",
+            "startsecs=3",
+            "startretries=100",
+            "stopsignal=TERM",
+            f"; {program.why}",
+            f"stopwaitsecs={program.stop_wait}",
+            "stopasgroup=true",
+            "killasgroup=true",
+            "redirect_stderr=true",
+            f"stdout_logfile={_escaped(str(log))}",
+            "stdout_logfile_maxbytes=50MB",
+            "stdout_logfile_backups=5",
+        ]
+        parts.append("\n".join(lines) + "\n")
+    parts.append(f"[group:redrive]\nprograms={','.join(names)}\n")
+    return "\n".join(parts)
+
+
+def systemd(programs: Sequence[Program], place: Place) -> dict[str, str]:
+    """Returns the units by their file names: a service each, and a target of all."""
+    units = {f"{program.name}.service": _service(program, place) for program in programs}
+    wants = " ".join(units)
+    target = f"[Unit]\nDescription=All of redrive\nWants={wants}\n\n[Install]\nWantedBy=multi-user.target\n"
+    return units | {"redrive.target": SYSTEMD_HEAD.format(name="redrive.target") + target}
+
+
+def _service(program: Program, place: Place) -> str:
+    command = " ".join(_quoted(part) for part in command_of(program, place))
+    given = [f"Environment={_quoted(f'{name}={value}')}" for name, value in place.environment.items()]
+    lines = [
+        "[Unit]",
+        f"Description=redrive {' '.join(program.arguments)}",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "PartOf=redrive.target",
+        # Its store may be away for hours: it is started again for as long.
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=exec",
+        f"ExecStart={command}",
+        f"WorkingDirectory={place.directory}",
+        f"User={place.user}",
+        *given,
+        "# REDRIVE_URL and other secrets, readable by root alone",
+        f"EnvironmentFile=-{place.environment_file}",
+        "Restart=always",
+        "RestartSec=2",
+        "KillSignal=SIGTERM",
+        "# the first process is asked to stop and asks its children; whatever is left after that is killed as a group",
+        "KillMode=mixed",
+        f"# {program.why}",
+        f"TimeoutStopSec={program.stop_wait}",
+        f"SyslogIdentifier={program.name}",
+        "NoNewPrivileges=yes",
+        "PrivateTmp=yes",
+        "ProtectSystem=strict",
+        "ProtectKernelTunables=yes",
+        "ProtectControlGroups=yes",
+        "RestrictSUIDSGID=yes",
+        *(f"ReadWritePaths={path}" for path in place.writes),
+        "",
+        "[Install]",
+        "WantedBy=redrive.target",
+    ]
+    return SYSTEMD_HEAD.format(name=program.name) + "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """supervisord replaces what stands behind a percent sign."""
+    return text.replace("%", "%%")
+
+
+def _quoted(text: str) -> str:
+    """systemd replaces what stands behind a percent sign or a dollar."""
+    plain = text.replace("%", "%%").replace("$", "$$")
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"' if set(plain) & set(" \"'\\;") else plain

@@ -1,0 +1,85 @@
+"""Programs: what has to run, one for each group of workers and one for HTTP, and how long each may take to stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from redrive.handlers.registry import Registry
+from redrive.settings import Options, Settings
+
+FIRST_METRICS_PORT = 9108
+# What a worker needs to stop, beyond what its handlers may take: its last settlements, perhaps to a store that is away.
+LAST_SETTLEMENTS_S = 30
+
+
+@dataclass(slots=True, frozen=True)
+class Started:
+    """A group of workers as ``redrive work`` would start it. ``group`` None: there are no groups, and it is all of
+    them."""
+
+    group: str | None
+    options: Options
+    processes: int = 1
+    connection: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Program:
+    """One program that a service manager starts, watches and stops."""
+
+    name: str
+    arguments: tuple[str, ...]  # of redrive
+    stop_wait: int  # seconds until it is killed
+    why: str  # what that time is made of
+    processes: int = 1
+    metrics_port: int | None = None  # None: it serves HTTP, which has the probes
+    port: int | None = None
+
+    @property
+    def probed(self) -> int:
+        """The port that answers ``/healthz`` and ``/readyz``."""
+        return self.metrics_port or self.port or 0
+
+
+def programs_of(
+    settings: Settings, registry: Registry, started: Iterable[Started], *, api: bool, shared_host: bool
+) -> list[Program]:
+    """Returns the programs of an application. ``shared_host``: they run beside each other, and need ports of their
+    own."""
+    found: list[Program] = []
+    for place, one in enumerate(started):
+        port = FIRST_METRICS_PORT + (place if shared_host else 0)
+        wait, why = stop_wait(settings, registry, one.options)
+        arguments = ("work", *(() if one.group is None else ("--group", one.group)))
+        arguments += () if one.group is not None or one.connection is None else ("--connection", one.connection)
+        found.append(Program(_name(one.group or "worker"), arguments, wait, why, one.processes, port))
+    if api:
+        wait, why = stop_wait(settings, registry, Options(queues=tuple(sorted(registry.queues())) or ("default",)))
+        found.append(Program(_name("http"), ("up",), wait, why, port=settings.port or 8321))
+    return found
+
+
+def stop_wait(settings: Settings, registry: Registry, options: Options) -> tuple[int, str]:
+    """Returns how long a worker may take to stop: longer than the longest time limit of what it runs, and than the
+    grace after which it hands back what still runs; and what that is made of."""
+    default = settings.timeout_ms / 1000 if options.timeout is None else options.timeout
+    limits: Mapping[str, float] = {
+        kind: default if handler.timeout is None else handler.timeout
+        for kind, handler in registry.handlers.items()
+        if handler.queue in options.queues and not kind.startswith("SYSTEM_")
+    }
+    grace = settings.grace_ms / 1000
+    longest = max([*limits.values(), default if not limits else 0.0])
+    slowest = min((kind for kind, limit in limits.items() if limit == longest), default=None)
+    endless = sorted(kind for kind, limit in limits.items() if not limit)
+    wait = math.ceil(max(longest, 2 * grace) + LAST_SETTLEMENTS_S)
+    told = f"{longest:g} s is the longest time limit" + (f" ({slowest})" if slowest else "")
+    why = f"{told}, {grace:g} s the grace, {LAST_SETTLEMENTS_S} s are for the last settlements"
+    return wait, why + (f"; no time limit: {', '.join(endless[:5])}" if endless else "")
+
+
+def _name(group: str) -> str:
+    """Returns a name that every service manager takes."""
+    return f"redrive-{group.replace('_', '-')}"

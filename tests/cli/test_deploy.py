@@ -1,0 +1,162 @@
+"""Units that ``redrive deploy`` prints: complete, accepted by those who read them, and right about time."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from redrive import App, Context
+from redrive.ops.deploy.programs import stop_wait
+from redrive.ops.deploy.yaml_text import Block, documents
+from redrive.settings import Options, load_settings
+from tests.cli.conftest import Said
+
+Run = Callable[..., Said]
+CONFIGURATION = """
+redrive_app = "redrive.examples.shots:app"
+[workers.reports]
+queues = ["default"]
+processes = 2
+timeout = 600
+[workers.slow_ones]
+queues = ["slow"]
+"""
+UNITS = ("redrive-reports", "redrive-slow-ones", "redrive-http")
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "redrive.toml").write_text(CONFIGURATION)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_supervisor_has_a_program_for_each_group(redrive: Run, configured: Path) -> None:
+    told = configparser.ConfigParser(interpolation=None)
+    told.read_string(redrive("deploy", "supervisor", "--user", "shop").out)
+    assert told["group:redrive"]["programs"].split(",") == [*UNITS]
+    reports = told["program:redrive-reports"]
+    assert reports["command"].endswith(" work --group reports --metrics-port 9108")
+    assert reports["directory"] == str(configured) and reports["user"] == "shop"
+    assert (reports["autostart"], reports["autorestart"]) == ("true", "true")
+    assert (reports["stopasgroup"], reports["killasgroup"], reports["stopsignal"]) == ("true", "true", "TERM")
+    assert reports["stdout_logfile"] == "/var/log/redrive/redrive-reports.log"
+    assert int(reports["stopwaitsecs"]) > 600
+    ports = {told[f"program:{name}"]["command"].partition("--metrics-port ")[2] for name in UNITS[:2]}
+    assert ports == {"9108", "9109"}, "they are on one machine"
+
+
+def test_without_groups_there_is_one_worker(redrive: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = configparser.ConfigParser(interpolation=None)
+    told.read_string(redrive("deploy", "supervisor", "--no-http").out)
+    assert [name for name in told.sections() if name.startswith("program:")] == ["program:redrive-worker"]
+
+
+def test_no_unit_has_the_url(redrive: Run, configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDRIVE_URL", "postgresql://shop:hunter22@db/shop")
+    for what in ("supervisor", "systemd", "kubernetes", "compose"):
+        assert "hunter22" not in redrive("deploy", what).out
+
+
+def test_stopping_may_take_longer_than_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = App("sqlite:///tasks.db", settings=load_settings(grace_ms=60_000, timeout_ms=1_000))
+
+    @app.task("LONG", queue="a", timeout=900)
+    async def long(ctx: Context) -> None: ...
+
+    @app.task("SHORT", queue="b")
+    async def short(ctx: Context) -> None: ...
+
+    @app.task("ENDLESS", queue="c", timeout=None)
+    async def endless(ctx: Context) -> None: ...
+
+    def wait(*queues: str, **more: Any) -> int:
+        return stop_wait(app.settings, app.registry, Options(queues=queues, **more))[0]
+
+    assert wait("a", "b") > 900 and "LONG" in stop_wait(app.settings, app.registry, Options(queues=("a",)))[1]
+    assert 120 < wait("b") < 900, "longer than the grace"
+    assert wait("b", timeout=700.0) > 700, "that of the group"
+    assert "no time limit: ENDLESS" in stop_wait(app.settings, app.registry, Options(queues=("c",), timeout=0.0))[1]
+
+
+def test_systemd_accepts_its_units(redrive: Run, configured: Path) -> None:
+    names = redrive("deploy", "systemd", "--user", "root", "--into", "units").out.split()
+    assert {Path(name).name for name in names} == {f"{name}.service" for name in UNITS} | {"redrive.target"}
+    text = (configured / "units" / "redrive-reports.service").read_text()
+    assert "TimeoutStopSec=63" in text and "KillMode=mixed" in text and "ProtectSystem=strict" in text
+    assert f"ReadWritePaths={configured}" in text, "the store is a file here"
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("NOT VERIFIED: there is no systemd-analyze here")
+    done = subprocess.run(["systemd-analyze", "verify", *names], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.strip()) == (0, "")
+
+
+def test_kubernetes_has_probes_patience_and_no_rights(redrive: Run, configured: Path, tmp_path: Path) -> None:
+    text = redrive("deploy", "kubernetes", "--image", "registry/shop:1.2").out
+    found = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
+    assert set(found) == {*(("Deployment", name) for name in UNITS), ("Service", UNITS[2]), ("Job", "redrive-migrate")}
+    for name in UNITS:
+        pod = found["Deployment", name]["spec"]["template"]["spec"]
+        [box] = pod["containers"]
+        assert box["image"] == "registry/shop:1.2" and box["envFrom"] == [{"secretRef": {"name": "redrive"}}]
+        assert pod["securityContext"]["runAsNonRoot"] and box["securityContext"]["readOnlyRootFilesystem"]
+        assert pod["terminationGracePeriodSeconds"] > 600
+        [port] = box["ports"]
+        assert str(port["containerPort"]) in box["args"] and "0.0.0.0" in box["args"]
+        assert {box[f"{one}Probe"]["httpGet"]["port"] for one in ("startup", "liveness", "readiness")} == {port["name"]}
+        assert box["readinessProbe"]["httpGet"]["path"] == "/readyz" and "memory" in box["resources"]["limits"]
+        selector = found["Deployment", name]["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= found["Deployment", name]["spec"]["template"]["metadata"]["labels"].items()
+    assert found["Service", UNITS[2]]["spec"]["selector"] == {"app.kubernetes.io/name": UNITS[2]}
+    if shutil.which("kubeconform") is None:
+        pytest.skip("NOT VERIFIED BY A SCHEMA: there is no kubeconform here")
+    (tmp_path / "all.yaml").write_text(text)
+    subprocess.run(["kubeconform", "-strict", tmp_path / "all.yaml"], check=True, timeout=60)
+
+
+def test_compose_brings_everything(redrive: Run, configured: Path) -> None:
+    found = yaml.safe_load(redrive("deploy", "compose", "--image", "shop").out)
+    services = found["services"]
+    assert set(services) == {"store", "migrate", *UNITS, "prometheus", "grafana"}
+    assert [name for name, one in services.items() if one.get("profiles") == ["monitoring"]] == [
+        "prometheus",
+        "grafana",
+    ]
+    for name in UNITS:
+        one = services[name]
+        assert one["read_only"] and one["user"] == "10001:10001" and one["cap_drop"] == ["ALL"]
+        assert int(one["stop_grace_period"].rstrip("s")) > 600
+        assert one["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    used = {one["source"] for name in ("prometheus", "grafana") for one in services[name]["configs"]}
+    assert used == set(found["configs"])
+    scrape = yaml.safe_load(found["configs"]["prometheus.yml"]["content"])
+    [job] = scrape["scrape_configs"]
+    assert [target.split(":")[0] for target in job["static_configs"][0]["targets"]] == [*UNITS]
+    assert job["authorization"]["credentials"].startswith("${REDRIVE_METRICS_TOKEN")
+    rules = found["configs"]["redrive-rules.yml"]["content"]
+    assert "$$labels" in rules and "$labels" not in rules.replace("$$labels", ""), "Compose would replace it"
+
+
+def test_texts_are_written_so_that_they_are_read_as_they_were() -> None:
+    given: Any = {
+        "plain": "redrive",
+        "number": "12",
+        "yes": "no",
+        "time": "10:30",
+        "empty": "",
+        "odd": "a: b # c",
+        "lists": [[], {"a": [1, {"b": True}]}, "x"],
+        "block": Block("one\n\n  two: $x\n"),
+        "nothing": {},
+        "none": None,
+    }
+    assert [*yaml.safe_load_all(documents(given, {"second": "- x"}))] == [given, {"second": "- x"}]
