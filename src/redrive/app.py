@@ -693,7 +693,7 @@ class App:
             WorkerConfig(named, self.registry, self.settings, chosen, where.shown_url, where.name, self._tracing),
             Declare(self.owner, tuple(self._planned(s) for s in self._schedules_of(where))),
             log=log or self._task_log(),
-            duties=self._duties(where.shown_url),
+            duties=self._duties(where),
             retention=retention_of(self.settings, self.features),
             hooks=self._hooks(),
         )
@@ -742,12 +742,12 @@ class App:
                 hint="call app.worker() in the coroutine that runs it: async with app.worker(): …",
             ) from None
 
-    def _duties(self, shown_url: str) -> list[Duty]:
+    def _duties(self, where: StoreHolder) -> list[Duty]:
         """Returns the duties that ops and features bring to a worker."""
         from redrive.ops.duties import duties_of
 
         own = [feature.duties(self.settings) for feature in self.features if feature.duties is not None]
-        return [*duties_of(self.settings, shown_url), *(duty for duties in own for duty in duties)]
+        return [*duties_of(self.settings, where.shown_url, where.name), *(duty for duties in own for duty in duties)]
 
     def queues(self) -> tuple[str, ...]:
         """Returns every queue that a handler of this application uses, ``default`` first."""

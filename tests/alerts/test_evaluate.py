@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from redrive.kernel.alerts.book import ENDED_AFTER, Alert, Book, Message, document
+from redrive.kernel.alerts.facts import Answer
+from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.kernel.commit import Commit, Hold, Target
 from redrive.kernel.diagnosis import Level
@@ -21,7 +23,9 @@ from redrive.kernel.records import Put
 from redrive.kernel.series import Tally, TallySheet, write
 from redrive.ops import causes
 from redrive.ops.alerts import evaluate, send
+from redrive.ops.alerts.answers import ask
 from redrive.ops.alerts.evaluate import Evaluator
+from redrive.ops.alerts.findings import Watched
 from redrive.ops.alerts.look import BOOK, COLLECTION, load
 from redrive.ops.alerts.messages import Wording
 from redrive.ops.doctor import examine
@@ -29,6 +33,7 @@ from redrive.ops.duties import duties_of
 from redrive.settings import Settings, Triage
 from redrive.testing.conformance.harness import LEASE, Harness
 from tests.alerts.conftest import Listener, MailBox
+from tests.conformance.harness_postgres import PostgresHarness
 from tests.ops.making import fail, held
 
 pytestmark = pytest.mark.anyio
@@ -266,3 +271,54 @@ def test_a_mail_server_that_refuses_is_told_by_its_number_alone(mailbox: MailBox
     with pytest.raises(send.NotSent) as error:
         to["email"](Message("1", now, now, ("email",), (Alert("failed", "", Level.WARNING, "x", 1, now),)))
     assert "ann" not in str(error.value)
+
+
+def own(query: str, **more: Any) -> dict[str, OwnRule]:
+    return {"late_reports": OwnRule("late_reports", query, summary="late reports", threshold=0.2, **more)}
+
+
+async def test_a_rule_of_an_application_fires_and_is_asked_once_a_minute(harness: Harness) -> None:
+    rules = own("select 0.25", level=Level.CRITICAL)
+    one = Evaluator(AT_ONCE, {}, own=rules)
+    await one.run(harness.store, "w1")
+    [alert] = (await book(harness)).firing
+    assert (alert.key, alert.level, alert.text) == ("late_reports", Level.CRITICAL, "late reports: 0.25 (> 0.2)")
+    await later(harness, 15)
+    async with harness.measure(harness.store) as cost:
+        await one.run(harness.store, "w1")
+    assert len(cost.statements) == 1, "what was asked a moment ago is not asked again"
+    [finding] = [f for f in await examine(harness.store, watched=Watched(own=rules)) if f.code == "own_query"]
+    assert finding.text == "late reports: 0.25; alert at > 0.2"
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["select 'x'", "select nothing", "delete from redrive_task", "drop table redrive.task", "select 1; select 2"],
+)
+async def test_a_query_that_cannot_be_answered_fires(harness: Harness, query: str) -> None:
+    await Evaluator(AT_ONCE, {}, own=own(query)).run(harness.store, "w1")
+    [alert] = (await book(harness)).firing
+    assert alert.text.startswith("late_reports cannot be watched: ") and alert.level is Level.WARNING
+    assert await firing(harness) is not None, "the tables are there"
+
+
+async def test_a_query_without_an_answer_breaks_nothing(harness: Harness) -> None:
+    await Evaluator(AT_ONCE, {}, own=own("select null")).run(harness.store, "w1")
+    assert (await book(harness)).firing == []
+
+
+async def test_a_query_has_a_time_limit_and_writes_nothing(harness: Harness) -> None:
+    slow = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+    answer = await ask(harness.store, slow, 0.2)
+    assert answer.fault and await ask(harness.store, "select 7") == Answer(7.0)
+    table = "redrive.task" if isinstance(harness, PostgresHarness) else "redrive_task"
+    await harness.enqueue()
+    assert (await ask(harness.store, f"delete from {table} returning 1")).fault
+    assert (await ask(harness.store, f"select count(*) from {table}")).value == 1
+
+
+async def test_doctor_answers_the_queries_of_triage_notes(harness: Harness) -> None:
+    await alive(harness)
+    notes = {"default": Triage(queries={"rows": "select 3"}), "other": Triage(queries={"rows": "select 4"})}
+    found = await examine(harness.store, "default", ["default"], watched=Watched(triage=notes))
+    assert [finding.text for finding in found if finding.code == "own_query"] == ["queue default, rows: 3"]

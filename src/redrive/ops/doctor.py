@@ -11,7 +11,6 @@ from types import MappingProxyType
 
 from redrive.errors import RedriveError, StoreUnavailable, StoreUnusable
 from redrive.kernel.alerts.rules import AUDIT_CHAIN, AUDIT_UNSEALED, NO_WORKER
-from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.kernel.failed import FailedCount
 from redrive.kernel.operation import Operation, Status
@@ -19,6 +18,7 @@ from redrive.kernel.ports.store import Overview, Store, WorkerRow
 from redrive.kernel.task import State
 from redrive.ops import approvals, audit_chain, causes, growth, handler_notes, inspect, operations
 from redrive.ops.alerts import findings as alerts
+from redrive.ops.alerts.findings import Watched
 from redrive.ops.causes import Cause
 from redrive.ops.text import counted, span
 from redrive.ops.workers import Lost, drivers, fell_silent, live_workers, lost
@@ -32,7 +32,7 @@ NEWS, FORGOTTEN = timedelta(minutes=15), timedelta(hours=2)  # a worker that fel
 MOST_HOLDS = 20  # are named; anybody can pause thousands
 MANY = 1000  # the most tasks that are counted of an unknown feature
 CAUSES, SHOWN = 50, 5  # causes that are looked at, and told
-DEFAULT_LIMITS = Limits()
+NO_MORE = Watched()
 _ORDER = {Level.CRITICAL: 0, Level.WARNING: 1, Level.NOTE: 2, Level.OK: 3}
 
 
@@ -41,10 +41,10 @@ async def examine(
     queue: str | None = None,
     queues: Sequence[str] = (),
     looks: Mapping[str, Look] = MappingProxyType({}),
-    limits: Limits = DEFAULT_LIMITS,
+    watched: Watched = NO_MORE,
 ) -> list[Finding]:
     """Returns findings, the worst first. ``queue`` leaves out what is about others; ``queues`` are those that the
-    application names, ``looks`` what its features find, by feature; ``limits`` are those of alerts."""
+    application names, ``looks`` what its features find, by feature; ``watched``: by alerts."""
     status = await store.migrations.status()
     if status.pending:
         return [
@@ -77,7 +77,7 @@ async def examine(
         *[one for name, look in looks.items() for one in await _of_feature(name, look) if _concerns(one, queue)],
     ]
     said = {finding.text for finding in found}
-    found += [one for one in await alerts.findings(store, limits, queue) if one.text not in said]
+    found += [one for one in await alerts.findings(store, watched, queue) if one.text not in said]
     return sorted(found, key=lambda finding: _ORDER[finding.level]) or [
         Finding(Level.OK, "healthy", "nothing is wrong")
     ]
@@ -112,8 +112,8 @@ def _workers(overview: Overview, queues: dict[str, dict[str, int]]) -> list[Find
         Finding(
             Level.CRITICAL,
             "no_worker",
-            NO_WORKER.said(name, counted(_waiting(row)), DEFAULT_LIMITS.every),
-            NO_WORKER.to_do(name, DEFAULT_LIMITS.every),
+            NO_WORKER.said(name, counted(_waiting(row)), NO_MORE.limits.every),
+            NO_WORKER.to_do(name, NO_MORE.limits.every),
             ("queue", name),
         )
         for name, row in queues.items()
@@ -274,7 +274,7 @@ async def _audit(store: Store, overview: Overview) -> list[Finding]:
     since = await audit_chain.unsealed_since(store, overview.now)
     if since is None or not live_workers(overview):
         return []
-    text = AUDIT_UNSEALED.said("", span(overview.now - since), DEFAULT_LIMITS.every)
+    text = AUDIT_UNSEALED.said("", span(overview.now - since), NO_MORE.limits.every)
     return [Finding(Level.WARNING, AUDIT_UNSEALED.name, text, AUDIT_UNSEALED.fix)]
 
 

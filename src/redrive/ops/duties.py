@@ -20,8 +20,9 @@ Stopping = Callable[[], bool]
 SEAL_EVERY_S = 30.0  # rows are a minute old before they are sealed, and most wait for five
 
 
-def duties_of(settings: Settings, store: str = "") -> list[Duty]:
-    """Returns the duties that the settings ask for. ``store``: how the store is called in messages."""
+def duties_of(settings: Settings, store: str = "", connection: str | None = None) -> list[Duty]:
+    """Returns the duties that the settings ask for. ``store``: how the store is called in messages, ``connection``: by
+    which name it is known, if not the default one."""
     found = [
         Duty(
             "operations",
@@ -34,7 +35,7 @@ def duties_of(settings: Settings, store: str = "") -> list[Duty]:
         Duty("seal", SEAL_EVERY_S, _seal_audit),
         Duty("vitals", growth.SAMPLE_EVERY_S, _measure),
     ]
-    found.append(_alerts(settings, store))
+    found.append(_alerts(settings, store, connection))
     if settings.failed_days > 0:
         found.append(_give_up(settings))
     if settings.audit_ttl_days > 0:
@@ -54,9 +55,10 @@ async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
     await growth.write_sample(store)
 
 
-def _alerts(settings: Settings, store: str) -> Duty:
+def _alerts(settings: Settings, store: str, connection: str | None) -> Duty:
     wording = Wording(settings.alert_runbooks, store, settings.triage)
-    evaluator = Evaluator(settings.alerts.limits, destinations(settings, wording), settings.alert_heartbeat)
+    own = settings.own_alerts(connection)
+    evaluator = Evaluator(settings.alerts.limits, destinations(settings, wording), settings.alert_heartbeat, own)
     return Duty("alerts", EVERY_S, evaluator.run)
 
 

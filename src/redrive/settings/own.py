@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from redrive.errors import ConfigError
+from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.task import MAX_TIMEOUT_SECONDS
 from redrive.settings import connections as stores
@@ -89,6 +90,7 @@ class Triage:
     look: str | None = None
     problems: list[str] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
+    queries: dict[str, str] = field(default_factory=dict)  # by what they are about; doctor shows their answers
 
 
 class Settings(Values):
@@ -197,6 +199,13 @@ class Settings(Values):
             *stores.problems_of(self.connections, default, said),
             *stores.problems_of_routes(self.routes, known or [default]),
             *stores.problems_of_groups(self.workers, known or [default]),
+            *(
+                problem
+                for name, rule in self.alerts.own.items()
+                for problem in stores.unknown_connection(
+                    rule.connection, ("alerts", name, "connection"), known or [default]
+                )
+            ),
         ]
         address = self.connections[default].address if default in self.connections else None
         if address is not None and self.source_of("url") == "file":
@@ -216,6 +225,13 @@ class Settings(Values):
         """The stores of the other connections, by name."""
         others = {name: one.address for name, one in self.connections.items() if name != self.default_connection}
         return {name: address for name, address in others.items() if address is not None}
+
+    def own_alerts(self, connection: str | None = None) -> dict[str, OwnRule]:
+        """Returns the application's own rules about a connection, the default one for None: its workers evaluate
+        them."""
+        default = self.default_connection
+        wanted = connection or default
+        return {name: rule for name, rule in self.alerts.own.items() if (rule.connection or default) == wanted}
 
     @property
     def approved_above(self) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.rules import Condition
 from redrive.kernel.diagnosis import Level
 
@@ -79,8 +80,8 @@ class Message:
 @dataclass(slots=True, frozen=True)
 class Book:
     """``at``: the last round, and ``by`` whom. ``ended``: alerts that have ended, the latest first. ``depths``,
-    ``counted`` (failed and overdue tasks by queue) and ``chain``: what one round found that others go by. ``lost``: why
-    the latest message was given up."""
+    ``counted`` (failed and overdue tasks by queue), ``chain`` and ``answers``: what one round found that others go by.
+    ``lost``: why the latest message was given up."""
 
     at: datetime | None = None
     by: str = ""
@@ -91,6 +92,7 @@ class Book:
     counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     chain: str | None = None
     chain_at: datetime | None = None
+    answers: Mapping[str, Answer] = field(default_factory=dict)
     lost: str | None = None
 
     @property
@@ -181,6 +183,7 @@ def document(book: Book) -> dict[str, Any]:
         "counted": {queue: list(pair) for queue, pair in book.counted.items()},
         "chain": book.chain,
         "chain_at": _text(book.chain_at),
+        "answers": {name: [one.value, one.fault, _text(one.at)] for name, one in book.answers.items()},
         "lost": book.lost,
     }
 
@@ -213,6 +216,7 @@ def read_book(body: Mapping[str, Any] | None) -> Book:
             {queue: (int(failed), int(overdue)) for queue, (failed, overdue) in body.get("counted", {}).items()},
             body.get("chain"),
             _time(body.get("chain_at")),
+            {name: Answer(value, fault, _time(at)) for name, (value, fault, at) in body.get("answers", {}).items()},
             body.get("lost"),
         )
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from redrive.kernel.alerts.thresholds import Limits
@@ -35,10 +35,14 @@ class QueueFacts:
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What the query of an application's own rule answered: a number, or why there is none."""
+    """What the query of an application's own rule answered: a number, nothing, or why there is no answer."""
 
     value: float | None = None
     fault: str | None = None
+    at: datetime | None = None
+
+    def asked(self, at: datetime) -> Answer:
+        return replace(self, at=at)
 
 
 @dataclass(slots=True, frozen=True)

@@ -35,18 +35,22 @@ class OwnRule:
     connection: str | None = None
     queue: str = ""
 
+    @property
+    def limit(self) -> str:
+        return Unit.NUMBER.told(self.threshold)
+
     def broken(self, value: float) -> bool:
         return COMPARISONS[self.op](value, self.threshold)
 
     def condition(self, answer: Answer) -> Condition | None:
-        """Returns what is broken; a query that cannot be answered is, too: nobody watches then."""
-        if answer.value is None:
-            text = f"{self.name} cannot be watched: {answer.fault or 'its query answers with nothing'}"
+        """Returns what is broken; a query that cannot be answered is, too: nobody watches then. One that answers with
+        nothing (a share of no rows) is not."""
+        if answer.fault is not None:
+            text = f"{self.name} cannot be watched: {answer.fault}"
             return Condition(self.name, self.queue, 0.0, text, Level.WARNING, self.hold, _FIX)
-        if not self.broken(answer.value):
+        if answer.value is None or not self.broken(answer.value):
             return None
-        told = Unit.NUMBER.told(answer.value)
-        text = f"{self.summary or self.name}: {told} ({self.op} {Unit.NUMBER.told(self.threshold)})"
+        text = f"{self.summary or self.name}: {Unit.NUMBER.told(answer.value)} ({self.op} {self.limit})"
         return Condition(self.name, self.queue, answer.value, text, self.level, self.hold, _FIX)
 
 

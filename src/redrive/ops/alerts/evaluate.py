@@ -7,15 +7,18 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from redrive.errors import ChangedMeanwhile
 from redrive.ids import new_id
 from redrive.kernel.alerts.book import Alert, Book, Message, Silence, document, mark_told, read_book, step, to_tell
+from redrive.kernel.alerts.own import OwnRule, own_conditions
 from redrive.kernel.alerts.rules import conditions
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
 from redrive.kernel.records import Put
+from redrive.ops.alerts.answers import ask_all
 from redrive.ops.alerts.look import BOOK, COLLECTION, book_of, look, silences_of
 from redrive.ops.alerts.send import NotSent, Send, call, deliver, in_thread
 
@@ -30,10 +33,17 @@ Stopping = Callable[[], bool]
 
 class Evaluator:
     """Evaluates the rules of one configuration. ``send``: to whom, by name; ``heartbeat``: an address that is called
-    after each round, so that somebody notices when nobody evaluates."""
+    after each round, so that somebody notices when nobody evaluates; ``own``: rules of the application."""
 
-    def __init__(self, limits: Limits, send: Mapping[str, Send], heartbeat: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        send: Mapping[str, Send],
+        heartbeat: str | None = None,
+        own: Mapping[str, OwnRule] = MappingProxyType({}),
+    ) -> None:
         self._limits = limits
+        self._own = own
         self._send = send
         self._heartbeat = heartbeat
         self._faults: dict[str, str] = {}  # what was logged and has not changed
@@ -45,7 +55,10 @@ class Evaluator:
         if before.at is not None and figures.now <= before.at:
             return  # somebody was quicker
         facts, after = await look(store, self._limits, figures, before)
-        after = replace(step(after, conditions(facts, self._limits), figures.now), by=worker)
+        queries = {name: rule.query for name, rule in self._own.items()}
+        answers = await ask_all(store, queries, before.answers, figures.now)
+        broken = [*conditions(facts, self._limits), *own_conditions(self._own, answers)]
+        after = replace(step(after, broken, figures.now), by=worker, answers=answers)
         due = self._address(before, after, silences_of(figures), figures.now)
         if due is not None:
             after = due
@@ -137,7 +150,7 @@ def _same(before: Book, after: Book) -> bool:
 
     def known(book: Book) -> object:
         states = {key: (alert.state, alert.told, alert.gone) for key, alert in book.alerts.items()}
-        return states, book.counted, book.chain, book.depths, book.messages
+        return states, book.counted, book.chain, book.depths, book.messages, book.answers
 
     return not after.messages and known(before) == known(after)
 

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from redrive.kernel.alerts.book import Silence
+from redrive.kernel.alerts.facts import Answer
+from redrive.kernel.alerts.own import OwnRule
 from redrive.kernel.alerts.rules import Condition, conditions
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.diagnosis import Finding, Level
 from redrive.kernel.ports.store import Store
 from redrive.kernel.wording import span
+from redrive.ops.alerts.answers import ask
 from redrive.ops.alerts.look import book_of, look, silences_of
+from redrive.settings import Triage
 
 STALE = timedelta(minutes=3)
 
 
-async def findings(store: Store, limits: Limits, queue: str | None = None) -> list[Finding]:
-    """Returns the alerts that fire; where nobody evaluates the rules any more, what is broken now, and that."""
-    figures = await store.figures()
+@dataclass(slots=True, frozen=True)
+class Watched:
+    """What is watched: thresholds, rules of the application's own, and notes on queues with queries of theirs."""
+
+    limits: Limits = field(default_factory=Limits)
+    own: Mapping[str, OwnRule] = field(default_factory=dict)
+    triage: Mapping[str, Triage] = field(default_factory=dict)
+
+
+async def findings(store: Store, watched: Watched, queue: str | None = None) -> list[Finding]:
+    """Returns the alerts that fire, and what the application's own queries answer; where nobody evaluates the rules any
+    more, what is broken now, and that."""
+    limits, figures = watched.limits, await store.figures()
     book, _ = book_of(figures)
+    found = await _answers(store, watched, queue)
     if book.at is None:
-        return []
-    found: list[Finding] = []
+        return found
     silences = silences_of(figures)
     if figures.now - book.at > STALE:
         facts, _ = await look(store, limits, figures, book)
@@ -45,6 +61,30 @@ async def findings(store: Store, limits: Limits, queue: str | None = None) -> li
         text = f"a message about alerts reached nobody: {book.lost}"
         found.append(Finding(Level.WARNING, "alerts_not_sent", text, "look for alerts.not_sent in the workers' logs"))
     return found
+
+
+async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Finding]:
+    found = []
+    for name, rule in watched.own.items():
+        if queue is None or rule.queue == queue:
+            answer = await ask(store, rule.query)
+            text = f"{rule.summary or name}: {_told(answer)}; alert at {rule.op} {rule.limit}"
+            found.append(_answered(text, answer, rule.queue))
+    for name, note in watched.triage.items():
+        for about, query in note.queries.items() if queue in (None, name) else ():
+            answer = await ask(store, query)
+            found.append(_answered(f"queue {name}, {about}: {_told(answer)}", answer, name))
+    return found
+
+
+def _told(answer: Answer) -> str:
+    return answer.fault or ("nothing" if answer.value is None else f"{answer.value:,g}")
+
+
+def _answered(text: str, answer: Answer, queue: str) -> Finding:
+    level = Level.OK if answer.fault is None else Level.WARNING
+    fix = None if answer.fault is None else "mend the query in redrive.toml"
+    return Finding(level, "own_query", text, fix, ("queue", queue) if queue else None)
 
 
 def _broken(one: Condition) -> Finding:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from redrive.kernel.alerts.book import Alert, Message
@@ -53,7 +52,7 @@ class Wording:
             "resolvedAt": None if alert.ended is None else alert.ended.isoformat(),
             "fix": alert.fix,
             "runbook": runbook(self._runbooks, alert.rule),
-            "triage": None if note is None else asdict(note),
+            "triage": None if note is None else {"look": note.look, "problems": note.problems, "tables": note.tables},
         }
 
     def slack(self, message: Message) -> dict[str, Any]:

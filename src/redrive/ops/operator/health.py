@@ -12,6 +12,7 @@ from redrive.kernel.records import Record
 from redrive.kernel.task import Task
 from redrive.ops import doctor, drill, history, inspect
 from redrive.ops.access import Role
+from redrive.ops.alerts.findings import Watched
 from redrive.ops.history import History, Rates
 from redrive.ops.inspect import Stats
 from redrive.ops.operator.session import Service
@@ -60,7 +61,13 @@ class HealthService(Service):
             for feature in session.features
             if feature.examine is not None
         }
-        return await doctor.examine(self._store, queue, session.queues, looks, session.policy.limits)
+        return await doctor.examine(self._store, queue, session.queues, looks, self._watched)
+
+    @property
+    def _watched(self) -> Watched:
+        policy, connection = self._session.policy, self._session.connection
+        own = {} if policy.settings is None else policy.settings.own_alerts(connection)
+        return Watched(policy.limits, own, policy.triage)
 
     def triage(self, queue: str | None = None) -> dict[str, Triage]:
         """Returns the notes of those who know a queue about its troubles."""

@@ -7,6 +7,9 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
+
+from redrive.errors import StoreError
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.stores.postgres.pool import Pool
 from redrive.stores.refusals import missing_index
@@ -16,6 +19,7 @@ SQL = statements("redrive.stores.postgres", "diagnose.sql")
 LONG_TRANSACTION = timedelta(minutes=5)
 LARGE_CLOCK_SKEW = timedelta(seconds=5)
 MANY_DEAD_ROWS = 100_000
+_AWAY = ("08", "53", "57")  # classes of errors that are not the query's
 PROBE_CHANNEL = "redrive_doctor"
 PROBE_HEARD_WITHIN_S = 2.0
 
@@ -48,6 +52,25 @@ async def diagnose(pool: Pool, indexes: frozenset[str]) -> Diagnosis:
 async def oldest_kinds(pool: Pool) -> dict[str, datetime]:
     found = await pool.read(lambda connection: connection.fetch(SQL["oldest_kinds"]))
     return {row["kind"]: row["since"] for row in found}
+
+
+async def answer(pool: Pool, query: str, seconds: float) -> Any:
+    """What it sets for its session is gone with the transaction, which is never committed. The protocol takes one
+    statement at a time, so that none can end it."""
+    async with pool.connection() as connection:
+        transaction = connection.transaction(readonly=True)
+        await transaction.start()
+        try:
+            await connection.fetchval(SQL["limit"], str(round(seconds * 1000)))
+            return await connection.fetchval(query)
+        except asyncpg.QueryCanceledError as error:
+            raise StoreError(f"it took longer than {seconds:g} s") from error
+        except asyncpg.PostgresError as error:
+            if str(error.sqlstate).startswith(_AWAY):
+                raise
+            raise StoreError(str(error)) from error
+        finally:
+            await transaction.rollback()
 
 
 async def vitals(pool: Pool) -> dict[str, int]:

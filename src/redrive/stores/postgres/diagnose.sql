@@ -1,3 +1,6 @@
+-- limit: how many milliseconds each statement of this transaction has
+select set_config('statement_timeout', $1, true);
+
 -- now: the server's clock
 select clock_timestamp();
 

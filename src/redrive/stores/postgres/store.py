@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 from redrive.kernel.applied import Applied
@@ -34,7 +34,7 @@ from redrive.stores.postgres.apply import commit_patiently
 from redrive.stores.postgres.calls import fetch, value
 from redrive.stores.postgres.claim import Claims, UnansweredClaims
 from redrive.stores.postgres.cycle import Cycles
-from redrive.stores.postgres.diagnose import diagnose, oldest_kinds, vitals
+from redrive.stores.postgres.diagnose import answer, diagnose, oldest_kinds, vitals
 from redrive.stores.postgres.enqueue import Enqueues
 from redrive.stores.postgres.figures import figures, overdue
 from redrive.stores.postgres.listen import Listener
@@ -104,6 +104,9 @@ class PostgresStore(Reads, Series):
 
     async def oldest_kinds(self) -> dict[str, datetime]:
         return await oldest_kinds(self.pool)
+
+    async def answer(self, query: str, seconds: float) -> Any:
+        return await answer(self.pool, query, seconds)
 
     async def figures(self) -> Figures:
         return await figures(self.pool)

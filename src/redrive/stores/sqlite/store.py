@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from redrive.kernel.applied import Applied
@@ -35,6 +36,7 @@ from redrive.stores.pieces import prune_features, prune_in_pieces
 from redrive.stores.schema import index_names
 from redrive.stores.series import add_up_in_pieces
 from redrive.stores.sqlite import apply, beat, tick
+from redrive.stores.sqlite.answer import answer
 from redrive.stores.sqlite.bad_rows import about_a_row, set_aside, set_aside_expired
 from redrive.stores.sqlite.connection_thread import ConnectionThread
 from redrive.stores.sqlite.cycle import cycle
@@ -113,6 +115,9 @@ class SqliteStore(Reads, Series):
 
     async def oldest_kinds(self) -> dict[str, datetime]:
         return await self.read(oldest_kinds)
+
+    async def answer(self, query: str, seconds: float) -> Any:
+        return await asyncio.to_thread(answer, self.location, query, seconds)
 
     async def figures(self) -> Figures:
         return await self.read(figures)

@@ -1,0 +1,46 @@
+"""Asks the queries of an application's own rules and notes: they read, one after the other, each within a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from redrive.errors import RedriveError, StoreUnavailable
+from redrive.kernel.alerts.facts import Answer
+from redrive.kernel.ports.store import Store
+
+ASKED_EVERY = timedelta(seconds=60)
+LIMIT_S = 5.0
+LONGEST_FAULT = 200
+
+
+async def ask(store: Store, query: str, seconds: float = LIMIT_S) -> Answer:
+    """Returns what a query answers with: a number, nothing, or why there is none."""
+    try:
+        async with asyncio.timeout(2 * seconds):
+            found = await store.answer(query, seconds)
+    except StoreUnavailable:
+        raise
+    except RedriveError as error:
+        return Answer(fault=" ".join(error.message.split())[:LONGEST_FAULT])
+    except TimeoutError:
+        return Answer(fault=f"it took longer than {seconds:g} s")
+    if found is None:
+        return Answer()
+    if isinstance(found, int | float | Decimal):
+        return Answer(float(found))
+    return Answer(fault=f"its query answers with a {type(found).__name__}, and not with a number")
+
+
+async def ask_all(
+    store: Store, queries: Mapping[str, str], known: Mapping[str, Answer], now: datetime
+) -> dict[str, Answer]:
+    """Returns the answers of all, those asked again that are a minute old."""
+    found: dict[str, Answer] = {}
+    for name, query in queries.items():
+        last = known.get(name)
+        fresh = last is not None and last.at is not None and now - last.at < ASKED_EVERY
+        found[name] = last if last is not None and fresh else (await ask(store, query)).asked(now)
+    return found
