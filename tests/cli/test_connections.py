@@ -102,3 +102,55 @@ def test_a_route_that_fits_nothing_is_said(shop: Loaded, here: Path, start) -> N
     worker = start("work", "--stop-when-empty")
     assert worker.log("settings.unknown")["message"] == "the route 'RAPPORT_*' fits no kind of this application"
     assert worker.ends() == 0
+
+
+def test_commands_look_at_all_and_find_tasks_wherever_they_are(shop: Loaded, here: Path, redrive) -> None:
+    sent = redrive("enqueue", "SEND", "--json").json
+    report = redrive("enqueue", "REPORT_X", "--json").json
+    assert (sent["connection"], report["connection"]) == ("main", "insights")
+    assert redrive("enqueue", "SEND", "--connection", "insights").out.endswith("queue default on insights\n")
+    listed = redrive("list", "--json").json["items"]
+    assert [one["connection"] for one in listed] == ["insights", "insights", "main"]
+    page = redrive("list", "--json", "--limit", 2).json
+    rest = redrive("list", "--json", "--before", page["next"]).json["items"]
+    assert [one["id"] for one in rest] == [sent["id"]]
+    assert len(redrive("list", "--connection", "main", "--json").json["items"]) == 1
+    assert "queue reports on insights" in redrive("show", report["id"]).out
+    assert redrive("show", report["id"][:18], "--json").json["task"]["connection"] == "insights"
+    assert redrive("why", report["id"]).code == 0
+    assert redrive("cancel", report["id"]).code == 0
+    split = redrive("retry", sent["id"], report["id"])
+    assert split.code == 2 and f"{sent['id']} on main; {report['id']} on insights" in split.err
+    assert redrive("retry", report["id"]).code == 0
+    lost = redrive("show", "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b")
+    assert lost.code == 1 and "another store" not in lost.err
+    stats = redrive("stats", "--json").json
+    assert stats["totals"]["queued"] == 3
+    assert {name: one["totals"]["queued"] for name, one in stats["connections"].items()} == {"main": 1, "insights": 2}
+    assert redrive("stats", "--connection", "insights", "--json").json["totals"]["queued"] == 2
+    assert redrive("stats").out.endswith("all connections: 3 queued\n")
+
+
+def test_one_that_is_away_is_marked_and_the_others_answer(here: Path, redrive) -> None:
+    away = "postgresql://nobody:pass@127.0.0.1:1/none"
+    (here / "redrive.toml").write_text(FILE.replace("sqlite:///insights.db", away))
+    (here / "shop.py").write_text(APP)
+    redrive("enqueue", "SEND")
+    said = redrive("stats")
+    assert said.code == 0 and "(without insights)" in said.out and "pass" not in said.out
+    assert redrive("stats", "--json").json["connections"]["insights"]["error"]["code"] == "STORE_UNAVAILABLE"
+    listed = redrive("list")
+    assert listed.code == 0 and "SEND" in listed.out and "insights cannot be looked at" in listed.err
+    checked = redrive("doctor", "--json")
+    found = {(one["connection"], one["code"]) for one in checked.json["findings"]}
+    assert checked.code == 1 and ("insights", "CONNECTION_AWAY") in found and any(name == "main" for name, _ in found)
+    assert redrive("enqueue", "REPORT_X").code == 3
+    assert redrive("list", "--connection", "insights").code == 3
+    lost = redrive("show", "0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b")
+    assert lost.code == 3 and "insights cannot be asked" in lost.err
+
+
+def test_migrate_brings_all_up_to_date(shop: Loaded, redrive) -> None:
+    told = redrive("migrate", "--json").json
+    assert {name: one["pending"] for name, one in told.items()} == {"main": [], "insights": []}
+    assert redrive("migrate", "--status", "--connection", "insights", "--json").json["pending"] == []

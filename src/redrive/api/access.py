@@ -8,8 +8,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
+from uuid import UUID
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Header, Query, Request
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -156,9 +157,26 @@ def is_own_page(request: Request) -> bool:
     return origin is None or origin.partition("://")[2] == request.headers.get("host")
 
 
-async def the_operator(app: TheApp, caller: Annotated[Caller, Depends(the_caller)]) -> Operator:
-    """Returns the service of ops for the caller."""
-    return (await app.operator(caller)).for_pages()
+OnConnection = Annotated[
+    str | None, Query(description="One of several connections; else the one that has the task, or the default one.")
+]
+
+
+async def the_operator(
+    request: Request, app: TheApp, caller: Annotated[Caller, Depends(the_caller)], connection: OnConnection = None
+) -> Operator:
+    """Returns the service of ops for the caller, on the connection that is named, else on the one that has the task
+    whose address this is."""
+    if connection is None and len(app.connections) > 1:
+        connection = await _connection_with(app, request.path_params.get("task_id"))
+    return (await app.operator(caller, connection)).for_pages()
+
+
+async def _connection_with(app: App, task_id: str | None) -> str | None:
+    try:
+        return None if task_id is None else await app.connection_with(UUID(task_id))
+    except ValueError:  # it is refused as any other wrong value
+        return None
 
 
 # Everything that a route looks at or does goes through this: it knows who asks, and refuses what he may not do.

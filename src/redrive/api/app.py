@@ -15,6 +15,7 @@ from redrive.api import (
     alerts,
     approvals,
     audit,
+    connections_list,
     dead_letters,
     doctor,
     erase,
@@ -103,6 +104,7 @@ def make_api(app: App, worker: Worker | None = None, *, hosts: Sequence[str] = (
         task_groups.router,
         schedules.router,
         workers.router,
+        connections_list.router,
         history.router,
         failure_groups.router,
         operations.router,
@@ -147,5 +149,6 @@ def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
     @api.get("/readyz", tags=["health"], responses={503: {"description": "Not ready, with reasons"}})
     async def readyz() -> JSONResponse:
         """The store and what features depend on can be reached, and the worker is at work."""
-        answer = await readiness(app, worker, seen)
+        others = {name: at.store for name, at in app.connections.items() if at is not app.at(None)}
+        answer = await readiness(app, worker, seen, others=others)
         return JSONResponse(answer, 200 if answer["ready"] else 503)

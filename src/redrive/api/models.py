@@ -69,6 +69,7 @@ CUT_DESCRIPTION = "Documents that were left out because they are long; GET …/p
 
 class TaskOut(Out):
     id: UUID
+    connection: str = Field("default", description="Where it is; left out where there is only one.")
     kind: str
     queue: str
     state: str

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from redrive.api import models as m
 from redrive.api import serialize
-from redrive.api.access import By, TheOperator
+from redrive.api.access import By, OnConnection, TheApp, TheOperator
 from redrive.api.encode import json_answer, respond
 from redrive.api.filters import Text, WhichTasks, one_of
 from redrive.api.problems import PROBLEMS
@@ -57,11 +57,13 @@ class NewTask(m.In):
 async def enqueue(
     new: NewTask,
     operator: TheOperator,
+    app: TheApp,
     idempotency_key: Annotated[str | None, Header()] = None,
     traceparent: Annotated[str | None, Header(max_length=512)] = None,
+    connection: OnConnection = None,
 ) -> Response:
-    """Enqueue one task; 200 instead of 201 when its idempotency key is known. The caller's ``traceparent`` (W3C) is
-    kept with it, unless ``traceId`` says another."""
+    """Enqueue one task, on the connection of its route; 200 instead of 201 when its idempotency key is known. The
+    caller's ``traceparent`` (W3C) is kept with it, unless ``traceId`` says another."""
     values = {name: getattr(new, name) for name in NewTask.model_fields if name not in ("job_kind", "episode_id")}
     values["kind"] = one_of(new.job_kind, new.kind, "jobKind and kind")
     values["scope"] = one_of(new.episode_id, new.scope, "episodeId and scope")
@@ -70,6 +72,8 @@ async def enqueue(
     values["idempotency_key"] = one_of(new.idempotency_key, idempotency_key, "idempotencyKey and Idempotency-Key")
     if new.trace_id is None and split_trace(traceparent)[1] is not None:  # a broken one is to be ignored
         values["trace_id"] = traceparent
+    if connection is None and (routed := app.connection_of(values["kind"])) != operator.connection:
+        operator = (await app.operator(operator.caller, routed)).for_pages()
     await asyncio.sleep(0)  # the body was parsed in one go, and is encoded in one: others have their turn in between
     task = await operator.tasks.enqueue(**values)
     return await respond(serialize.task(task, operator), 200 if task.deduplicated else 201)

@@ -17,10 +17,10 @@ from fastapi import Request, Response
 
 from redrive.api.access import Unauthorized, is_own_page, refuse_proxies, wrong_tokens
 from redrive.app import App
+from redrive.console.place import HOME
 from redrive.errors import InvalidInput, NotAllowed
 from redrive.ops.access import Caller, Role, refuse_reserved
 
-HOME = "/ops/queue"
 SESSION, VISITOR, NAME = "redrive_session", "redrive_visitor", "redrive_name"
 NOBODY = "console"  # acts where there are no tokens, and the visitor gave no name
 _RANDOM = re.compile(r"[A-Za-z0-9_-]{43}")

@@ -10,8 +10,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from redrive import features
-from redrive.console.door import HOME
 from redrive.console.navigation import SECTIONS, Section, joined
+from redrive.console.place import HOME
 from redrive.console.sample import Number, Sampler
 from redrive.console.templates_env import add_templates, fragment
 from redrive.errors import ConfigError, RedriveError

@@ -35,10 +35,11 @@ MOST_FEEDS = 100
 
 @dataclass(eq=False)
 class Feed:
-    """One topic for one role: the latest state of each of its regions, and how often it changed."""
+    """One topic for one role, of one connection: the latest state of each of its regions, and how often it changed."""
 
     topic: str
     role: Role
+    connection: str | None = None
     listeners: int = 0
     changes: int = 0
     at: datetime | None = None  # of the last sample, whether it brought something new or not
@@ -91,13 +92,16 @@ class Admitted:
     looked: Session
 
 
+FeedKey = tuple[str, Role, str | None]
+
+
 class Live:
     """All feeds of a process."""
 
     def __init__(self, app: App, topics: Mapping[str, Sampler] = TOPICS) -> None:
         self._app = app
         self._topics = topics
-        self._feeds: dict[tuple[str, Role], Feed] = {}
+        self._feeds: dict[FeedKey, Feed] = {}
         self._streams = 0
         self._sessions: dict[str, Session] = {}
         self._closed = asyncio.Event()
@@ -113,12 +117,12 @@ class Live:
             if feed.task is not None:
                 feed.task.cancel()
 
-    def admit(self, topics: list[str], role: Role, session: str) -> Admitted:
+    def admit(self, topics: list[str], role: Role, session: str, connection: str | None = None) -> Admitted:
         """Lets a stream in, which counts from now on until it leaves; refuses unknown topics, and one too many.
-        ``session`` is empty where nobody signs in."""
+        ``session`` is empty where nobody signs in; ``connection`` None: the default one."""
         for topic in topics:
             sampler(topic, self._topics)
-        new = {(topic, role) for topic in topics} - self._feeds.keys()
+        new = {(topic, role, connection) for topic in topics} - self._feeds.keys()
         own = self._sessions.get(session)
         if session and own is not None and own.streams >= MOST_STREAMS_OF_A_SESSION:
             raise TooManyStreams(
@@ -129,7 +133,7 @@ class Live:
         self._streams += 1
         looked = self._sessions.setdefault(session, Session())
         looked.streams += 1
-        return Admitted(self, [self._join(topic, role) for topic in topics], session, looked)
+        return Admitted(self, [self._join(topic, role, connection) for topic in topics], session, looked)
 
     def leave(self, stream: Admitted) -> None:
         self._streams -= 1
@@ -174,11 +178,11 @@ class Live:
             for wait in waits:
                 wait.cancel()
 
-    def _join(self, topic: str, role: Role) -> Feed:
-        feed = self._feeds.get((topic, role))
+    def _join(self, topic: str, role: Role, connection: str | None) -> Feed:
+        feed = self._feeds.get((topic, role, connection))
         if feed is None:
             sample = sampler(topic, self._topics)
-            feed = self._feeds[topic, role] = Feed(topic, role)
+            feed = self._feeds[topic, role, connection] = Feed(topic, role, connection)
             feed.task = asyncio.create_task(self._run(feed, sample))
         feed.listeners += 1
         return feed
@@ -186,7 +190,7 @@ class Live:
     def _leave(self, feed: Feed) -> None:
         feed.listeners -= 1
         if feed.listeners == 0:
-            self._feeds.pop((feed.topic, feed.role), None)
+            self._feeds.pop((feed.topic, feed.role, feed.connection), None)
             if feed.task is not None:
                 feed.task.cancel()
 
@@ -195,7 +199,7 @@ class Live:
         while True:
             begun = time.monotonic()
             try:
-                operator = (await self._app.operator(caller)).for_pages()
+                operator = (await self._app.operator(caller, feed.connection)).for_pages()
                 feed.put(await sample(operator))
             except RedriveError as error:
                 feed.put({}, told(error, feed.role)[0])

@@ -26,6 +26,7 @@ from redrive.console.pages import (
     tasks,
     workers,
 )
+from redrive.console.place import ConnectionInAddress
 from redrive.console.refusals import error_page
 from redrive.console.regions import menu
 from redrive.console.routes import pages_router
@@ -57,6 +58,8 @@ ROUTERS = (
 def add_console(api: FastAPI) -> None:
     """Serves the console of ``api``'s application at ``/ops/queue``."""
     app: App = api.state.redrive
+    if len(app.connections) > 1:
+        api.add_middleware(ConnectionInAddress)
     api.state.extensions = added = extensions_of(app.features)
     api.state.live = Live(app, {**TOPICS, "menu": menu.with_numbers(added.numbers), **added.topics})
     api.state.verification = Verification()

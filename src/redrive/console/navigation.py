@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from redrive.console.door import HOME
+from redrive.console.place import home
 from redrive.errors import ConfigError
 from redrive.ops.access import Role
 
@@ -24,7 +24,7 @@ class Item:
 
     @property
     def url(self) -> str:
-        return HOME + self.path
+        return home() + self.path
 
 
 @dataclass(slots=True, frozen=True)

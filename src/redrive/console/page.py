@@ -15,11 +15,12 @@ from fastapi.responses import RedirectResponse
 
 from redrive.app import App
 from redrive.console import banner, door
-from redrive.console.door import HOME, Visitor
+from redrive.console.door import Visitor
 from redrive.console.feature_pages import Extensions
 from redrive.console.navigation import Section, shown_to
+from redrive.console.place import HOME, NAMED, here, home
 from redrive.console.templates_env import render
-from redrive.errors import InvalidInput
+from redrive.errors import InvalidInput, PageUnknown
 from redrive.ops.access import Role
 from redrive.ops.operator import Operator
 from redrive.ops.shell import Shell, shell_for
@@ -41,7 +42,7 @@ class Page:
 
     @property
     def path(self) -> str:
-        return self.request.url.path
+        return here(self.request.url.path)
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -71,7 +72,16 @@ class Page:
     def shell(self) -> Shell:
         """How commands that are shown here find the store; where that is, is for those who may see the settings."""
         app: App = self.request.app.state.redrive
+        if self.may_act and self.operator.told_connection is not None:
+            return Shell(f" --connection {self.operator.connection}")
         return shell_for(app.url, app.shown_url) if self.may_act else Shell()
+
+    @property
+    def connections(self) -> dict[str, str]:
+        """The first page of each connection, where there are several."""
+        app: App = self.request.app.state.redrive
+        several = app.connections if len(app.connections) > 1 else ()
+        return {name: HOME if name == app.at(None).name else home(name) for name in several}
 
     @cached_property
     def theme(self) -> str | None:
@@ -89,7 +99,7 @@ class Page:
         removes a field."""
         kept = dict(self.query) if path is None else {}
         fields = {name: value for name, value in {**kept, **changes}.items() if value is not None}
-        target = self.path if path is None else HOME + path
+        target = self.path if path is None else home() + path
         return target + (f"?{urlencode(fields)}" if fields else "")
 
     async def render(self, template: str, status: int = 200, /, **values: Any) -> Response:
@@ -114,7 +124,7 @@ class Page:
 
     def back(self, said: str | None = None, level: str = "ok") -> Response:
         """Sends the browser back to the page whose form this was."""
-        return self.go(self.form.text("back") or HOME, said, level)
+        return self.go(self.form.text("back") or home(), said, level)
 
 
 class FieldRefused(InvalidInput):
@@ -188,7 +198,9 @@ async def a_page(request: Request) -> Page:
     """Returns the page of a request for looking."""
     visitor = await door.identify(request)
     app: App = request.app.state.redrive
-    operator = (await app.operator(visitor.caller)).for_pages()
+    if (named := NAMED.get()) is not None and named not in app.connections:
+        raise PageUnknown(f"there is no connection {named!r}", hint=f"there are: {', '.join(app.connections)}")
+    operator = (await app.operator(visitor.caller, named)).for_pages()
     page = Page(request, visitor, operator, await operator.health.now())
     request.state.page = page  # for what goes wrong later: its menu is shown with it
     return page

@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 from fastapi import Request, Response
 
 from redrive.api.problems import status_of
-from redrive.console.door import HOME
 from redrive.console.page import Form, Page, a_page, own_address
+from redrive.console.place import HOME, NAMED, here, taken_apart
 from redrive.console.refill import Refilled, refill
 from redrive.console.templates_env import render
 from redrive.errors import PageFailed, RedriveError, StoreUnavailable
@@ -94,12 +94,13 @@ async def _look_at(request: Request, address: str) -> str | None:
 
     Only of a page: an export would be read whole, and a stream never ends."""
     parts = urlsplit(own_address(address))
+    connection, path = taken_apart(parts.path)
     kept = [one for one in request.scope["headers"] if not one[0].startswith(b"content-")]
     scope: dict[str, Any] = {
         **{name: value for name, value in request.scope.items() if name not in ("endpoint", "path_params", "route")},
         "method": "GET",
-        "path": parts.path,
-        "raw_path": quote(parts.path).encode(),
+        "path": path,
+        "raw_path": quote(path).encode(),
         "query_string": parts.query.encode(),
         "headers": kept,
         "state": {_LOOKED_AT: True},
@@ -122,6 +123,7 @@ async def _look_at(request: Request, address: str) -> str | None:
                 raise _NoPage
         pieces.append(message.get("body", b""))
 
+    token = NAMED.set(connection)
     try:
         async with asyncio.timeout(LONGEST_LOOK_S):
             await request.app.router(scope, receive, send)
@@ -131,11 +133,13 @@ async def _look_at(request: Request, address: str) -> str | None:
         if group.split(_NoPage)[1] is not None:
             raise
         return None
+    finally:
+        NAMED.reset(token)
     return b"".join(pieces).decode()
 
 
 def _here(request: Request) -> str:
-    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return here(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
 
 
 def _came_from(request: Request) -> str | None:

@@ -13,7 +13,8 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from redrive.console.door import HOME, SignInNeeded
+from redrive.console.door import SignInNeeded
+from redrive.console.place import HOME, here
 from redrive.console.refusals import error_page
 from redrive.errors import InvalidInput, PageFailed, RedriveError
 
@@ -58,7 +59,7 @@ def pages_router(feature: str | None = None) -> APIRouter:
 def sign_in_first(request: Request) -> Response:
     """Sends a browser to sign in, and back to where it wanted to go. A form that was sent is lost: it is not repeated
     behind somebody's back."""
-    wanted = str(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
+    wanted = here(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
     fields = {"next": wanted} if request.method in ("GET", "HEAD") else {}
     return RedirectResponse(f"{HOME}/sign-in" + (f"?{urlencode(fields)}" if fields else ""), 303)
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 from redrive.console import charts, text
-from redrive.console.door import HOME
+from redrive.console.place import Home, home
 from redrive.console.static_files import asset
 from redrive.console.story import stack_lines
 from redrive.errors import ConfigError
@@ -39,7 +39,7 @@ def environment() -> Environment:
     )
     made.filters.update(text.FILTERS)
     made.globals.update(
-        home=HOME,
+        home=Home(),
         address=address,
         version=__version__,
         asset=asset,
@@ -53,7 +53,7 @@ def environment() -> Environment:
 
 def address(path: str, **fields: Any) -> str:
     """Returns the address of a page of the console with these fields."""
-    return HOME + path + (f"?{urlencode(fields)}" if fields else "")
+    return home() + path + (f"?{urlencode(fields)}" if fields else "")
 
 
 async def render(template: str, **values: Any) -> str:

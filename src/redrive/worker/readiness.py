@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from redrive.errors import RedriveError
@@ -45,6 +46,13 @@ class LastSeen:
 
     def __init__(self) -> None:
         self.at: datetime | None = None
+        self._others: dict[str, datetime] = {}
+
+    def of(self, name: str, problem: str | None, now: datetime) -> Dependency:
+        """Returns how another connection is."""
+        if problem is None:
+            self._others[name] = now
+        return Dependency(f"store:{name}", problem is None, problem, self._others.get(name))
 
 
 def alive(worker: Worker | None) -> dict[str, Any]:
@@ -66,19 +74,26 @@ def alive(worker: Worker | None) -> dict[str, Any]:
 
 
 async def readiness(
-    app: Served, worker: Worker | None, seen: LastSeen | None = None, *, store: Opens | None = None
+    app: Served,
+    worker: Worker | None,
+    seen: LastSeen | None = None,
+    *,
+    store: Opens | None = None,
+    others: Mapping[str, Opens] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Returns whether this process should get work right now, why not, and how everything is doing that it depends
-    on. ``store``: the one that it serves, if not the application's default."""
+    on. ``store``: the one that it serves, if not the application's default. ``others``: further connections, which are
+    told and make nobody unready."""
     seen = seen or LastSeen()
-    problem = await _store_problem(store or app.store)
+    problem, *away = await asyncio.gather(*map(_store_problem, (store or app.store, *others.values())))
     dependencies = await _dependencies(app) if problem is None else []
     now = datetime.now(UTC)
     reasons = [problem, *(each.problem(now) for each in dependencies)]
     said = [reason for reason in reasons if reason is not None]
     if worker is not None:
         said += problems(worker)
-    known = [_store(problem, now, worker, seen), *_listener(worker), *dependencies]
+    told = [seen.of(name, one, now) for name, one in zip(others, away, strict=True)]
+    known = [_store(problem, now, worker, seen), *_listener(worker), *told, *dependencies]
     return {"ready": not said, "reasons": said, "dependencies": [_shown(each, now) for each in known]}
 
 

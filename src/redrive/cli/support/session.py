@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,9 +11,10 @@ from redrive.app import App
 from redrive.cli.support.connection_option import chosen_connection
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import actor
-from redrive.cli.support.several import Found, connection_with, on_each
+from redrive.cli.support.several import connection_with
 from redrive.errors import ConfigError, NotFound, StoreUnavailable
 from redrive.ops.access import Caller, Role
+from redrive.ops.connections import Found, on_each
 from redrive.ops.operator import Operator
 from redrive.settings import DEFAULT_URL
 from redrive.stores import is_sqlite
@@ -49,8 +49,7 @@ def operate(
     async def use() -> T:
         caller = Caller(actor(by), Role.ADMIN)
         try:
-            check = partial(_insist_on_file, loaded)
-            where = await connection_with(loaded.app, caller, check, ids) if finds else name
+            where = await connection_with(loaded.app, _opens(loaded, caller), ids) if finds else name
             return await work(await loaded.app.operator(caller, where))
         except NotFound as error:  # looking in the wrong place is likelier than all other reasons
             error.hint = "; or ".join(filter(None, [error.hint, elsewhere]))
@@ -72,7 +71,7 @@ def operate_on_all(spec: str | None, look: Callable[[Operator], Awaitable[T]]) -
 
     async def use() -> Found[T]:
         try:
-            return await on_each(loaded.app, Caller(actor(None), Role.ADMIN), partial(_insist_on_file, loaded), look)
+            return await on_each(loaded.app.connections, _opens(loaded, Caller(actor(None), Role.ADMIN)), look)
         finally:
             await loaded.app.close()
 
@@ -80,6 +79,16 @@ def operate_on_all(spec: str | None, look: Callable[[Operator], Awaitable[T]]) -
     if not found:
         raise next(iter(away.values()))
     return found, away
+
+
+def _opens(loaded: Loaded, caller: Caller) -> Callable[[str], Awaitable[Operator]]:
+    """Returns what opens a connection for a caller who only looks: a file that is not there is not made."""
+
+    async def operator(name: str) -> Operator:
+        _insist_on_file(loaded, loaded.app.at(name).url)
+        return await loaded.app.operator(caller, name)
+
+    return operator
 
 
 def store_named(url: str | None, spec: str | None) -> str:

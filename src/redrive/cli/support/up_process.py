@@ -21,7 +21,7 @@ from redrive.cli.support.signals import stopping
 from redrive.cli.support.sockets import address, bind, is_loopback, own_names
 from redrive.cli.support.worker_process import ending, leave_unknown_kinds, run_worker, warn_of_unknown_queues
 from redrive.console import add_console
-from redrive.errors import ConfigError, RedriveError
+from redrive.errors import ConfigError, RedriveError, StoreError
 from redrive.features import installed
 from redrive.settings import DEFAULT_URL, Options
 from redrive.version import __version__
@@ -41,6 +41,7 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
     if not is_loopback(host) and missing_file(app.url):
         refuse_open(host)  # a new file has no tokens, and should not be left behind
     migrated = await app.migrate()
+    await _migrate_others(app)
     try:
         if not is_loopback(host) and not await app.has_tokens():
             refuse_open(host)
@@ -56,6 +57,21 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
             await _serve(loaded, worker, api, listening)
     finally:
         await app.close()
+
+
+async def _migrate_others(app: App) -> None:
+    """Brings the other connections up to date, as far as they can be reached: they are shown, and nobody waits."""
+    for name in app.connections:
+        if name != app.at(None).name:
+            try:
+                await app.migrate(name)
+            except StoreError as error:
+                logger.warning(
+                    "the connection %s cannot be used: %s",
+                    name,
+                    error.message,
+                    extra={"event": "up.connection_away", "connection": name},
+                )
 
 
 def _make_api(app: App, worker: Worker, host: str) -> FastAPI:

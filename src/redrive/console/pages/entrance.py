@@ -8,8 +8,8 @@ from fastapi.responses import RedirectResponse
 from redrive.api.access import TooManyFailures, is_own_page
 from redrive.app import App
 from redrive.console import door
-from redrive.console.door import HOME
 from redrive.console.page import THEME, THEMES, TheForm, ThePage, own_address, read_form
+from redrive.console.place import HOME
 from redrive.console.routes import pages_router
 from redrive.console.templates_env import render
 from redrive.errors import InvalidInput, NotAllowed

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 from redrive.console import door
 from redrive.console.live import Admitted, Live
 from redrive.console.page import Page, ThePage
+from redrive.console.place import NAMED
 from redrive.console.routes import pages_router
 from redrive.errors import InvalidInput
 
@@ -27,7 +28,7 @@ async def live(page: ThePage) -> Response:
     hub: Live = page.request.app.state.live
     # Where nobody signs in, all are let in by the same door.
     session = page.visitor.key if page.visitor.signed_in else ""
-    admitted = hub.admit(topics, page.visitor.caller.role, session)
+    admitted = hub.admit(topics, page.visitor.caller.role, session, NAMED.get())
     return Events(admitted, lambda: still_holds(page))
 
 

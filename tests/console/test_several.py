@@ -1,0 +1,135 @@
+"""Several connections over HTTP and in the console: each by itself, all together, and one that is away."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import App, Context, Fail
+from tests.console.conftest import HOME, console, form_token, page
+
+pytestmark = pytest.mark.anyio
+AWAY = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"
+FILE = f"""
+[connections.main]
+url = "sqlite:///main.db"
+[connections.insights]
+url = "sqlite:///insights.db"
+[connections.gone]
+url = "{AWAY}"
+[routes]
+"REPORT_*" = {{connection = "insights", queue = "reports"}}
+"""
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> App:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "redrive.toml").write_text(FILE)
+    made = App()
+
+    @made.task("REPORT_X", max_attempts=1)
+    async def report(ctx: Context) -> None:
+        raise Fail("TASK_PRECONDITION_FAILED", "no data")
+
+    made.declare("SEND")
+    return made
+
+
+async def fill(app: App) -> tuple[str, str]:
+    """One that waits on main, one that failed on insights."""
+    await app.at("insights").migrate()
+    sent, report = await app.enqueue("SEND"), await app.enqueue("REPORT_X")
+    await app.worker(on="insights", queues="reports", stop_when_empty=True).run()
+    return str(sent.id), str(report.id)
+
+
+async def test_tasks_are_found_and_named_with_their_connection(app: App) -> None:
+    async with console(app) as client:
+        sent, report = await fill(app)
+        for task_id, connection in ((sent, "main"), (report, "insights")):
+            assert (await client.get(f"/api/tasks/{task_id}")).json()["task"]["connection"] == connection
+        listed = (await client.get("/api/tasks", params={"connection": "insights"})).json()["tasks"]
+        assert [(one["id"], one["connection"]) for one in listed] == [(report, "insights")]
+        assert [one["id"] for one in (await client.get("/api/tasks")).json()["tasks"]] == [sent]
+        made = await client.post("/api/tasks", json={"kind": "REPORT_X"})
+        assert (made.status_code, made.json()["connection"], made.json()["queue"]) == (201, "insights", "reports")
+        other = await client.post("/api/tasks?connection=main", json={"kind": "REPORT_X"})
+        assert other.json()["connection"] == "main"
+        again = await client.post(f"/api/tasks/{report}/retry")
+        assert (again.status_code, again.json()["state"]) == (200, "queued")
+        wrong = await client.get("/api/tasks", params={"connection": "insigths"})
+        assert (wrong.status_code, wrong.json()["code"]) == (422, "CONNECTION_UNKNOWN")
+        missing = await client.get("/api/tasks/0197f0c2-8d1e-7c3a-9b1f-2f6f0c9d1a2b")
+        assert (missing.status_code, missing.json()["code"]) == (503, "STORE_UNAVAILABLE"), "it may be on the one away"
+
+
+async def test_all_connections_with_one_away(app: App) -> None:
+    async with console(app) as client:
+        await fill(app)
+        found = (await client.get("/api/connections")).json()
+        assert (found["totals"]["queued"], found["totals"]["failed"]) == (1, 1)
+        told = {one["name"]: (one["ok"], one["default"], one["code"]) for one in found["connections"]}
+        assert told == {
+            "main": (True, True, None),
+            "insights": (True, False, None),
+            "gone": (False, False, "STORE_UNAVAILABLE"),
+        }
+        ready = await client.get("/readyz")
+        assert ready.status_code == 200, "only the default one makes it unready"
+        stores = {one["name"]: one["ok"] for one in ready.json()["dependencies"]}
+        assert stores == {"store": True, "store:insights": True, "store:gone": False}
+
+
+async def test_a_page_is_about_one_connection_and_so_is_its_form(app: App) -> None:
+    async with console(app) as client:
+        _, report = await fill(app)
+        first = await page(client)
+        assert "All connections" in first and ">away<" in first and f'href="{HOME}/@insights"' in first
+        failures = await page(client, "/@insights/failures")
+        assert f'href="{HOME}/@insights/tasks' in failures and f'action="{HOME}/failures' not in failures
+        text = await page(client, f"/@insights/tasks/{report}")
+        action = re.search(rf'action="({HOME}/@insights/tasks/{report})"', text)
+        assert action, "its form acts where the page looked"
+        fields = {"csrf": form_token(text), "back": f"{HOME}/@insights/tasks", "do": "retry", "reason": "there is data"}
+        seen = re.search(r'name="seen" value="([^"]*)"', text)
+        answer = await client.post(action[1], data={**fields, "seen": seen[1] if seen else ""})
+        assert answer.status_code == 303, answer.text[:1000]
+        assert answer.headers["location"].startswith(f"{HOME}/@insights/")
+        assert (await app.get(report)).state == "queued"
+        await page(client, f"/tasks/{report}", 404)
+        assert "there is no connection" in await page(client, "/@nowhere", 404)
+        await page(client, "/@gone", 503)
+
+
+async def test_what_is_live_is_of_the_same_connection(app: App) -> None:
+    async with console(app) as client:
+        await fill(app)
+
+        async def totals(home: str) -> str:
+            async with client.stream("GET", f"{HOME}{home}/live?topics=overview") as stream:
+                async for line in stream.aiter_lines():
+                    if line.startswith("data:"):
+                        regions: dict[str, Any] = json.loads(line.removeprefix("data:"))["regions"]
+                        return str(regions["#totals"])
+            raise AssertionError("nothing was told")
+
+        assert f'href="{HOME}/@insights/failures"><b>1</b>' in await totals("/@insights")
+        assert f'href="{HOME}/failures"><b>0</b>' in await totals("")
+
+
+async def test_with_one_connection_nothing_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    alone = App("sqlite:///alone.db")
+    alone.declare("SEND")
+    async with console(alone) as client:
+        made = await client.post("/api/tasks", json={"kind": "SEND"})
+        assert "connection" not in made.json()
+        assert "onnections" not in await page(client)
+        names = [one["name"] for one in (await client.get("/readyz")).json()["dependencies"]]
+        assert names == ["store"]
+        await page(client, "/@default", 404)
