@@ -202,7 +202,7 @@ async def test_preview_and_retry_take_the_same_names(app: App) -> None:
     listed = schema["paths"]["/api/tasks/dead-letters/preview"]["get"]["parameters"]
     told = {one["name"] for one in listed if one["in"] == "query"}
     body = set(schema["components"]["schemas"]["RetryIn"]["properties"])
-    assert told - {"page", "pageSize"} == body - {"dryRun", "reason", "actor"}
+    assert told - {"page", "pageSize", "connection"} == body - {"dryRun", "reason", "actor"}
     assert {"episodeId", "jobKind", "traceId", "deadReason", "errorCode", "taskIds", "limit"} <= told
     async with with_failures(app, 3) as (client, _):
         path = "/api/tasks/dead-letters"

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
 
 
+# So much like a name of ours is a table that is taken for it misspelt: orders are somebody's, and no workers.
+ALIKE = 0.8
+
+
 def load_settings(*, features: Iterable[Feature] | None = None, bare: bool = False, **given: Any) -> Settings:
     """Returns the settings with explicit values on top; None means "not given". ``features`` are those whose settings
     belong to it, all installed ones unless said otherwise. ``bare``: no application says which there are, so that the
@@ -47,7 +51,8 @@ def _check_file(features: Iterable[Feature], bare: bool) -> None:
     for feature in features:
         if feature.settings is not None:
             known |= {feature.name, *(name.lower() for name in names_of(feature.settings))}
-    foreign = {name for name, value in file.items() if bare and isinstance(value, dict) and not guess(name, known)}
+    tables = [name for name, value in file.items() if bare and isinstance(value, dict)]
+    foreign = {name for name in tables if not guess(name, known, ALIKE)}
     if unknown := sorted(set(file) - known - foreign):
         told = ", ".join(f"{name}{guess(name, known)}" for name in unknown)
         hint = f"{SEE}; a feature's settings are known with its application (--app)" if bare else SEE

@@ -24,9 +24,9 @@ def made(kind: type[Values], make: Callable[[], T], in_file: Callable[..., str] 
         raise WrongSetting("settings cannot be used: " + "; ".join(problems), hint=SEE) from None
 
 
-def guess(name: str, known: Iterable[str]) -> str:
-    """Returns which known name may be meant, in brackets; nothing where none is like it."""
-    close = next(iter(difflib.get_close_matches(name.lower(), known, 1)), None)
+def guess(name: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """Returns which known name may be meant, in brackets; nothing where none is so much ``alike``."""
+    close = next(iter(difflib.get_close_matches(name.lower(), known, 1, alike)), None)
     return f" (did you mean {close}?)" if close else ""
 
 
