@@ -23,7 +23,7 @@ BUILT_IN: tuple[str, ...] = ()
 # Commands, addresses of the API and pages of the console that redrive has itself. A test keeps them complete, and also
 # the first words of its tables: a worker's role may write to tables that are named after a feature.
 _TAKEN = """
-approvals audit cancel causes connections dead_letters deploy docs doctor drill enqueue erase executors failed
+alerts approvals audit cancel causes connections dead_letters deploy docs doctor drill enqueue erase executors failed
 failure_groups failures find flush forget groups history kinds limits list live migrate operations overview pause
 purge queues rates replay resume retry routes schedules settings show sign_in sign_out smoke static stats task_groups
 tasks theme tokens up version who why work worker workers
