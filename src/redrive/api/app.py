@@ -142,7 +142,7 @@ def _add_health(api: FastAPI, app: App, worker: Worker | None) -> None:
     @api.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, Any]:
         """The process is alive."""
-        return alive(worker)
+        return alive(worker, app.settings)
 
     seen = LastSeen()
 

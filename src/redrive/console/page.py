@@ -83,6 +83,12 @@ class Page:
         several = app.connections if len(app.connections) > 1 else ()
         return {name: HOME if name == app.at(None).name else home(name) for name in several}
 
+    @property
+    def env(self) -> str:
+        """Where this is: dev, test or production."""
+        app: App = self.request.app.state.redrive
+        return app.settings.env
+
     @cached_property
     def theme(self) -> str | None:
         """The theme that was chosen; None follows the system."""

@@ -66,7 +66,7 @@ def _fleet(name: str, help: str, labels: tuple[str, ...] = (), type: Type = Type
     return Metric(f"redrive_fleet_{name}", type, help, labels, Scope.FLEET)
 
 
-INFO = _gauge("worker_info", "Always 1; the version that this worker runs.", ("version",))
+INFO = _gauge("worker_info", "Always 1; the version that this worker runs, and REDRIVE_ENV.", ("version", "env"))
 SLOTS = _gauge("worker_slots", "Tasks that this worker runs at once at most.")
 SLOTS_USED = _gauge("worker_slots_used", "Tasks that this worker runs now.")
 STOPPING = _gauge("worker_stopping", "1 while this worker finishes what it has and claims no more.")

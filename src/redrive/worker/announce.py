@@ -24,6 +24,7 @@ class Announcer:
         self._options = config.options
         self._grace_ms = config.settings.grace_ms
         self._where = config.where
+        self._env = config.settings.env
         self._started = False
 
     def started(self) -> None:
@@ -31,7 +32,8 @@ class Announcer:
         self._started = True
         options = self._options
         text = f"{self._worker_id} takes {','.join(options.queues)} from {self._where}, {options.concurrency} at once"
-        self._say("worker.started", text, queues=list(options.queues), concurrency=options.concurrency)
+        queues, at_once = list(options.queues), options.concurrency
+        self._say("worker.started", f"{text} ({self._env})", queues=queues, concurrency=at_once, env=self._env)
 
     def stopping(self, why: str, hint: str) -> None:
         """Logs ``worker.stopping``, with what still runs."""

@@ -35,7 +35,7 @@ def _state(worker: Worker, found: Samples) -> None:
         (metrics.CONTACT, health.last_contact),
     ):
         put(found, metric.name, float(value))
-    put(found, metrics.INFO.name, 1.0, __version__)
+    put(found, metrics.INFO.name, 1.0, __version__, worker.settings.env)
     for spread, of in ((metrics.BATCHES, counters.batches), (metrics.LAG, counters.lags)):
         put(found, spread.name, _copy(of))
 

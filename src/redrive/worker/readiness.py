@@ -55,15 +55,16 @@ class LastSeen:
         return Dependency(f"store:{name}", problem is None, problem, self._others.get(name))
 
 
-def alive(worker: Worker | None) -> dict[str, Any]:
+def alive(worker: Worker | None, settings: Settings) -> dict[str, Any]:
     """Returns that the process is alive, and what its worker did so far."""
     if worker is None:
-        return {"status": "ok", "version": __version__, "worker": None}
+        return {"status": "ok", "version": __version__, "env": settings.env, "worker": None}
     facts = worker.health.as_dict()
     started = facts.pop("started_at")
     return {
         "status": "stopping" if worker.stopping else "ok",
         "version": __version__,
+        "env": settings.env,
         "worker_id": facts.pop("worker_id"),
         "uptime_seconds": round(time.time() - started, 3) if started else 0.0,
         "running": len(worker.runs),

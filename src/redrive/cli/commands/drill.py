@@ -14,9 +14,11 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.command import run_command
+from redrive.cli.support.confirm import Yes
 from redrive.cli.support.http_client import Client, Refused
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, By, Json, Url
+from redrive.cli.support.production import InProduction, refuse_production
 from redrive.cli.support.session import operate
 from redrive.errors import InvalidInput, RedriveError, StoreUnavailable
 from redrive.files import write_private
@@ -34,6 +36,8 @@ def drill(
     patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="For each step.")] = 30.0,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Also write the record here.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Earlier drills instead of a new one.")] = False,
+    in_production: InProduction = False,
+    yes: Yes = False,
     by: By = None,
     url: Url = None,
     app: AppName = None,
@@ -46,6 +50,7 @@ def drill(
         return
     loaded = load(url, app)
     client = Client(api or _usual(loaded.app.settings), token or os.environ.get("REDRIVE_TOKEN"))
+    refuse_production("redrive drill", client, in_production, yes)
     looks: dict[str, service.Look] = {
         "the API shows it": partial(_through_api, client, api is not None),
         "the command line shows it": partial(_through_command, loaded.app.url, loaded.spec),

@@ -13,8 +13,10 @@ import typer
 
 from redrive.cli.support import output
 from redrive.cli.support.command import CommandFailed, run_command
+from redrive.cli.support.confirm import Yes
 from redrive.cli.support.http_client import Client, Refused
 from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.production import InProduction, refuse_production
 from redrive.errors import RedriveError
 
 Check = Callable[["Smoke"], str]
@@ -146,6 +148,8 @@ def smoke(
     instance: Annotated[str, typer.Argument(metavar="HTTP-URL", help="The instance.")] = "http://127.0.0.1:8321",
     token: Annotated[str | None, typer.Option("--token", metavar="T", help="Else REDRIVE_TOKEN, else none.")] = None,
     patience: Annotated[float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="For each task.")] = 30.0,
+    in_production: InProduction = False,
+    yes: Yes = False,
     strict: Annotated[bool, typer.Option("--strict", help="A skipped check fails the command, too.")] = False,
     url: Url = None,
     app: AppName = None,
@@ -154,6 +158,7 @@ def smoke(
     """Check a running instance from end to end, through its API and through this command line, which finds the store by
     --url or --app. Its tasks are marked by their scope; failed ones are given up."""
     own = Smoke(Client(instance, token or os.environ.get("REDRIVE_TOKEN")), patience, url, app)
+    refuse_production("redrive smoke", own.client, in_production, yes)
     results: list[dict[str, str]] = []
     for name, check in CHECKS.items():
         try:

@@ -21,6 +21,7 @@ from redrive.ops.history import PERIODS
 from redrive.ops.inspect import Stats
 from redrive.ops.text import counted
 from redrive.ops.workers import Standing, standing
+from redrive.settings import load_settings
 
 _STATES = [state.value for state in State]
 
@@ -58,7 +59,13 @@ def stats(
         _of_all(*operate_on_all(app, lambda own: own.health.stats(causes)), json=json)
         return
     found = operate(url, app, lambda own: own.health.stats(causes))
-    output.emit(_document(found)) if json else _print(found)
+    env = load_settings().env
+    if json:
+        output.emit({"env": env, **_document(found)})
+        return
+    if env != "dev":  # whoever types the next command should know where
+        output.say(Text(env, style="bold"), "")
+    _print(found)
 
 
 def _of_all(found: dict[str, Stats], away: dict[str, StoreError], *, json: bool) -> None:

@@ -51,7 +51,7 @@ class Port:
         async def ready() -> dict[str, Any]:
             return await readiness(app, worker, store=served.store)
 
-        with self._serving(app, served, processes, lambda: alive(worker), ready):
+        with self._serving(app, served, processes, lambda: alive(worker, app.settings), ready):
             yield
 
     @contextlib.contextmanager
@@ -61,7 +61,7 @@ class Port:
         seen = LastSeen()
 
         def health() -> dict[str, Any]:
-            return {"status": "ok", "version": __version__, "processes": hand_over.health()}
+            return {"status": "ok", "version": __version__, "env": app.settings.env, "processes": hand_over.health()}
 
         async def ready() -> dict[str, Any]:
             answer = await readiness(app, None, seen, store=served.store)
@@ -164,7 +164,7 @@ def told_to_supervisor(app: App, worker: Worker) -> Iterator[None]:
     brought = [own for _, own in metrics_of(app.features)]
 
     def look() -> Report:
-        return extend(measure(worker), brought), alive(worker), problems(worker)
+        return extend(measure(worker), brought), alive(worker, app.settings), problems(worker)
 
     sender = Sender(int(pipe), look)
     sender.start()

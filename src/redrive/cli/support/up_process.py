@@ -121,6 +121,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
         output.emit(
             {
                 "http": http,
+                "env": app.settings.env,
                 "store": app.shown_url,
                 "app": loaded.spec,
                 "worker_id": worker.id,
@@ -133,7 +134,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
     else:
         kinds = sorted(kind for kind in app.registry.handlers if not kind.startswith("SYSTEM_"))
         output.say(
-            f"redrive {__version__} is up",
+            f"redrive {__version__} is up ({app.settings.env})",
             f"  console {http}/ops/queue",
             f"  http    {http}/healthz, {http}/metrics, {http}/docs",
             f"  store   {app.shown_url}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
