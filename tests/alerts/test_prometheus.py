@@ -57,7 +57,7 @@ def test_the_command_prints_it(redrive: Any, here: Path) -> None:  # noqa: F811
     (here / "redrive.toml").write_text("[alerts.thresholds.reports]\nfailed_for = 60\n")
     said = redrive("deploy", "prometheus")
     assert said.code == 0
-    assert said.out.count("- alert:") == len(TABLE) + 6 + 1
+    assert said.out.count("- alert:") == len(TABLE) + sum(rule.of_queue is not None for rule in TABLE) + 1
     assert "for: 1m" in said.out and "docs/operations.md#alert-failed" in said.out and "absent(" in said.out
 
 

@@ -11,6 +11,7 @@ import pytest
 from redrive import App, Context
 from redrive.errors import StoreUnavailable
 from redrive.kernel.alerts.book import Alert, Book, document
+from redrive.kernel.alerts.slo import Objective, ServiceLevel
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.figures import Figures, KindFigures
 from redrive.kernel.reads import WorkerRow
@@ -112,7 +113,8 @@ def test_every_metric_of_the_fleet_is_filled() -> None:
     figures = Figures(NOW, [KindFigures("q", "A", {State.QUEUED: 1})], paused_queues=["q"], horizon=3.0)
     figures.failed_by_code, figures.failed_by_type = {"C": 1}, {"network": 1}
     figures.paused_kinds, alert = ["A"], Alert("failed", "q", Level.WARNING, "x", 1, NOW, fired=NOW)
-    figures.alerts = {"book": (1, document(Book(at=NOW, alerts={alert.key: alert}, counted={"q": (1, 2)})))}
+    book = Book(at=NOW, alerts={alert.key: alert}, services={"q": ServiceLevel(Objective(), burn={"1h": 1.0})})
+    figures.alerts = {"book": (1, document(book))}
     filled = set(samples_of(figures))
     assert filled == {metric.name for metric in metrics.TABLE if metric.scope is metrics.Scope.FLEET}
     body, _ = render(metrics.TABLE, {}, samples_of(figures))

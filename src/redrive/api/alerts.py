@@ -53,6 +53,22 @@ class AlertsOut(m.Out):
     silences: list[SilenceOut]
 
 
+class ServiceOut(m.Out):
+    """``good`` tasks started within ``waitSeconds``, ``bad`` ones did not, ``overdue`` of them wait still.
+    ``budgetLeft`` is a share, below 0 when more is late than allowed."""
+
+    queue: str
+    wait_seconds: float
+    target: float
+    days: int
+    good: int
+    bad: int
+    overdue: int
+    share: float
+    budget_left: float
+    burn_rates: dict[str, float]
+
+
 class SilenceIn(m.In):
     """Without a queue, wherever the rule is broken. It always ends: within 30 days."""
 
@@ -82,6 +98,27 @@ async def alerts(operator: TheOperator) -> AlertsOut:
         resolved=[_alert(one) for one in found.ended],
         silences=[_silence(one) for one in found.silences],
     )
+
+
+@router.get("/slo")
+async def service_levels(operator: TheOperator) -> list[ServiceOut]:
+    """How each queue with an objective stands: starts in time and late ones, budget left, burn rates."""
+    found = await operator.alerts.services()
+    return [
+        ServiceOut(
+            queue=queue,
+            wait_seconds=one.objective.wait_seconds,
+            target=one.objective.target,
+            days=one.objective.days,
+            good=one.good,
+            bad=one.bad,
+            overdue=one.overdue,
+            share=one.share,
+            budget_left=one.left,
+            burn_rates=dict(one.burn),
+        )
+        for queue, one in found.items()
+    ]
 
 
 @router.post("/silences", status_code=201)

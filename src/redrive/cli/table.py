@@ -48,6 +48,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Look at workers, queues, leases, failures and the store itself; say what is wrong and how to mend it.",
         ),
         "alerts": ("alerts:alerts_cli", "Alerts: what fires, silence, unsilence."),
+        "slo": (
+            "slo:slo",
+            "Service levels: which share of a queue's tasks started in time, how much of the error budget is left, and how fast it goes.",
+        ),
         "smoke": (
             "smoke:smoke",
             "Check a running instance from end to end, through its API and through this command line, which finds the store by --url or --app.",
@@ -151,6 +155,7 @@ EXAMPLES: dict[str, list[str]] = {
         "redrive alerts silence failed --queue reports --for 8h --reason 'the warehouse moves'",
         "redrive alerts unsilence failed --queue reports",
     ],
+    "slo": ["redrive slo", "redrive slo --json"],
     "smoke": ["redrive smoke http://127.0.0.1:8321"],
     "drill": ["redrive drill --by ann --out drill.md", "redrive drill --history"],
     "limits": ["redrive limits", "redrive limits BUILD_REPORT --concurrency 2"],

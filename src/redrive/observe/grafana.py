@@ -32,7 +32,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
         "Operating",
         (
             *(m.OPERATIONS, m.APPROVALS, m.SCHEDULES_LATE, m.LATENESS, m.UNSEALED, m.UNSEALED_AGE, m.CHAIN),
-            *(m.FIRING, m.EVALUATED),
+            *(m.FIRING, m.EVALUATED, m.BURN, m.BUDGET),
         ),
     ),
 )

@@ -141,6 +141,12 @@ OVERDUE = _fleet(
     "Tasks that have waited for longer than the queue's pending_age, 1,000 at most, as of the last round of alerts.",
     ("queue",),
 )
+BURN = _fleet(
+    "slo_burn_rate",
+    "How many times as fast as allowed tasks of a queue with an objective start late, by window.",
+    ("queue", "window"),
+)
+BUDGET = _fleet("slo_budget_left_ratio", "The share of a queue's error budget that is left.", ("queue",))
 CHAIN = _fleet("audit_chain_broken", "1 where the latest seals of the audit log do not follow each other.")
 
 TABLE: tuple[Metric, ...] = (
@@ -149,7 +155,7 @@ TABLE: tuple[Metric, ...] = (
     *(LAG, BLOCKED, CALLS, ERRORS, RECONNECTS, CONTACT, LISTENER),
     *(FLEET_UP, TASKS, ENQUEUED, COMPLETED, CANCELLED, LETTERS, OLDEST, FAILED_BY_CODE, FAILED_BY_TYPE, CAUSES),
     *(WORKERS, SILENT, FLEET_SLOTS, FLEET_USED, PAUSED, OPERATIONS, APPROVALS, SCHEDULES_LATE, LATENESS, EXPIRED),
-    *(UNSEALED, UNSEALED_AGE, HORIZON, KIND_PAUSED, EVALUATED, FIRING, FAILED_OPEN, OVERDUE, CHAIN),
+    *(UNSEALED, UNSEALED_AGE, HORIZON, KIND_PAUSED, EVALUATED, FIRING, FAILED_OPEN, OVERDUE, BURN, BUDGET, CHAIN),
 )
 
 

@@ -58,7 +58,8 @@ async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
 def _alerts(settings: Settings, store: str, connection: str | None) -> Duty:
     wording = Wording(settings.alert_runbooks, store, settings.triage)
     own = settings.own_alerts(connection)
-    evaluator = Evaluator(settings.alerts.limits, destinations(settings, wording), settings.alert_heartbeat, own)
+    to = destinations(settings, wording)
+    evaluator = Evaluator(settings.alerts.limits, to, settings.alert_heartbeat, own, settings.slo)
     return Duty("alerts", EVERY_S, evaluator.run)
 
 

@@ -122,6 +122,10 @@ def _alerts(figures: Figures, queues: set[str], found: Samples) -> None:
     put(found, metrics.CHAIN.name, float(book.chain is not None))
     for alert in book.firing:
         put(found, metrics.FIRING.name, 1.0, alert.rule, alert.queue, alert.level.value)
+    for queue, service in sorted(book.services.items())[:MOST_QUEUES]:
+        put(found, metrics.BUDGET.name, service.left, queue)
+        for window, rate in service.burn.items():
+            put(found, metrics.BURN.name, rate, queue, window)
     for queue in sorted(queues)[:MOST_QUEUES]:
         failed, overdue = book.counted.get(queue, (0, 0))
         put(found, metrics.FAILED_OPEN.name, float(failed), queue)

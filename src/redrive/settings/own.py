@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from redrive.errors import ConfigError
 from redrive.kernel.alerts.own import OwnRule
+from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.backoff import Backoff
 from redrive.kernel.task import MAX_TIMEOUT_SECONDS
 from redrive.settings import connections as stores
@@ -32,6 +33,7 @@ TRIAGE_EXAMPLE = (
 CONNECTIONS_EXAMPLE = '{"main": {"url": "postgresql://host/main"}, "insights": {"url": "sqlite:///insights.db"}}'
 ROUTES_EXAMPLE = '{"REPORT_*": {"queue": "reports"}}'
 WORKERS_EXAMPLE = '{"reports": {"queues": ["reports"], "processes": 2, "timeout": 600}}'
+SLO_EXAMPLE = '{"reports": {"wait_seconds": 30, "target": 0.95, "days": 30}}'
 S = TypeVar("S", bound=FeatureSettings)
 
 
@@ -59,6 +61,13 @@ def _http(url: str | None) -> str | None:
     if url is not None and not re.fullmatch(r"https?://[^\s/]\S*", url):
         raise ValueError("it is no address that begins with http:// or https://")
     return url
+
+
+def _objectives(given: dict[str, Objective]) -> dict[str, Objective]:
+    found = [Problem((queue, field), why) for queue, one in given.items() for field, why in one.problems()]
+    if found:
+        raise Unfit(*found)
+    return given
 
 
 def _smtp(url: str) -> str:
@@ -173,6 +182,7 @@ class Settings(Values):
     approvals_window_minutes: float = setting("REDRIVE_APPROVALS_WINDOW_MINUTES", 60.0, ge=0, le=10_080)
     triage: dict[str, Triage] = setting("REDRIVE_TRIAGE", {}, examples=[TRIAGE_EXAMPLE])
     alerts: AlertSettings = setting("REDRIVE_ALERTS", AlertSettings(), parse=parse_alerts, examples=[ALERTS_EXAMPLE])
+    slo: dict[str, Objective] = setting("REDRIVE_SLO", {}, check=_objectives, examples=[SLO_EXAMPLE])
     alert_webhook: str | None = setting("REDRIVE_ALERT_WEBHOOK", None, check=_http, repr=False)
     alert_slack: str | None = setting("REDRIVE_ALERT_SLACK", None, check=_http, repr=False)
     alert_email: list[str] = setting("REDRIVE_ALERT_EMAIL", [], parse=_addresses, repr=False)

@@ -15,7 +15,9 @@ router = pages_router()
 @router.get("/alerts")
 async def alerts(page: ThePage) -> Response:
     found = await page.operator.alerts.look(page.now)
-    return await page.render("alerts.html", found=found, spans=tuple(MUTES), rules=page.operator.alerts.rules)
+    services = await page.operator.alerts.services()
+    rules = page.operator.alerts.rules
+    return await page.render("alerts.html", found=found, services=services, spans=tuple(MUTES), rules=rules)
 
 
 @router.post("/alerts/silence")

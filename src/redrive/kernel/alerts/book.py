@@ -10,6 +10,7 @@ from typing import Any
 
 from redrive.kernel.alerts.facts import Answer
 from redrive.kernel.alerts.rules import Condition
+from redrive.kernel.alerts.slo import ServiceLevel, read_service, service_document
 from redrive.kernel.diagnosis import Level
 
 ENDED_AFTER = timedelta(seconds=30)  # without the condition; a moment is none
@@ -80,8 +81,8 @@ class Message:
 @dataclass(slots=True, frozen=True)
 class Book:
     """``at``: the last round, and ``by`` whom. ``ended``: alerts that have ended, the latest first. ``depths``,
-    ``counted`` (failed and overdue tasks by queue), ``chain`` and ``answers``: what one round found that others go by.
-    ``lost``: why the latest message was given up."""
+    ``counted`` (failed and overdue tasks by queue), ``chain``, ``answers`` and ``services`` (by queue, against their
+    objectives): what one round found that others go by. ``lost``: why the latest message was given up."""
 
     at: datetime | None = None
     by: str = ""
@@ -93,6 +94,7 @@ class Book:
     chain: str | None = None
     chain_at: datetime | None = None
     answers: Mapping[str, Answer] = field(default_factory=dict)
+    services: Mapping[str, ServiceLevel] = field(default_factory=dict)
     lost: str | None = None
 
     @property
@@ -184,6 +186,7 @@ def document(book: Book) -> dict[str, Any]:
         "chain": book.chain,
         "chain_at": _text(book.chain_at),
         "answers": {name: [one.value, one.fault, _text(one.at)] for name, one in book.answers.items()},
+        "services": {queue: service_document(one) for queue, one in book.services.items()},
         "lost": book.lost,
     }
 
@@ -217,6 +220,7 @@ def read_book(body: Mapping[str, Any] | None) -> Book:
             body.get("chain"),
             _time(body.get("chain_at")),
             {name: Answer(value, fault, _time(at)) for name, (value, fault, at) in body.get("answers", {}).items()},
+            {queue: read_service(one) for queue, one in body.get("services", {}).items()},
             body.get("lost"),
         )
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -19,7 +19,8 @@ class QueueFacts:
     """``queued`` and ``oldest`` (seconds) are of kinds that nobody has paused. ``failed``: by causes that nobody has
     muted or resolved; ``known``: by the others. ``overdue``: tasks that have waited for the queue's ``pending_age``.
     ``surged``: terminal failures of the last ten minutes, ``usual``: as many as in ten minutes of the hour before.
-    ``before``: how many were queued when ``depth_for`` began, if it was too many all the time since."""
+    ``before``: how many were queued when ``depth_for`` began, if it was too many all the time since. ``fast`` and
+    ``slow``: how many times as fast as allowed its error budget goes, over an hour and over six."""
 
     queued: int = 0
     oldest: float = 0.0
@@ -31,6 +32,8 @@ class QueueFacts:
     workers: int = 0
     paused: bool = False
     before: int | None = None
+    fast: float = 0.0
+    slow: float = 0.0
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,6 +4,7 @@ and taken once (``max by``). ``which`` chooses queues."""
 from __future__ import annotations
 
 from redrive.kernel.alerts.facts import SURGE_FACTOR
+from redrive.kernel.alerts.slo import FAST, SLOW
 from redrive.kernel.alerts.thresholds import Thresholds
 from redrive.kernel.wording import prometheus_span
 
@@ -41,6 +42,22 @@ def oldest_age(limit: Thresholds, which: str) -> str:
 
 def no_worker(limit: Thresholds, which: str) -> str:
     return f"{_queued(which)} > 0 and on (queue) {_of_queue('redrive_fleet_workers', which)} == 0{_RUNNING}"
+
+
+def slo_fast(limit: Thresholds, which: str) -> str:
+    return _burning(which, FAST, "1h", "5m")
+
+
+def slo_slow(limit: Thresholds, which: str) -> str:
+    return _burning(which, SLOW, "6h", "30m")
+
+
+def _burning(which: str, rate: float, long: str, short: str) -> str:
+    over = [
+        f"max by (queue) (redrive_fleet_slo_burn_rate{_selector(which, chosen)}) > {rate:g}"
+        for chosen in (f'window="{long}"', f'window="{short}"')
+    ]
+    return f"{over[0]} and on (queue) {over[1]}{_RUNNING}"
 
 
 def stuck(limit: Thresholds, which: str) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from redrive.kernel.alerts import promql
 from redrive.kernel.alerts.facts import SURGE_FACTOR, Facts, QueueFacts
+from redrive.kernel.alerts.slo import FAST, SLOW
 from redrive.kernel.alerts.thresholds import Limits, Thresholds
 from redrive.kernel.diagnosis import Level
 from redrive.kernel.wording import counted, span
@@ -277,8 +278,29 @@ HORIZON = Rule(
     of_store=lambda facts: _above(facts.horizon, PINNED_S),
 )
 
+SLO_FAST = Rule(
+    "slo_fast",
+    Level.CRITICAL,
+    "queue {queue} uses up its error budget {value} times as fast as it may, over 1 h and 5 min",
+    "redrive slo; redrive doctor --queue {queue}",
+    Unit.NUMBER,
+    0.0,
+    promql.slo_fast,
+    lambda own, _: _above(own.fast, FAST),
+)
+SLO_SLOW = Rule(
+    "slo_slow",
+    Level.WARNING,
+    "queue {queue} uses up its error budget {value} times as fast as it may, over 6 h and 30 min",
+    "redrive slo; redrive doctor --queue {queue}",
+    Unit.NUMBER,
+    0.0,
+    promql.slo_slow,
+    lambda own, _: _above(own.slow, SLOW),
+)
+
 TABLE: tuple[Rule, ...] = (
-    *(FAILED, DEPTH, PENDING, SURGE, OLDEST_AGE, NO_WORKER),
+    *(FAILED, DEPTH, PENDING, SURGE, OLDEST_AGE, NO_WORKER, SLO_FAST, SLO_SLOW),
     *(STUCK, SCHEDULE_MISSED, AUDIT_CHAIN, AUDIT_UNSEALED, HORIZON),
 )
 NAMES = tuple(rule.name for rule in TABLE)

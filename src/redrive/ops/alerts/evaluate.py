@@ -14,6 +14,7 @@ from redrive.ids import new_id
 from redrive.kernel.alerts.book import Alert, Book, Message, Silence, document, mark_told, read_book, step, to_tell
 from redrive.kernel.alerts.own import OwnRule, own_conditions
 from redrive.kernel.alerts.rules import conditions
+from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.commit import Commit
 from redrive.kernel.ports.store import Store
@@ -33,7 +34,8 @@ Stopping = Callable[[], bool]
 
 class Evaluator:
     """Evaluates the rules of one configuration. ``send``: to whom, by name; ``heartbeat``: an address that is called
-    after each round, so that somebody notices when nobody evaluates; ``own``: rules of the application."""
+    after each round, so that somebody notices when nobody evaluates; ``own``: rules of the application,
+    ``objectives``: service levels of queues."""
 
     def __init__(
         self,
@@ -41,7 +43,9 @@ class Evaluator:
         send: Mapping[str, Send],
         heartbeat: str | None = None,
         own: Mapping[str, OwnRule] = MappingProxyType({}),
+        objectives: Mapping[str, Objective] = MappingProxyType({}),
     ) -> None:
+        self._objectives = objectives
         self._limits = limits
         self._own = own
         self._send = send
@@ -54,7 +58,7 @@ class Evaluator:
         before, version = book_of(figures)
         if before.at is not None and figures.now <= before.at:
             return  # somebody was quicker
-        facts, after = await look(store, self._limits, figures, before)
+        facts, after = await look(store, self._limits, figures, before, self._objectives)
         queries = {name: rule.query for name, rule in self._own.items()}
         answers = await ask_all(store, queries, before.answers, figures.now)
         broken = [*conditions(facts, self._limits), *own_conditions(self._own, answers)]
@@ -150,7 +154,7 @@ def _same(before: Book, after: Book) -> bool:
 
     def known(book: Book) -> object:
         states = {key: (alert.state, alert.told, alert.gone) for key, alert in book.alerts.items()}
-        return states, book.counted, book.chain, book.depths, book.messages, book.answers
+        return states, book.counted, book.chain, book.depths, book.messages, book.answers, book.services
 
     return not after.messages and known(before) == known(after)
 

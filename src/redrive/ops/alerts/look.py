@@ -7,15 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from redrive.kernel.alerts.book import Book, Silence, read_book, read_silence
 from redrive.kernel.alerts.facts import SURGE_WINDOW, USUAL_WINDOW, Facts, QueueFacts, depth_before, remember
+from redrive.kernel.alerts.slo import Objective
 from redrive.kernel.alerts.thresholds import Limits
 from redrive.kernel.figures import Figures
 from redrive.kernel.ports.store import Store
 from redrive.kernel.task import State
 from redrive.ops import audit_chain, causes
+from redrive.ops.alerts.service import look_again
 from redrive.ops.workers import Standing, standing
 
 COLLECTION, BOOK = "alert", "book"
@@ -46,7 +49,13 @@ def _ordered(bodies: Iterable[Mapping[str, Any]], now: datetime) -> list[Silence
     return sorted((one for one in found if one is not None and one.until > now), key=lambda one: one.until)
 
 
-async def look(store: Store, limits: Limits, figures: Figures, book: Book) -> tuple[Facts, Book]:
+async def look(
+    store: Store,
+    limits: Limits,
+    figures: Figures,
+    book: Book,
+    objectives: Mapping[str, Objective] = MappingProxyType({}),
+) -> tuple[Facts, Book]:
     """Returns the facts of this moment, and the book with what was counted for them."""
     now = figures.now
     book = await _with_chain(store, book, now)
@@ -63,6 +72,7 @@ async def look(store: Store, limits: Limits, figures: Figures, book: Book) -> tu
     known = await known_failures(store, now) if +failed else Counter[str]()
     surged, usual = await _surges(store, now) if +failed else (Counter[str](), Counter[str]())
     depths = remember(book.depths, queued, limits, now)
+    services = await look_again(store, objectives, book.services, now, sorted(paused))
     served, alive = _served(figures)
     queues = {
         queue: QueueFacts(
@@ -76,6 +86,8 @@ async def look(store: Store, limits: Limits, figures: Figures, book: Book) -> tu
             served[queue],
             queue in figures.paused_queues,
             depth_before(depths.get(queue, ()), limits.of(queue).depth_for, now),
+            services[queue].fast if queue in services else 0.0,
+            services[queue].slow if queue in services else 0.0,
         )
         for queue in sorted({*queued, *failed})
     }
@@ -89,7 +101,7 @@ async def look(store: Store, limits: Limits, figures: Figures, book: Book) -> tu
         book.chain,
         figures.horizon or 0.0,
     )
-    return facts, replace(book, depths=depths, counted=counted)
+    return facts, replace(book, depths=depths, counted=counted, services=services)
 
 
 def _oldest(figures: Figures) -> dict[str, float]:

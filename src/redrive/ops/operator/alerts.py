@@ -9,11 +9,13 @@ from datetime import datetime
 from redrive.errors import InvalidInput
 from redrive.kernel.alerts.book import Alert, Silence
 from redrive.kernel.alerts.rules import NAMES
+from redrive.kernel.alerts.slo import ServiceLevel
 from redrive.kernel.diagnosis import Level
 from redrive.ops.access import Role
 from redrive.ops.alerts import silences
 from redrive.ops.alerts.look import load
 from redrive.ops.alerts.messages import runbook
+from redrive.ops.alerts.service import look_at_all
 from redrive.ops.operator.session import Service
 from redrive.settings import Triage
 
@@ -77,6 +79,11 @@ class AlertService(Service):
             silenced,
             book.lost,
         )
+
+    async def services(self) -> dict[str, ServiceLevel]:
+        """Returns how each queue with an objective stands now."""
+        self._session.may(Role.VIEWER)
+        return await look_at_all(self._store, self._session.settings.slo)
 
     async def silence(self, rule: str, until: datetime, queue: str | None = None, reason: str | None = None) -> Silence:
         """Nobody is told of a rule until a time: of a queue, or wherever it is broken."""

@@ -1,0 +1,128 @@
+"""Service levels: so many of a queue's tasks start in time, and how fast the rest uses up what is allowed to be late.
+
+A start is good when the task had waited for no longer than the objective says, else it is bad. A task that is still
+waiting beyond it is bad already: else a standstill, in which nothing starts, would look well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from redrive.kernel.series import BOUNDS
+
+WINDOWS = {
+    "5m": timedelta(minutes=5),
+    "30m": timedelta(minutes=30),
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+}
+# How many times as fast as allowed the budget goes, over a long and a short window, before somebody is woken: at that
+# speed 2 % of a month's budget is gone within an hour, and 5 % within six.
+FAST, SLOW = 14.4, 6.0
+LEAST_STARTS = 10  # in the long window; a share of fewer says nothing
+
+
+@dataclass(slots=True, frozen=True)
+class Objective:
+    """A share ``target`` of a queue's tasks starts within ``wait_seconds``, over ``days``."""
+
+    wait_seconds: float = 30.0
+    target: float = 0.95
+    days: int = 30
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """Yields which field cannot be used, and why."""
+        if self.wait_seconds not in BOUNDS:
+            yield (
+                "wait_seconds",
+                f"it is one of {', '.join(f'{bound:g}' for bound in BOUNDS)}: by these starts are counted",
+            )
+        if not 0 < self.target < 1:
+            yield "target", f"it is a share between 0 and 1, not {self.target:g}"
+        if not 1 <= self.days <= 365:
+            yield "days", f"it is from 1 to 365, not {self.days}"
+
+    @property
+    def allowed(self) -> float:
+        """The share that may be late."""
+        return 1 - self.target
+
+    def split(self, wait: Iterable[int]) -> tuple[int, int]:
+        """Returns how many starts were good and how many bad, of buckets by ``BOUNDS``."""
+        counts = list(wait)
+        good = sum(counts[: BOUNDS.index(self.wait_seconds) + 1])
+        return good, sum(counts) - good
+
+
+Starts = Iterable[tuple[datetime, tuple[int, int]]]  # good and bad ones, by when their step begins
+
+
+@dataclass(slots=True, frozen=True)
+class ServiceLevel:
+    """How a queue stands. ``burn``: by window, how many times as fast as allowed tasks are late; ``overdue``: those
+    that wait beyond the objective now, and are among the bad ones."""
+
+    objective: Objective
+    good: int = 0
+    bad: int = 0
+    overdue: int = 0
+    burn: Mapping[str, float] = field(default_factory=dict)
+    at: datetime | None = None
+
+    @property
+    def share(self) -> float:
+        """The share that started in time; 1 where nothing started and nothing waits."""
+        return self.good / (self.good + self.bad) if self.good + self.bad else 1.0
+
+    @property
+    def left(self) -> float:
+        """The share of the error budget that is left; below 0 when more is late than allowed."""
+        return 1 - (1 - self.share) / self.objective.allowed
+
+    @property
+    def fast(self) -> float:
+        return min(self.burn.get("1h", 0.0), self.burn.get("5m", 0.0))
+
+    @property
+    def slow(self) -> float:
+        return min(self.burn.get("6h", 0.0), self.burn.get("30m", 0.0))
+
+
+def measure(objective: Objective, minutes: Starts, days: Starts, overdue: int, now: datetime) -> ServiceLevel:
+    """Returns how a queue stands: by the minutes of the last six hours, and by days."""
+    recent, whole = list(minutes), _sum(days)
+    burn = {}
+    for name, window in WINDOWS.items():
+        good, bad = _sum(one for one in recent if one[0] >= now - window)
+        late, starts = bad + overdue, good + bad + overdue
+        enough = starts >= LEAST_STARTS or name in ("5m", "30m")
+        burn[name] = round(late / starts / objective.allowed, 2) if starts and enough else 0.0
+    return ServiceLevel(objective, whole[0], whole[1] + overdue, overdue, burn, now)
+
+
+def _sum(starts: Starts) -> tuple[int, int]:
+    good = bad = 0
+    for _, (more_good, more_bad) in starts:
+        good, bad = good + more_good, bad + more_bad
+    return good, bad
+
+
+def service_document(service: ServiceLevel) -> dict[str, Any]:
+    return {
+        "good": service.good,
+        "bad": service.bad,
+        "overdue": service.overdue,
+        "burn": dict(service.burn),
+        "at": None if service.at is None else service.at.isoformat(),
+        "objective": [service.objective.wait_seconds, service.objective.target, service.objective.days],
+    }
+
+
+def read_service(body: Mapping[str, Any]) -> ServiceLevel:
+    wait, target, days = body["objective"]
+    at = None if body["at"] is None else datetime.fromisoformat(body["at"])
+    burn = {str(name): float(value) for name, value in body["burn"].items()}
+    return ServiceLevel(Objective(wait, target, days), body["good"], body["bad"], body["overdue"], burn, at)

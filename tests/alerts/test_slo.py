@@ -1,0 +1,128 @@
+"""Service levels: good and bad starts, what waits still, the budget, and how fast it goes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive.errors import ConfigError
+from redrive.kernel.alerts.slo import LEAST_STARTS, Objective, ServiceLevel, measure, read_service, service_document
+from redrive.kernel.alerts.thresholds import Limits
+from redrive.kernel.ports.store import Heartbeat
+from redrive.kernel.series import Tally, TallySheet, write
+from redrive.ops.alerts.evaluate import Evaluator
+from redrive.ops.alerts.look import load
+from redrive.ops.alerts.service import look_at_all
+from redrive.ops.fleet_metrics import samples_of
+from redrive.settings import load_settings
+from redrive.testing.conformance.harness import Harness
+from tests.alerts.cases import NOW
+from tests.api.conftest import served
+from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
+from tests.console.conftest import console, make_app, page, text_of
+
+THIRTY = Objective(30, 0.95, 30)
+
+
+def test_a_start_at_the_bound_is_good() -> None:
+    tally = Tally()
+    for seconds in (0.0, 29.9, 30.0, 30.1, 5000.0):
+        tally.waited(seconds)
+    assert THIRTY.split(tally.wait) == (3, 2)
+
+
+def test_the_budget_and_how_fast_it_goes() -> None:
+    minutes = [(NOW - timedelta(minutes=n), (90, 10)) for n in range(60)]
+    found = measure(THIRTY, minutes, [(NOW, (9_700, 300))], 0, NOW)
+    assert found.share == 0.97 and round(found.left, 6) == 0.4
+    assert found.burn == {"5m": 2.0, "30m": 2.0, "1h": 2.0, "6h": 2.0}
+    assert measure(THIRTY, [], [(NOW, (900, 100))], 0, NOW).left == pytest.approx(-1.0), "more is late than allowed"
+
+
+def test_a_standstill_does_not_look_well() -> None:
+    still = measure(THIRTY, [], [], 20, NOW)
+    assert still.fast == still.slow == 20.0 and still.share == 0 and still.bad == 20
+    nothing = measure(THIRTY, [], [], 0, NOW)
+    assert nothing.fast == 0 and nothing.share == nothing.left == 1
+
+
+def test_a_few_starts_say_nothing() -> None:
+    few = measure(THIRTY, [(NOW, (0, LEAST_STARTS - 1))], [], 0, NOW)
+    assert few.fast == few.slow == 0
+
+
+def test_what_has_ended_burns_no_more() -> None:
+    early = [(NOW - timedelta(minutes=40), (0, 100))]
+    assert measure(THIRTY, early, [], 0, NOW).fast == 0
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    service = ServiceLevel(THIRTY, 5, 2, 1, {"1h": 2.5}, NOW)
+    assert read_service(service_document(service)) == service
+
+
+async def start(harness: Harness, name: str, *waits: float) -> None:
+    """Tasks that were started after so many seconds, as a worker tells of them."""
+    tally = Tally()
+    for seconds in waits:
+        tally.waited(seconds)
+    sheet = TallySheet(name, write({("default", "A"): tally}))
+    await harness.store.tick(Heartbeat("w1", "host", 1, ("default",), 4, 0, "0", {}, sheet=sheet))
+
+
+@pytest.mark.anyio
+async def test_starts_of_workers_and_tasks_that_wait(harness: Harness) -> None:
+    await start(harness, "1", *[1.0] * 80, *[40.0] * 20)
+    for folded in range(2):
+        found = (await look_at_all(harness.store, {"default": THIRTY}))["default"]
+        assert (found.good, found.bad, found.overdue, found.fast) == (80, 20, 0, 4.0), folded
+        await harness.store.upkeep("series")
+    await harness.enqueue_many(400, "A")
+    await harness.advance(31)
+    found = (await look_at_all(harness.store, {"default": THIRTY}))["default"]
+    assert (found.good, found.bad, found.overdue) == (80, 420, 400)
+    await Evaluator(Limits(), {}, objectives={"default": THIRTY}).run(harness.store, "w1")
+    book, _ = await load(harness.store, await harness.store.now())
+    assert {"slo_fast:default", "slo_slow:default"} <= book.alerts.keys()
+    assert "16.8 times as fast as it may" in book.alerts["slo_fast:default"].text
+    samples = samples_of(await harness.store.figures())
+    assert samples["redrive_fleet_slo_burn_rate"]["default", "1h"] == 16.8
+    assert samples["redrive_fleet_slo_budget_left_ratio"]["default",] == pytest.approx(-15.8)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("wait_seconds = 31", "REDRIVE_SLO.reports.wait_seconds: it is one of .*30, 60"),
+        ("target = 95", "REDRIVE_SLO.reports.target: it is a share"),
+        ("days = 0", "REDRIVE_SLO.reports.days: it is from 1 to 365"),
+        ("wait = 30", "REDRIVE_SLO.reports.wait: there is no such field"),
+    ],
+)
+def test_objectives_that_cannot_be(text: str, said: str, here: Path) -> None:  # noqa: F811
+    (here / "redrive.toml").write_text(f"[slo.reports]\n{text}\n")
+    with pytest.raises(ConfigError, match=said) as error:
+        load_settings()
+    assert "redrive.toml, line" in str(error.value)
+
+
+def test_by_command(redrive: Any, here: Path) -> None:  # noqa: F811
+    url = ("--url", f"sqlite:///{here}/a.db")
+    redrive("migrate", *url)
+    assert "no queue has an objective" in redrive("slo", *url).out
+    (here / "redrive.toml").write_text("[slo.default]\nwait_seconds = 60\n")
+    said = redrive("slo", *url)
+    assert said.code == 0 and "0.95 within 60 s, 30 d" in said.out and "100%" in said.out
+
+
+@pytest.mark.anyio
+async def test_over_http_and_in_the_console(here: Path) -> None:  # noqa: F811
+    (here / "redrive.toml").write_text("[slo.default]\nwait_seconds = 60\n")
+    async with served(make_app(f"sqlite:///{here}/a.db")) as client:
+        [found] = (await client.get("/api/alerts/slo")).json()
+        assert (found["queue"], found["budgetLeft"], found["waitSeconds"]) == ("default", 1.0, 60.0)
+    async with console(make_app(f"sqlite:///{here}/b.db")) as client:
+        assert "95 % start within 60 s, over 30 d" in text_of(await page(client, "/alerts"))
