@@ -330,3 +330,18 @@ async def test_what_failed_again_is_counted_by_cause(app: App) -> None:
         assert "2 × the shot t" in text_of(await page(client, f"/operations/{operation[1]}"))
         unsaid = await send(client, "/failures/retry", {**fields, "canary": ""}, "/failures/preview?kind=SEND")
         assert unsaid.status_code == 422 and "how many to try first" in text_of(unsaid.text)
+
+
+async def test_what_has_failed_again_is_not_what_was_ticked(any_app: App) -> None:
+    """Ann looks at a list; meanwhile somebody retries one of its tasks, and it fails again."""
+    app, ids = any_app, await fail_some(any_app, 2)
+    async with console(app) as client:
+        plan = re.search(r'name="seen" value="([^"]+)"', await page(client, "/failures/preview"))
+        assert plan
+        await done(client, "/failures/retry", {"id": ids[:1], "reason": "once"}, "/failures/preview")
+        await work(app)
+        form = {"id": ids, "seen": plan[1], "reason": "what I saw"}
+        said = text_of(await done(client, "/failures/retry", form, "/failures/preview"))
+        assert "1 of the 2 that were ticked are retried" in said and "have failed again since" in said
+        form = {"id": ids[:1], "seen": plan[1], "reason": "what I saw"}
+        assert "Nothing was done" in text_of(await done(client, "/failures/retry", form, "/failures/preview"))

@@ -15,7 +15,7 @@ from redrive.kernel.commit import Commit
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import facts, failures
 from redrive.kernel.ports.store import Store
-from redrive.kernel.records import Put
+from redrive.kernel.records import Put, Record
 from redrive.ops.matches import matching
 
 COLLECTION = "plan"
@@ -108,11 +108,14 @@ def _token(
     return base64.urlsafe_b64encode(hashlib.sha256(what.encode()).digest()[:18]).decode()
 
 
+async def made_at(store: Store, token: str) -> datetime:
+    """Returns when a plan was made."""
+    return (await _record(store, token)).created_at
+
+
 async def load(store: Store, token: str) -> Plan:
-    record = await store.record(COLLECTION, token)
-    if record is None or record.created_at + timedelta(seconds=PLAN_KEPT_S) <= await store.now():
-        raise PlanUnknown("there is no such plan", hint="a plan is kept for a day; make a new preview")
-    body = record.body
+    """Returns a plan that was made."""
+    body = (await _record(store, token)).body
     listed = body["listed"]
     return Plan(
         token,
@@ -126,3 +129,10 @@ async def load(store: Store, token: str) -> Plan:
         body["matched"],
         body.get("more", False),
     )
+
+
+async def _record(store: Store, token: str) -> Record:
+    record = await store.record(COLLECTION, token)
+    if record is None or record.created_at + timedelta(seconds=PLAN_KEPT_S) <= await store.now():
+        raise PlanUnknown("there is no such plan", hint="a plan is kept for a day; make a new preview")
+    return record

@@ -106,7 +106,10 @@ async def retry(page: TheForm) -> Response:
     ids = parse_ids(page.form.all("id"))
     if not ids:
         raise InvalidInput("nothing is ticked", hint="tick the tasks to retry")
-    return await _retry_ticked(page, FailureFilter(ids=tuple(ids)), len(ids))
+    # What has failed again since the list was made is another failure, that nobody has looked at.
+    plan = page.form.text("seen")
+    until = None if plan is None else await page.operator.failures.planned_at(plan)
+    return await _retry_ticked(page, FailureFilter(ids=tuple(ids), until=until), len(ids))
 
 
 async def _retry_ticked(page: Page, which: FailureFilter, ticked: int) -> Response:
@@ -114,7 +117,9 @@ async def _retry_ticked(page: Page, which: FailureFilter, ticked: int) -> Respon
     service = page.operator.operations
     seen = await service.preview(Action.RETRY, which)
     if not seen.number:
-        return page.back("Nothing was done: none of what was ticked is failed any more.", "warn")
+        return page.back(
+            "Nothing was done: none of what was ticked is failed any more, or it has failed again since.", "warn"
+        )
     begun = await service.begin(Action.RETRY, which, reason=page.form.text("reason"), seen=seen)
     return _begun(page, begun, ticked)
 
@@ -158,6 +163,7 @@ def _begun(page: Page, begun: BegunOperation, ticked: int | None = None) -> Resp
     if begun.approval is not None:
         return page.go(target, "A second person has to agree before this begins.", "warn")
     if ticked is not None and number < ticked:
-        said = f"{number} of the {ticked} that were ticked are retried; the others are no longer failed."
+        said = f"{number} of the {ticked} that were ticked are retried; the others are no longer failed, "
+        said += "or have failed again since."
         return page.go(target, said, "warn")
     return page.go(target, "It was begun; below is how far it has come.")

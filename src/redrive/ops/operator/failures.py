@@ -5,13 +5,14 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
 from redrive.errors import InvalidInput
 from redrive.kernel.failed import FailureFilter
 from redrive.kernel.operation import Action
 from redrive.kernel.task import DeadLetter, State, Task
-from redrive.ops import actions, failed, filters, search
+from redrive.ops import actions, failed, filters, plans, search
 from redrive.ops.access import Role
 from redrive.ops.actions import Result
 from redrive.ops.allowance import PlannedAction
@@ -148,6 +149,11 @@ class FailureService(Service):
             paged=self._session.paged,
             most=most,
         )
+
+    async def planned_at(self, plan: str) -> datetime:
+        """Returns when a plan was made: what failed later, somebody who has it before them has not seen."""
+        self._session.may(Role.VIEWER)
+        return await plans.made_at(self._store, plan)
 
     async def retry_matching(
         self,
