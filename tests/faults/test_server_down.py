@@ -100,6 +100,27 @@ def test_a_worker_waits_without_work_or_words_while_the_server_is_down(
     assert breakable.account(ids) == {"completed": 10}
 
 
+def test_a_stop_during_an_outage_ends_and_loses_nothing(breakable: World, breakable_server: Cluster) -> None:
+    """One that runs something, and one that has never reached its store. What the first could not tell runs again."""
+    gated, done = breakable.enqueue("GATED"), breakable.enqueue("GATED", {"name": "first"})
+    env = {"TASK_WORKER_GRACE_MS": "500"}
+    running = breakable.cli_worker("--concurrency", "2", env=env)
+    for task in (gated, done):
+        breakable.wait_effect(task, "start")
+    breakable_server.stop("fast")
+    running.wait_for("store.unavailable")
+    early = breakable.cli_worker(ready=False)
+    early.wait_for("store.unavailable")
+    breakable.open("first")
+    breakable.wait_effect(done, "end")
+    assert (running.stop(), early.stop()) == (0, 0)
+    breakable_server.start()
+    breakable.open()
+    breakable.worker(concurrency=2)
+    breakable.wait_completed([gated.id, done.id])
+    assert breakable.account([gated.id, done.id]) == {"completed": 2}
+
+
 def test_a_storm_of_killed_backends(breakable: World, breakable_server: Cluster) -> None:
     worker = breakable.worker(env=LONG, constants=QUICK_BACK, concurrency=8)
     with Producer(breakable) as producer, psycopg.connect(breakable_server.url(), autocommit=True) as admin:

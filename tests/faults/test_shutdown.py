@@ -38,6 +38,32 @@ def test_sigterm_under_load_completes_or_hands_back(store: World) -> None:
     assert store.account(ids, handed_back=handed_back(worker, second)) == {"completed": 301}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_stop_while_it_starts(sqlite: World, number: int, processes: str) -> None:
+    """The application is still being imported; with a supervisor, by its children."""
+    task = sqlite.enqueue("QUICK", max_attempts=1)
+    slow = sqlite.directory / "slow"
+    if processes == "1":
+        slow.touch()
+    worker = sqlite.cli_worker("--processes", processes, env={"FAULT_SLOW_START": str(slow)}, ready=False)
+    if processes != "1":
+        worker.wait_for("supervisor.started")
+        slow.touch()
+    until((sqlite.directory / "slow.begun").exists, "it imports the application")
+    worker.send(number)
+    assert worker.wait() == 0, worker.tail()
+    assert sqlite.get(task).attempt_count == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_nothing_runs(postgres: World, number: int) -> None:
+    worker = postgres.cli_worker()
+    worker.send(number)
+    assert worker.wait() == 0
+    assert worker.logged("worker.stopped")
+
+
 def test_one_stop_that_arrives_twice_is_one(store: World) -> None:
     """``timeout`` and wrappers signal the process, and then its group."""
     task = store.enqueue("GATED", max_attempts=1)

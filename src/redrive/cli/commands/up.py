@@ -8,6 +8,7 @@ import typer
 
 from redrive.cli.support.loading import load
 from redrive.cli.support.options import AppName, Json, Url
+from redrive.cli.support.signals import starting
 from redrive.cli.support.worker_options import make_options, with_worker_options
 from redrive.cli.support.worker_process import update_settings, warn_of_unknown_settings
 from redrive.errors import InvalidInput
@@ -35,6 +36,7 @@ Demo = Annotated[bool, typer.Option("--demo", help="Call the demo() of the app's
 
 
 @with_worker_options("queues", "concurrency", concurrency="Tasks at once (else TASK_WORKER_CONCURRENCY, at least 10).")
+@starting()
 def up(
     given: dict[str, Any],
     port: Port = None,

@@ -19,7 +19,7 @@ from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.metrics_port import Port, chosen_port, group_name, told_to_supervisor
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import refuse_memory
-from redrive.cli.support.signals import stopping
+from redrive.cli.support.signals import starting, stopping
 from redrive.cli.support.worker_options import as_arguments, with_worker_options
 from redrive.cli.support.worker_process import (
     ending,
@@ -88,6 +88,7 @@ FleetMetrics = Annotated[
 
 
 @with_worker_options()
+@starting()
 def work(
     given: dict[str, Any],
     serves: Serves = None,
