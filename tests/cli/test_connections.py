@@ -97,6 +97,18 @@ def test_names_that_there_are_not(shop: Loaded, redrive) -> None:
     assert said.code == 2 and "there is no connection 'insight'" in said.err and "did you mean insights?" in said.err
 
 
+def test_two_that_contradict_each_other(shop: Loaded, redrive) -> None:
+    redrive("migrate")
+    assert redrive("list", "--connection", "main", "--url", "sqlite:///main.db").code == 0
+    said = redrive("work", "insights", "--connection", "main")
+    assert said.code == 2 and "serves one connection, not insights and main" in said.err
+    for command in (["list"], ["work"]):
+        said = redrive(*command, "--connection", "insights", "--url", "sqlite:///x.db")
+        assert said.code == 2 and "--url is the store of the default connection, main" in said.err
+    shown = {one["name"]: one["value"] for one in redrive("settings", "--json").json["items"]}
+    assert shown["REDRIVE_ROUTES"] == "{'REPORT_*': {'connection': 'insights', 'queue': 'reports'}}"
+
+
 def test_a_route_that_fits_nothing_is_said(shop: Loaded, here: Path, start) -> None:
     (here / "redrive.toml").write_text(FILE.replace("REPORT_*", "RAPPORT_*"))
     worker = start("work", "--stop-when-empty")

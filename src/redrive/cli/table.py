@@ -112,6 +112,7 @@ EXAMPLES: dict[str, list[str]] = {
     "work": [
         "redrive work --app reports:app --queue high,default --concurrency 10",
         "redrive work --app reports:app --stop-when-empty",
+        "redrive work --group reports --processes 4",
     ],
     "migrate": [
         "redrive migrate --url postgresql://user@host/database",

@@ -18,7 +18,7 @@ from redrive.cli.support.burials import Burials
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.metrics_port import Port, chosen_port, group_name, told_to_supervisor
 from redrive.cli.support.options import AppName, Json, Url
-from redrive.cli.support.session import refuse_memory
+from redrive.cli.support.session import refuse_both, refuse_memory
 from redrive.cli.support.signals import starting, stopping
 from redrive.cli.support.worker_options import as_arguments, with_worker_options
 from redrive.cli.support.worker_process import (
@@ -46,7 +46,7 @@ logger = logging.getLogger("redrive.cli")
 Serves = Annotated[
     str | None, typer.Argument(metavar="CONNECTION", help="The connection to serve (else QUEUE_CONNECTION).")
 ]
-Connection = Annotated[str | None, typer.Option("--connection", metavar="NAME", help="The same.")]
+Connection = Annotated[str | None, typer.Option("--connection", metavar="NAME", help="The same, as an option.")]
 Group = Annotated[
     str | None,
     typer.Option(
@@ -104,8 +104,11 @@ def work(
     json: Json = False,
 ) -> None:
     """Run tasks until stopped. SIGTERM or Ctrl-C finishes what runs; a second one exits at once."""
+    if serves and connection and serves != connection:
+        raise InvalidInput(f"a worker serves one connection, not {serves} and {connection}")
     supervised = os.environ.pop(SUPERVISED_VARIABLE, None)
     loaded = load(url, app, warns=False)
+    refuse_both(loaded.app, url, connection or serves)
     job = start_of(loaded.app, given, connection or serves, group, processes)
     refuse_memory(loaded, job.connection)
     if worker_id is not None:

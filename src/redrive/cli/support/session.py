@@ -12,7 +12,7 @@ from redrive.cli.support.connection_option import chosen_connection
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import actor
 from redrive.cli.support.several import connection_with
-from redrive.errors import ConfigError, NotFound, StoreUnavailable
+from redrive.errors import ConfigError, InvalidInput, NotFound, StoreUnavailable
 from redrive.ops.access import Caller, Role
 from redrive.ops.connections import Found, on_each
 from redrive.ops.operator import Operator
@@ -38,6 +38,7 @@ def operate(
     line names none; else the one that has the tasks of these ``ids``; else the default one."""
     loaded = load(url, spec)
     name = chosen_connection() or (on(loaded.app) if on is not None else None)
+    refuse_both(loaded.app, url, chosen_connection())
     finds = bool(ids) and name is None and url is None and len(loaded.app.connections) > 1
     served = loaded.app.at(name)
     refuse_memory(loaded, name)
@@ -94,6 +95,15 @@ def _opens(loaded: Loaded, caller: Caller) -> Callable[[str], Awaitable[Operator
 def store_named(url: str | None, spec: str | None) -> str:
     """Returns where a command looks, without a password."""
     return load(url, spec).app.at(chosen_connection()).shown_url
+
+
+def refuse_both(app: App, url: str | None, connection: str | None) -> None:
+    """Refuses ``--url`` for another connection than the default one, whose URL it is: it would say nothing."""
+    if url is not None and connection is not None and app.at(connection) is not app.at(None):
+        raise InvalidInput(
+            f"--url is the store of the default connection, {app.at(None).name}, and --connection says {connection}",
+            hint="leave one of them out; the URL of a connection is in redrive.toml",
+        )
 
 
 def refuse_memory(loaded: Loaded, connection: str | None = None) -> None:

@@ -138,6 +138,7 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
             f"  console {http}/ops/queue",
             f"  http    {http}/healthz, {http}/metrics, {http}/docs",
             f"  store   {app.shown_url}" + (f"  (migrated: {', '.join(migrated)})" if migrated else ""),
+            *(f"  {_also(app, name)}" for name in app.connections if name != app.at(None).name),
             f"  app     {loaded.spec}: {', '.join(kinds)}"
             if loaded.spec
             else "  app     none; only the built-in kinds run",
@@ -152,12 +153,18 @@ def _announce(loaded: Loaded, worker: Worker, listening: socket.socket, migrated
     sys.stdout.flush()
 
 
+def _also(app: App, name: str) -> str:
+    """Returns that another connection is shown here, and who serves it."""
+    return f"store   {app.at(name).shown_url}  (connection {name}; its worker: redrive work {name})"
+
+
 def _hints(loaded: Loaded, kinds: list[str]) -> list[str]:
     """Returns commands that work as they are printed."""
     command = "./dev redrive" if os.environ.get("REDRIVE_DEV") == "1" else "redrive"
     url = loaded.app.url
     secret = loaded.app.shown_url != url
-    where = "" if url == DEFAULT_URL or secret else f" --url {shlex.quote(url)}"
+    # Where there are several connections, the file that names them is here.
+    where = "" if url == DEFAULT_URL or secret or len(loaded.app.connections) > 1 else f" --url {shlex.quote(url)}"
     which = f" --app {loaded.spec}" if loaded.spec else ""
     # A task of a feature is moved only by who knows the feature.
     brings = which if any(feature not in installed() for feature in loaded.app.features) else ""
