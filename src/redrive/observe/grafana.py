@@ -25,6 +25,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
         (
             *(m.WORKERS, m.SILENT, m.FLEET_SLOTS, m.FLEET_USED, m.SLOTS, m.SLOTS_USED, m.STOPPING, m.RESTARTS, m.INFO),
             *(m.LEASES_LOST, m.LATE_COMMITS, m.LATE, m.RECOVERED, m.EXPIRED, m.ABANDONED, m.LAG, m.BLOCKED),
+            *(m.HOOKS_DROPPED, m.HOOKS_FAILED),
         ),
     ),
     ("Store", (m.CALLS, m.ERRORS, m.RECONNECTS, m.CONTACT, m.LISTENER, m.FLEET_UP, m.HORIZON)),

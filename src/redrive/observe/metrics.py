@@ -90,6 +90,8 @@ LATE_COMMITS = _counter(
 LATE = _counter("late_outcomes_total", "Handlers that ended after their task was given up or had completed.")
 RECOVERED = _counter("tasks_recovered_total", "Tasks that this worker has taken back from expired leases.")
 ABANDONED = _counter("handlers_abandoned_total", "Handlers that ignored being stopped, and were fenced off.")
+HOOKS_DROPPED = _counter("hook_events_dropped_total", "Events that the application's hooks were not told: too many.")
+HOOKS_FAILED = _counter("hook_failures_total", "Calls of the application's hooks that raised, or took too long.")
 
 LAG = _spread("event_loop_lag_seconds", "How long the worker's event loop took to answer; asked twice a second.")
 BLOCKED = _counter(
@@ -152,6 +154,7 @@ CHAIN = _fleet("audit_chain_broken", "1 where the latest seals of the audit log 
 TABLE: tuple[Metric, ...] = (
     *(INFO, SLOTS, SLOTS_USED, STOPPING, RESTARTS),
     *(CLAIMED, ATTEMPTS, FAILURES, WAIT, RUN, BATCHES, LEASES_LOST, LATE_COMMITS, LATE, RECOVERED, ABANDONED),
+    *(HOOKS_DROPPED, HOOKS_FAILED),
     *(LAG, BLOCKED, CALLS, ERRORS, RECONNECTS, CONTACT, LISTENER),
     *(FLEET_UP, TASKS, ENQUEUED, COMPLETED, CANCELLED, LETTERS, OLDEST, FAILED_BY_CODE, FAILED_BY_TYPE, CAUSES),
     *(WORKERS, SILENT, FLEET_SLOTS, FLEET_USED, PAUSED, OPERATIONS, APPROVALS, SCHEDULES_LATE, LATENESS, EXPIRED),

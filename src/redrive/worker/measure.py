@@ -33,6 +33,8 @@ def _state(worker: Worker, found: Samples) -> None:
         (metrics.BLOCKED, health.loop_blocked),
         (metrics.RECONNECTS, health.reconnects),
         (metrics.CONTACT, health.last_contact),
+        (metrics.HOOKS_DROPPED, 0 if worker.hooks is None else worker.hooks.dropped),
+        (metrics.HOOKS_FAILED, 0 if worker.hooks is None else worker.hooks.raised),
     ):
         put(found, metric.name, float(value))
     put(found, metrics.INFO.name, 1.0, __version__, worker.settings.env)

@@ -76,7 +76,7 @@ class Worker:
         self.counters = state.counters
         notes = HandlerNotes(store, config.id)
         expected = [(handler.queue, kind) for kind, handler in config.registry.handlers.items()]
-        self._hooks = hooks
+        self.hooks = hooks
         told = (log, state.health, state.counters, notes, expected)
         self.report = Report(*told) if hooks is None else HookedReport(hooks, config.id, *told)
         self.announce = Announcer(config, state, log)
@@ -202,8 +202,8 @@ class Worker:
                 await self.ticker.leave()
             self.attempts.close()
             self.report.flush()
-            if self._hooks is not None:
-                await self._hooks.close()
+            if self.hooks is not None:
+                await self.hooks.close()
             self._asked = True  # whoever asks from now on has nothing to wait for
             self.announce.stopped()
 

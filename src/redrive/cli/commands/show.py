@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.text import Text
@@ -13,7 +14,10 @@ from rich.text import Text
 from redrive.cli.support import output
 from redrive.cli.support.options import AppName, Json, Url
 from redrive.cli.support.session import operate
-from redrive.kernel.task import Attempt, AuditRow, DeadLetter, State, Task, Timeline
+from redrive.errors import InvalidInput, RedriveError, TaskNotFound
+from redrive.kernel.reads import Query
+from redrive.kernel.task import MAX_TEXT, Attempt, AuditRow, DeadLetter, State, Task, Timeline
+from redrive.kernel.trace import trace_id_of
 from redrive.ops import inspect
 from redrive.ops.audit_rows import values_of
 from redrive.ops.operator import Operator
@@ -51,7 +55,7 @@ Event = tuple[datetime, str, str]
 
 
 def show(
-    task: Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its beginning.")],
+    task: Annotated[str, typer.Argument(metavar="ID", help="The task's id, its beginning, or its trace.")],
     stack: Annotated[bool, typer.Option("--stack", help="With the stacks of failed attempts.")] = False,
     url: Url = None,
     app: AppName = None,
@@ -78,9 +82,27 @@ async def _told(own: Operator, task: str) -> tuple[Story, str | None]:
 
 
 async def story_of(own: Operator, task: str) -> Story:
-    """Returns the story of a task that is named by its id, or by the beginning of it."""
-    [task_id] = await own.tasks.meant([task])
-    return await own.tasks.show(task_id)
+    """Returns the story of a task that is named by its id, by the beginning of it, or by its trace."""
+    try:
+        [task_id] = await own.tasks.meant([task])
+        return await own.tasks.show(task_id)
+    except (TaskNotFound, InvalidInput) as error:
+        return await own.tasks.show(await _of_trace(own, task, error))
+
+
+async def _of_trace(own: Operator, trace: str, missing: RedriveError) -> UUID:
+    """Returns the only task of a trace; what looks like an id may be that of one."""
+    found = (
+        (await own.tasks.list(Query(trace_id=trace_id_of(trace), limit=2))).tasks if 0 < len(trace) <= MAX_TEXT else []
+    )
+    if len(found) == 1:
+        return found[0].id
+    if found:
+        raise InvalidInput(
+            "this is the id of a trace, and there are several tasks of it",
+            hint=f"redrive list --trace-id {trace_id_of(trace)}",
+        )
+    raise missing
 
 
 def _document(found: Timeline, reasons: list[Reason], where: str | None) -> dict[str, Any]:
