@@ -151,6 +151,28 @@ async def test_what_an_ended_process_has_counted_stays() -> None:
     assert hand_over.problems() == ["w-1: it has ended"]
 
 
+async def test_one_that_is_relieved_and_its_successor_count_together() -> None:
+    """While both are there, what adds up does, how they are is the successor's; and it is no restart."""
+    hand_over = HandOver("w", 1, TABLE)
+    [slot] = hand_over.slots
+    old, new = hand_over.pipe(0), hand_over.pipe(0, relieves=True)
+    senders = []
+    for pipe, counted, reasons in ((old, 3.0, ()), (new, 5.0, ("it is full",))):
+        senders.append(Sender(os.dup(pipe.passed[0]), lambda c=counted, r=reasons: report(c, *r)))
+        pipe.begin()
+        senders[-1].start()
+    while slot.samples().get(CLAIMED.name) != {("q", "A"): 8.0}:
+        await asyncio.sleep(0.01)
+    assert slot.samples()[SLOTS.name] == {(): 4.0} and hand_over.problems() == ["w-1: it is full"]
+    senders[0].stop()
+    await old.end(for_good=True)
+    assert slot.samples()[CLAIMED.name] == {("q", "A"): 8.0} and hand_over.problems() == ["w-1: it is full"]
+    assert slot.samples()["redrive_worker_restarts_total"] == {(): 0.0}
+    senders[1].stop()
+    await new.end()
+    assert slot.samples()[CLAIMED.name] == {("q", "A"): 8.0}
+
+
 async def test_a_process_that_was_to_end_is_missed_by_nobody() -> None:
     """One of two is drained: the other works, and the port says so."""
     hand_over = HandOver("w", 2, TABLE)

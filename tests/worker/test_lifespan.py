@@ -1,0 +1,63 @@
+"""When a worker has lived long enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.settings import Options
+from redrive.worker import lifespan
+from redrive.worker.lifespan import MEGABYTE, Lifespan, memory_held
+from redrive.worker.relief import without_limits
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(lifespan.time, "monotonic", lambda: now[0])
+    return now
+
+
+def begun(**options: float) -> Lifespan:
+    found = Lifespan(Options(**options))
+    found.begin()
+    return found
+
+
+def test_by_time(clock: list[float]) -> None:
+    found = begun(max_time=10)
+    assert (found.next_look, found.over()) == (110.0, None)
+    clock[0] = 110.0
+    assert found.over() == "it has run for 10 s"
+
+
+def test_by_tasks(clock: list[float]) -> None:
+    found = begun(max_jobs=5)
+    assert (found.over(4), found.over(5)) == (None, "it has run 5 tasks")
+
+
+def test_by_memory_which_is_looked_at_once_a_second(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = begun(max_memory=50, max_time=1000)
+    assert found.next_look == 101.0
+    monkeypatch.setattr(lifespan, "memory_held", lambda: 51 * MEGABYTE)
+    assert found.over() == "it holds 51 MB of memory, more than 50"
+    assert MEGABYTE < memory_held() < 10_000 * MEGABYTE
+
+
+def test_without_limits_nothing_is_looked_at(clock: list[float]) -> None:
+    found = begun()
+    clock[0] = 1e9
+    assert (found.next_look, found.over(10**9)) == (float("inf"), None)
+
+
+def test_those_that_begin_together_do_not_end_together() -> None:
+    ends = set()
+    for _ in range(50):
+        found = Lifespan(Options(max_time=1000), spread=0.2)
+        ends.add(found._time)
+    assert len(ends) > 40 and all(800 <= one <= 1000 for one in ends), "never later than asked for"
+
+
+def test_a_child_leaves_its_limits_to_its_supervisor() -> None:
+    given = Options(max_time=1, max_jobs=2, max_memory=3, tries=4)
+    left = without_limits(given)
+    assert (left.max_time, left.max_jobs, left.max_memory, left.tries) == (None, None, None, 4)
