@@ -293,11 +293,27 @@ async def test_a_rule_of_an_application_fires_and_is_asked_once_a_minute(harness
 
 @pytest.mark.parametrize(
     "query",
-    ["select 'x'", "select nothing", "delete from redrive_task", "drop table redrive.task", "select 1; select 2"],
+    [
+        "select 'x'",
+        "select nothing",
+        "delete from redrive_task",
+        "drop table redrive.task",
+        "select 1; select 2",
+        "select 1e308 * 10",
+        "select 9e999",
+        "select cast('NaN' as float)",
+        "select $1",
+        "select '\ud800'",
+        "select '\0'",
+    ],
 )
 async def test_a_query_that_cannot_be_answered_fires(harness: Harness, query: str) -> None:
     await Evaluator(AT_ONCE, {}, own=own(query)).run(harness.store, "w1")
-    [alert] = (await book(harness)).firing
+    seen = await book(harness)
+    assert seen.at is not None, "the round was written down, whatever the query said"
+    if query == "select cast('NaN' as float)" and not seen.firing:
+        return  # for SQLite that is 0
+    [alert] = seen.firing
     assert alert.text.startswith("late_reports cannot be watched: ") and alert.level is Level.WARNING
     assert await firing(harness) is not None, "the tables are there"
 

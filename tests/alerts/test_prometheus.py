@@ -20,7 +20,10 @@ from tests.alerts.cases import CASES, Case
 from tests.cli.conftest import here, redrive  # noqa: F401 - fixtures
 
 NAME = re.compile(r"\bredrive_[a-z_]+")
-OWN = {"late_reports": OwnRule("late_reports", "select 1")}
+OWN = {
+    "late_reports": OwnRule("late_reports", "select 1"),
+    "odd": OwnRule("odd", "select 1", summary='{{ broken "so" \\ {{ $labels }}'),
+}
 ODD = Limits(
     Thresholds(off=["surge"]), {'odd "q"\\.*': Thresholds(depth=500, depth_for=90, pending_share=0.25, off=["horizon"])}
 )

@@ -99,6 +99,12 @@ def test_groups_of_workers_take_the_options_of_a_worker(write: Write) -> None:
         ("[workers.a]\ntries = 0\n", "a.tries: Input should be greater than or equal to 1 (F, line 2, [workers.a])"),
         ("[workers.a]\nqueues = 'x'\n", "a.queues: Input should be a valid list (F, line 2"),
         ("[workers.a]\nqueues = ['a b']\n", "a.queues: queue 'a b' is not a valid name (F, line 2"),
+        (
+            "[workers.http]\n",
+            "digits, - and _, and not 'http', 'worker', 'migrate'",
+        ),
+        ("[workers.'a;b']\n", "a group is named in small letters"),
+        ("[workers.a-b]\n[workers.a_b]\n", "a_b: its programs would have the names of those of 'a-b' (F, line 2"),
         ("[workers.a]\nconnection = 'b'\n", "a.connection: there is no connection 'b'; there are: default (F, line 2"),
     ],
 )

@@ -64,7 +64,8 @@ def written(limits: Limits, runbooks: str, own: Mapping[str, OwnRule]) -> Iterat
     for one in own.values():
         firing = f'max by (rule, queue) (redrive_fleet_alerts_firing{{rule="{one.name}"}}) == 1'
         place = f"{runbooks}#{OWN_ANCHOR}"
-        yield Written(_name(one.name), firing, 0.0, one.level, one.summary or one.name, "redrive alerts", place)
+        said = _literally(one.summary or one.name)
+        yield Written(_name(one.name), firing, 0.0, one.level, said, "redrive alerts", place)
     told = "nobody evaluates the rules of alerts, or nobody serves the figures of the fleet"
     fix = "is a worker alive? is redrive up, or redrive work --fleet-metrics, scraped?"
     place = f"{runbooks}#alert-not-evaluated"
@@ -83,6 +84,11 @@ def _groups(rule: Rule, limits: Limits) -> Iterator[tuple[Thresholds, str]]:
     for queue in sorted(others):
         if rule.name not in others[queue].off:
             yield others[queue], promql.matching(queue)
+
+
+def _literally(text: str) -> str:
+    """Returns a text as a template that says it: what somebody has written may look like one."""
+    return text if "{{" not in text else "{{ " + json.dumps(text, ensure_ascii=False) + " }}"
 
 
 def _name(rule: str) -> str:

@@ -15,6 +15,7 @@ from redrive.settings.wording import guess
 
 DEFAULT_CONNECTION = "default"  # what the only store is called
 ALL = "all"  # what all of them together are called where one can be chosen
+NO_GROUPS = ("http", "worker", "migrate")  # other programs have these names (``redrive deploy``)
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
@@ -100,7 +101,13 @@ def problems_of_routes(routes: Mapping[str, Route], known: Iterable[str]) -> Ite
 def problems_of_groups(groups: Mapping[str, WorkerGroup], known: Iterable[str]) -> Iterator[Problem]:
     """Finds groups of workers that cannot be started."""
     names = list(known)
+    taken: dict[str, str] = {}
     for name, group in groups.items():
+        if not _NAME.fullmatch(name) or name in NO_GROUPS:
+            told = f"a group is named in small letters, digits, - and _, and not {', '.join(map(repr, NO_GROUPS))}"
+            yield Problem(("workers", name), told)
+        if (other := taken.setdefault(name.replace("_", "-"), name)) != name:
+            yield Problem(("workers", name), f"its programs would have the names of those of {other!r}")
         yield from unknown_connection(group.connection, ("workers", name, "connection"), names)
         for queue in group.given.get("queues", ()):
             yield from _bad_name(queue, "queue", ("workers", name, "queues"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -18,6 +20,8 @@ LONGEST_FAULT = 200
 
 async def ask(store: Store, query: str, seconds: float = LIMIT_S) -> Answer:
     """Returns what a query answers with: a number, nothing, or why there is none."""
+    if "\0" in query or query.encode(errors="replace").decode() != query:
+        return Answer(fault="its query has a character that no text may have")
     try:
         async with asyncio.timeout(2 * seconds):
             found = await store.answer(query, seconds)
@@ -27,11 +31,20 @@ async def ask(store: Store, query: str, seconds: float = LIMIT_S) -> Answer:
         return Answer(fault=" ".join(error.message.split())[:LONGEST_FAULT])
     except TimeoutError:
         return Answer(fault=f"it took longer than {seconds:g} s")
+    except Exception as error:  # anything can stand in a query, and one of them must not end the others
+        return Answer(fault=f"{type(error).__name__}: {error}"[:LONGEST_FAULT])
+    return _number(found)
+
+
+def _number(found: object) -> Answer:
     if found is None:
         return Answer()
-    if isinstance(found, int | float | Decimal):
-        return Answer(float(found))
-    return Answer(fault=f"its query answers with a {type(found).__name__}, and not with a number")
+    if not isinstance(found, int | float | Decimal):
+        return Answer(fault=f"its query answers with a {type(found).__name__}, and not with a number")
+    with suppress(OverflowError):
+        if math.isfinite(value := float(found)):
+            return Answer(value)
+    return Answer(fault="its query answers with a number that is too large, or with none")
 
 
 async def ask_all(

@@ -69,6 +69,10 @@ async def answer(pool: Pool, query: str, seconds: float) -> Any:
             if str(error.sqlstate).startswith(_AWAY):
                 raise
             raise StoreError(str(error)) from error
+        except (asyncpg.InterfaceError, ValueError) as error:  # it wants arguments, or has what no text may have
+            if connection.is_closed():
+                raise
+            raise StoreError(str(error)) from error
         finally:
             await transaction.rollback()
 
