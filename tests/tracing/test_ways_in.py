@@ -10,6 +10,7 @@ import pytest
 
 from redrive import App
 from redrive.kernel.trace import split_trace
+from redrive.ops.finder import Match, find
 from redrive.testing import using
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +105,10 @@ async def test_the_id_of_a_trace_and_a_whole_context_find_the_task() -> None:
         for given in (TRACE, PARENT):
             found = kit.api.get("/api/tasks", traceId=given).json()["tasks"]
             assert [one["id"] for one in found] == [made["id"]]
+
+
+async def test_the_jump_box_of_the_console_understands_both() -> None:
+    async with using() as kit:
+        kit.api.post("/api/tasks", {"kind": "FETCH"}, traceparent=PARENT).json()
+        for given in (TRACE, PARENT):
+            assert await find(kit.store, given) == [Match("traceId", TRACE)]
