@@ -90,6 +90,8 @@ async def test_a_page_is_about_one_connection_and_so_is_its_form(app: App) -> No
         _, report = await fill(app)
         first = await page(client)
         assert "All connections" in first and ">away<" in first and f'href="{HOME}/@insights"' in first
+        insights = await page(client, "/@insights")
+        assert "redrive causes show --connection insights" in insights, "what mends it is about the same one"
         failures = await page(client, "/@insights/failures")
         assert f'href="{HOME}/@insights/tasks' in failures and f'action="{HOME}/failures' not in failures
         text = await page(client, f"/@insights/tasks/{report}")

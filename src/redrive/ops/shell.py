@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,18 @@ from pathlib import Path
 from redrive.settings import DEFAULT_URL
 
 _FILE = "sqlite:///"
+_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens"
+_WITHIN = (
+    "show|note|mute|resolve|reopen|retry|watch|pause|resume|cancel|approve|reject|export|prune|verify|search|"
+    "create|revoke"
+)
+_ALONE = (
+    "up|work|migrate|erase|list|show|failed|stats|doctor|smoke|enqueue|retry|replay|cancel|forget|flush|purge|pause|resume|"
+    "limits|drill"
+)
+_COMMAND = re.compile(rf"\bredrive (?:(?:{_WITH_SUBCOMMANDS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
+# These are not about one of several connections.
+_OF_NONE = ("up", "tokens", "smoke", "drill")
 
 
 @dataclass(slots=True, frozen=True)
@@ -36,3 +49,19 @@ def _anywhere(url: str) -> str:
     """Returns the address of a file by its whole path: a shell is seldom where the server was started."""
     path = url.removeprefix(_FILE)
     return url if path == url or path.startswith(("/", ":")) else f"{_FILE}{Path(path).resolve()}"
+
+
+def with_options(text: str, options: str) -> str:
+    """Returns our own words with these options added to each command in them."""
+    return _COMMAND.sub(lambda found: found.group(0) + options, text) if options else text
+
+
+def for_connection(text: str, connection: str | None) -> str:
+    """Returns our own words with commands that are about this connection, where there are several."""
+    if connection is None or "--connection" in text:
+        return text
+
+    def add(found: re.Match[str]) -> str:
+        return found[0] if found[0].split()[1] in _OF_NONE else f"{found[0]} --connection {connection}"
+
+    return _COMMAND.sub(add, text)

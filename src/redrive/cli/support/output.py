@@ -127,17 +127,8 @@ def _short(span: timedelta) -> str:
     return f"{seconds}s"
 
 
-_WITH_SUBCOMMANDS = "causes|groups|operations|approvals|audit|tokens"
-_WITHIN = (
-    "show|note|mute|resolve|reopen|retry|watch|pause|resume|cancel|approve|reject|export|prune|verify|search|"
-    "create|revoke"
-)
-_ALONE = (
-    "up|work|migrate|erase|list|show|failed|stats|doctor|smoke|enqueue|retry|replay|cancel|forget|flush|purge|pause|resume|"
-    "limits|drill"
-)
-_SUGGESTED = re.compile(rf"\bredrive (?:(?:{_WITH_SUBCOMMANDS})(?: (?:{_WITHIN}))?|{_ALONE})\b")
 _repeated = ""
+_connection: str | None = None
 _app_known = False
 _as_json = False
 _warned: set[str] = set()
@@ -152,10 +143,11 @@ def warn(text: str) -> None:
 
 def repeat(arguments: Sequence[str]) -> None:
     """Makes the commands that are suggested from now on be about the same store and application as this one."""
-    global _repeated, _app_known, _as_json
+    global _repeated, _connection, _app_known, _as_json
     _as_json = "--json" in arguments
     _warned.clear()
-    given = {name: _given(arguments, name) for name in ("--url", "--connection", "--app")}
+    given = {name: _given(arguments, name) for name in ("--url", "--app")}
+    _connection = _given(arguments, "--connection")
     shown = dict(given)
     if given["--url"]:
         from redrive.stores import shown_url
@@ -188,9 +180,10 @@ def _given(arguments: Sequence[str], name: str) -> str | None:
 def suggest(text: str, connection: str | None = None) -> str:
     """Returns our own words, with commands that can be typed as they are here. ``connection``: what they are about,
     where this command looked at all of them."""
+    from redrive.ops.shell import for_connection, with_options
+
     plain_text = text.replace(" --app module:app", "") if _app_known else text
-    added = _repeated + (f" --connection {connection}" if connection else "")
-    return _SUGGESTED.sub(lambda found: found.group(0) + added, plain_text) if added else plain_text
+    return for_connection(with_options(plain_text, _repeated), connection or _connection)
 
 
 def report(error: RedriveError, as_json: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
@@ -61,7 +62,8 @@ class HealthService(Service):
             for feature in session.features
             if feature.examine is not None
         }
-        return await doctor.examine(self._store, queue, session.queues, looks, self._watched)
+        found = await doctor.examine(self._store, queue, session.queues, looks, self._watched)
+        return [replace(one, fix=session.command(one.fix)) for one in found]
 
     @property
     def _watched(self) -> Watched:

@@ -15,6 +15,7 @@ from redrive.ops.access import Caller, Role
 from redrive.ops.actions import check_actor
 from redrive.ops.allowance import Act, PlannedAction, T, alone, judge
 from redrive.ops.policy import Policy
+from redrive.ops.shell import for_connection
 from redrive.ops.views import Sight
 from redrive.settings import Settings
 
@@ -35,6 +36,10 @@ class Session:
     def told_connection(self) -> str | None:
         """The connection, where there are several: then it is named with every task."""
         return self.connection if len(self.connections) > 1 else None
+
+    def command(self, text: str | None) -> str | None:
+        """Returns what mends something, with commands that are about this connection."""
+        return text and for_connection(text, self.told_connection)
 
     @property
     def settings(self) -> Settings:

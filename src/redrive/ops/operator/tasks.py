@@ -99,12 +99,16 @@ class TaskService(Service):
     async def show(self, task_id: UUID) -> Story:
         self._session.may(Role.VIEWER)
         found = await inspect.show(self._store, task_id, self._session.documents)
-        return Story(found, await why(self._store, found.task))
+        return Story(found, await self._why(found.task))
 
     async def why(self, task: Task) -> builtins.list[Reason]:
         """Returns why it does not run; nothing when it does, or is done."""
         self._session.may(Role.VIEWER)
-        return await why(self._store, task)
+        return await self._why(task)
+
+    async def _why(self, task: Task) -> builtins.list[Reason]:
+        found = await why(self._store, task)
+        return [replace(one, fix=self._session.command(one.fix)) for one in found]
 
     async def surroundings(self, tasks: Sequence[Task]) -> Overview | None:
         """Returns pauses and workers, looked up only where one of these tasks can be held or lost by one."""
