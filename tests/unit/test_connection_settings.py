@@ -85,6 +85,7 @@ def test_groups_of_workers_take_the_options_of_a_worker(write: Write) -> None:
         (TWO + "[connections.third]\nurl = 'sqlite:///main.db'\n", "third: it is the same store as main"),
         (TWO + "[connections.third]\nuri = 'x'\n", "third.uri: there is no such field; did you mean url? (F, line 7"),
         (TWO + "[connections.third]\nurl = 'x'\nurl_from = 'Y'\n", "third: it has url and url_from"),
+        (TWO + "[connections.third]\nurl_from = 'postgresql://u:pw@h/d'\n", "url_from: that is no name of an environ"),
         ("redrive_url = 'sqlite:///x.db'\n" + TWO, "the connection main has a URL of its own; say it once (F, line 1)"),
         (
             TWO + "[routes]\n'R*' = {connection = 'mian'}\n",
@@ -113,6 +114,7 @@ def test_a_mistake_is_told_with_its_place(write: Write, text: str, said: str) ->
     with pytest.raises(ConfigError) as refused:
         load_settings()
     assert said.replace("\\", "").replace("F,", "redrive.toml,") in refused.value.message
+    assert "pw" not in str(refused.value), "no password is quoted"
 
 
 def test_a_url_that_cannot_work_is_told_by_its_connection(write: Write) -> None:

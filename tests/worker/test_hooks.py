@@ -157,6 +157,30 @@ async def test_one_that_raises_or_hangs_harms_nobody(make_app: MakeApp, caplog: 
     release.set()
 
 
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+async def test_one_that_would_end_the_process_ends_no_hook(app: App, error: type[BaseException]) -> None:
+    heard = []
+
+    @app.task("GOOD")
+    async def good(ctx: Context) -> None: ...
+
+    @app.on("completed")
+    def exits(event: TaskEvent) -> None:
+        raise error
+
+    @app.on("completed")
+    async def exits_too(event: TaskEvent) -> None:
+        raise error
+
+    @app.on("completed")
+    async def hears(event: TaskEvent) -> None:
+        heard.append(event.task_id)
+
+    tasks = await app.enqueue_many([("GOOD", None)] * 6)
+    assert (await drain(app)).health.completed == len(tasks)
+    assert sorted(heard) == sorted(task.id for task in tasks)
+
+
 async def test_what_does_not_fit_is_dropped_and_counted(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks_module, "MOST_WAITING", 5)
     monkeypatch.setattr(hooks_module, "LAST_WORDS_S", 0.2)

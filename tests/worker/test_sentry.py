@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sentry_sdk
 from sentry_sdk.envelope import Envelope
+from sentry_sdk.integrations.argv import ArgvIntegration
 from sentry_sdk.transport import Transport
 
 from redrive import App, Context, Fail
@@ -33,7 +34,12 @@ class Kept(Transport):
 @pytest.fixture
 def sent() -> Iterator[list[Any]]:
     transport = Kept()
-    sentry_sdk.init(dsn="http://key@127.0.0.1:1/1", transport=transport, default_integrations=False)
+    sentry_sdk.init(
+        dsn="http://key@127.0.0.1:1/1",
+        transport=transport,
+        default_integrations=False,
+        integrations=[ArgvIntegration()],
+    )
     yield transport.events
     sentry_sdk.get_client().close(timeout=0)
     sentry_sdk.get_global_scope().set_client(None)
@@ -71,6 +77,7 @@ async def test_a_failed_task_is_an_event_with_the_task_as_context(make_app: Make
     assert frames[-1]["function"] == "pay" and "vars" not in frames[-1]
     assert "cannot be reached" in event["exception"]["values"][-1]["value"]
     assert CARD not in json.dumps(event, default=str), "the payload stays here"
+    assert "sys.argv" not in json.dumps(event, default=str), "a command line may have a URL with a password"
     assert event["fingerprint"] == ["redrive", about["cause"]]
 
 

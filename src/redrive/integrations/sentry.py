@@ -80,6 +80,7 @@ def _only_words_of_code(event: TaskEvent) -> Callable[[Any, Any], Any]:
             value["value"] = message if place == len(values) else ""
             for frame in (value.get("stacktrace") or {}).get("frames") or []:
                 frame.pop("vars", None)
+        (sent.get("extra") or {}).pop("sys.argv", None)  # may have a URL with a password
         return sent
 
     return clean

@@ -16,6 +16,7 @@ from redrive.settings.wording import guess
 DEFAULT_CONNECTION = "default"  # what the only store is called
 ALL = "all"  # what all of them together are called where one can be chosen
 NO_GROUPS = ("http", "worker", "migrate")  # other programs have these names (``redrive deploy``)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
@@ -69,6 +70,9 @@ def problems_of(connections: Connections, default: str, url: str | None) -> Iter
             yield Problem(place, f"a connection is named in small letters, digits, - and _, and not {ALL!r}")
         if one.url is not None and one.url_from is not None:
             yield Problem(place, "it has url and url_from; one of them is enough")
+        elif one.url_from is not None and not _VARIABLE.fullmatch(one.url_from):
+            # Not quoted: perhaps it is the URL itself, with its password.
+            yield Problem((*place, "url_from"), "that is no name of an environment variable; a URL is said with url")
         elif one.url_from is not None and not one.address and not (name == default and url):
             yield Problem((*place, "url_from"), f"the environment has no {one.url_from}")
         elif one.address is None and name != default:

@@ -119,7 +119,9 @@ class Hooks:
             self._failed(hook, event, f"took longer than {self._limit:g} s, and is no longer waited for")
         except NoRoom as error:
             self._drop(str(error))
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # also sys.exit(): it is the hook's, and would end all of them
             self._failed(hook, event, f"raised {type(error).__name__}", error)
         finally:
             slots.release()
@@ -143,7 +145,7 @@ class Hooks:
 
     # -- telling of it, once in a while -----------------------------------------------------------------------------
 
-    def _failed(self, hook: Hook, event: TaskEvent, what: str, error: Exception | None = None) -> None:
+    def _failed(self, hook: Hook, event: TaskEvent, what: str, error: BaseException | None = None) -> None:
         self.raised += 1
         name = name_of(hook)
         self._say(name, "the hook %s of %r %s; tasks are as they are", name, event.name, what, error=error)
@@ -152,7 +154,7 @@ class Hooks:
         self.dropped += 1
         self._say("dropped", "events are dropped, %d so far: %s", self.dropped, why)
 
-    def _say(self, about: str, text: str, *args: object, error: Exception | None = None) -> None:
+    def _say(self, about: str, text: str, *args: object, error: BaseException | None = None) -> None:
         now = time.monotonic()
         if now >= self._told.get(about, 0.0):
             self._told[about] = now + TELL_EVERY_S
