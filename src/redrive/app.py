@@ -49,7 +49,7 @@ from redrive.kernel.task import (
 )
 from redrive.kernel.trace import split_trace
 from redrive.settings import Options, Settings, load_settings
-from redrive.stores import make_store
+from redrive.stores import is_sqlite, make_store
 from redrive.stores.holder import StoreHolder
 from redrive.sync import Portal, SyncApp
 
@@ -451,7 +451,8 @@ class App:
         if connection is not None:
             from redrive.integrations.same_store import insist_on_same
 
-            insist_on_same(connection, name, said=on is not None, default=self._main.name)
+            said, sqlite = on is not None, is_sqlite(self.connections[name].url)
+            insist_on_same(connection, name, said=said, default=self._main.name, sqlite=sqlite)
         return self.connections[name]
 
     async def _put(

@@ -16,7 +16,8 @@ from redrive.ids import new_id
 from redrive.kernel.commit import Commit
 from redrive.kernel.joins import NewJoin
 from redrive.kernel.ports.tasks import get_task
-from redrive.settings import Options, Route
+from redrive.settings import Options, Route, load_settings
+from redrive.settings.connections import Connection
 from redrive.testing import using
 
 pytestmark = pytest.mark.anyio
@@ -131,6 +132,15 @@ async def test_a_transaction_is_of_one_store(app: App, tmp_path: Path) -> None:
             with pytest.raises(InvalidInput, match="cannot be part of a transaction on main"):
                 await app.enqueue_many([("REPORT_X", None)], connection=main)
         assert await where(app, plain.id) == ["main"]
+
+
+async def test_a_transaction_of_another_database_is_refused_whatever_is_said(tmp_path: Path) -> None:
+    known = {"main": Connection(url=f"sqlite:///{tmp_path}/main.db"), "far": Connection(url="postgresql://h/d")}
+    async with App(settings=load_settings(connections=known)) as app:
+        with sqlite3.connect(tmp_path / "main.db") as own:
+            with pytest.raises(InvalidInput, match=r"is PostgreSQL, and its tasks cannot be part of .* sqlite3"):
+                await app.enqueue("SEND", connection=own, on="far")
+            await app.enqueue("SEND", connection=own, on="main")
 
 
 async def test_what_a_handler_commits_with_its_task_is_on_its_connection(app: App) -> None:
