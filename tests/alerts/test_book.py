@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from redrive.kernel.alerts.book import (
     ENDED_AFTER,
+    MOST_ALERTS,
     UNOBSERVED,
     Book,
     Message,
@@ -105,6 +106,14 @@ def test_the_worst_come_first() -> None:
     worse = replace(BROKEN, rule="depth", level=Level.CRITICAL, hold=0.0)
     book = rounds(Book(), NOW + timedelta(minutes=6), BROKEN, worse)
     assert [alert.rule for alert in book.firing] == ["depth", "failed"]
+
+
+def test_too_many_do_not_end_those_that_are_known() -> None:
+    own = replace(BROKEN, queue="z", hold=0.0)
+    book = rounds(Book(), NOW, own)
+    many = [replace(BROKEN, queue=f"a{n}", hold=0.0) for n in range(2 * MOST_ALERTS)]
+    book = rounds(book, NOW + ROUND, *many, own)
+    assert len(book.alerts) == MOST_ALERTS and book.alerts["failed:z"].gone is None
 
 
 def test_it_is_read_as_it_was_written_and_what_somebody_has_rewritten_is_empty() -> None:

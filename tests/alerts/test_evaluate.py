@@ -206,6 +206,17 @@ async def test_what_cannot_be_sent_for_an_hour_is_given_up_and_doctor_says_so(ha
     assert "alerts_not_sent" in {finding.code for finding in await examine(harness.store)}
 
 
+async def test_whatever_goes_wrong_with_one_destination_the_others_are_told(
+    harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "PAUSES_S", ())
+    await fail(harness)
+    settings = {"alert_email": "ann@example.com", "alert_from": "two\nlines", "alert_smtp": "smtp://127.0.0.1:1"}
+    await evaluator(listener, **settings).run(harness.store, "w1")
+    assert len(listener.bodies("/hook")) == len(listener.bodies("/slack")) == 1
+    assert [one.to for one in (await book(harness)).messages] == [("email",)]
+
+
 async def test_redirects_are_not_followed(listener: Listener) -> None:
     listener.status, listener.location = 302, f"{listener.url}/elsewhere"
     with pytest.raises(send.NotSent, match="HTTP 302"):

@@ -81,8 +81,9 @@ async def test_a_silence_that_cannot_be(app: App) -> None:
             {"until": (now + timedelta(days=31)).isoformat()},
             {"until": None},
             {"reason": "two\nlines"},
+            {"reason": None},
         ):
-            given = {"rule": "failed", "until": (now + timedelta(hours=1)).isoformat(), **wrong}
+            given = {"rule": "failed", "reason": "known", "until": (now + timedelta(hours=1)).isoformat(), **wrong}
             answer = await client.post("/api/alerts/silences", json=given)
             assert answer.status_code in (400, 404, 422), answer.text
         assert (await client.get("/api/alerts")).json()["silences"] == []
@@ -91,7 +92,7 @@ async def test_a_silence_that_cannot_be(app: App) -> None:
 @pytest.mark.anyio
 async def test_in_the_console(app: App) -> None:
     async with console(app) as client:
-        assert '<div id="alert-banner" role="status" aria-live="polite"></div>' in await page(client, "/tasks")
+        assert '<div id="alert-banner" aria-live="polite"></div>' in await page(client, "/tasks")
         await broken(app)
         for path in ("", "/tasks", "/audit", "/alerts"):
             assert TEXT in text_of(await page(client, path)), path
@@ -180,3 +181,28 @@ def test_a_rule_of_an_application_is_read(here: Path) -> None:  # noqa: F811
     )
     [own] = load_settings().alerts.own.values()
     assert (own.hold, own.level, own.broken(0.3), own.broken(0.2)) == (300, Level.CRITICAL, True, False)
+
+
+def test_all_connections_by_one_command(redrive: Any, here: Path) -> None:  # noqa: F811
+    (here / "redrive.toml").write_text(
+        "[connections.main]\nurl = 'sqlite:///main.db'\n[connections.other]\nurl = 'sqlite:///other.db'\n"
+    )
+    assert redrive("migrate").code == 0
+    said = redrive("alerts")
+    assert said.code == 0 and said.out.split("\n")[0] == "main" and "\nother\n" in said.out
+    assert redrive("alerts", "--json").json["connections"].keys() == {"main", "other"}
+    assert "other" not in redrive("alerts", "--connection", "main").out
+    (here / "other.db").unlink()
+    said = redrive("alerts")
+    assert said.code == 1 and "cannot be looked at" in said.out
+
+
+def test_a_rule_of_an_application_belongs_to_a_connection(here: Path) -> None:  # noqa: F811
+    text = "[connections.main]\nurl = 'sqlite:///main.db'\n[connections.other]\nurl = 'sqlite:///other.db'\n"
+    rules = "[alerts.a]\nquery = 'select 1'\n[alerts.b]\nquery = 'select 1'\nconnection = 'other'\n"
+    (here / "redrive.toml").write_text(text + rules)
+    settings = load_settings()
+    assert [[*settings.own_alerts(name)] for name in (None, "main", "other")] == [["a"], ["a"], ["b"]]
+    (here / "redrive.toml").write_text(text + rules.replace("'other'", "'otter'"))
+    with pytest.raises(ConfigError, match=r"ALERTS\.b\.connection: there is no connection .otter."):
+        load_settings()

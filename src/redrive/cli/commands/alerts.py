@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.text import Text
 
 from redrive.cli.support import output
 from redrive.cli.support.options import AppName, By, Json, Reason, Url
-from redrive.cli.support.session import operate
+from redrive.cli.support.session import looks_at_all, operate, operate_on_all
+from redrive.errors import StoreError
 from redrive.kernel.alerts.book import Silence, alert_document, silence_document
 from redrive.kernel.diagnosis import Level
 from redrive.ops.operator import Operator
@@ -29,6 +30,8 @@ def list_alerts(context: typer.Context, url: Url = None, app: AppName = None, js
     silenced."""
     if context.invoked_subcommand is not None:
         return
+    if looks_at_all(url, app):
+        _of_all(*operate_on_all(app, lambda own: own.alerts.look()), json=json)
     found = operate(url, app, lambda own: own.alerts.look())
     if json:
         output.emit(_document(found))
@@ -94,6 +97,21 @@ def _end(until: str | None, span: str | None) -> datetime:
     except ValueError:
         raise typer.BadParameter(f"{until!r} is no time; for example 2026-01-31T09:00Z") from None
     return end if end.tzinfo is not None else end.replace(tzinfo=UTC)
+
+
+def _of_all(found: dict[str, Alerts], away: dict[str, StoreError], *, json: bool) -> NoReturn:
+    """Shows each connection by itself; one that cannot be looked at is as bad as an alert."""
+    if json:
+        errors = {name: {"error": {"code": one.code, "message": one.message}} for name, one in away.items()}
+        output.emit({"connections": {name: _document(one) for name, one in found.items()} | errors})
+    else:
+        for name, one in found.items():
+            output.say(Text(name, style="bold"))
+            _say(one)
+        for name, error in away.items():
+            said = f"cannot be looked at: {output.clean(error.message)}"
+            output.say(Text(name, style="bold"), Text(said, style="red"))
+    raise typer.Exit(1 if away or any(one.loud for one in found.values()) else 0)
 
 
 def _say(found: Alerts) -> None:

@@ -110,7 +110,8 @@ def step(book: Book, broken: Iterable[Condition], now: datetime) -> Book:
     is not broken any more ends, one that has not fired without a word."""
     missed = book.at is not None and now - book.at > UNOBSERVED
     found: dict[str, Alert] = {}
-    for condition in broken:
+    # Those that are known come first: where there are too many, none of them is taken for ended.
+    for condition in sorted(broken, key=lambda one: one.key not in book.alerts):
         if len(found) < MOST_ALERTS:
             found[condition.key] = _seen(book.alerts.get(condition.key), condition, now, missed)
     ended = []

@@ -25,7 +25,7 @@ from redrive.ops.alerts.send import NotSent, Send, call, deliver, in_thread
 
 logger = logging.getLogger("redrive.alerts")
 EVERY_S = 15.0
-WRITTEN_EVERY = timedelta(seconds=60)  # where nothing has changed
+WRITTEN_EVERY = timedelta(seconds=60)  # where nothing is broken and nothing has changed
 CLAIMED_FOR = timedelta(seconds=60)  # whoever sends a message has so long before somebody else tries
 GIVEN_UP_AFTER = timedelta(hours=1)
 MOST_MESSAGES = 100
@@ -66,7 +66,8 @@ class Evaluator:
         due = self._address(before, after, silences_of(figures), figures.now)
         if due is not None:
             after = due
-        if _same(before, after) and before.at is not None and figures.now - before.at < WRITTEN_EVERY:
+        written = before.at is not None and figures.now - before.at < WRITTEN_EVERY
+        if written and not after.alerts and _same(before, after):
             await self._beat()
             return
         after, mine = self._take(after, figures.now)

@@ -67,6 +67,8 @@ async def _patiently(send: Send, message: Message, stopping: Callable[[], bool])
             return await in_thread(lambda: send(message))
         except NotSent as error:
             fault = str(error)
+        except Exception as error:  # whatever it is, the others are told, and this one is tried again
+            fault = type(error).__name__
         if pause is None or stopping():
             break
         await asyncio.sleep(pause)

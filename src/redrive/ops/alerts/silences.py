@@ -21,6 +21,8 @@ STATE = "silence"
 async def silence(store: Store, rule: str, queue: str, until: datetime, *, actor: str, reason: str | None) -> Silence:
     """Silences a rule, in a queue or everywhere; one that is silenced already gets this end and this reason."""
     now, why = await store.now(), check_text(reason, "reason")
+    if why is None:
+        raise InvalidInput("a silence needs a reason", hint="others want to know why nobody is told")
     if check_moment(until, "until", now) <= now:
         raise InvalidInput(f"{until.isoformat()} is in the past", hint="say until when, later than now")
     if until - now > LONGEST:
