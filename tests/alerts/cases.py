@@ -77,6 +77,13 @@ CASES = [
         {ATTEMPTS: "0x79 10+10x10", f"redrive_fleet_failed_open{{{Q}}}": "0x90"},
         QueueFacts(known=90, surged=90),
     ),
+    Case(
+        "surge",
+        "of a new reason",
+        True,
+        {ATTEMPTS: "_x85 400x10", f"redrive_fleet_failed_open{{{Q}}}": "0x85 400x10"},
+        QueueFacts(failed=400, surged=400),
+    ),
     Case("surge", "few", False, {ATTEMPTS: "0x79 1+1x10"}, QueueFacts(failed=9, surged=9)),
     *_of(
         "oldest_age",

@@ -29,8 +29,10 @@ def pending(limit: Thresholds, which: str) -> str:
 
 def surge(limit: Thresholds, which: str) -> str:
     chosen = _selector(which, 'outcome="failed"')
-    now = f"sum by (queue) (increase(redrive_attempts_total{chosen}[10m]))"
-    usual = f"sum by (queue) (increase(redrive_attempts_total{chosen}[1h] offset 10m)) / 6"
+    ended = f"redrive_attempts_total{chosen}"
+    # A reason that is new has no value that it could have grown from: what is counted by it is all new.
+    now = f"sum by (queue) (({ended} unless {ended} offset 10m) or increase({ended}[10m]))"
+    usual = f"sum by (queue) (increase({ended}[1h] offset 10m)) / 6"
     known = "on (queue) (max by (queue) (redrive_fleet_failed_open) == 0)"
     return f"({now} > {limit.surge} unless {now} <= {SURGE_FACTOR} * ({usual}) unless {known}){_RUNNING}"
 
