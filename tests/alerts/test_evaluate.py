@@ -57,12 +57,16 @@ async def later(harness: Harness, seconds: float) -> None:
     """Lets time pass also for the book, where the harness moves the data and not the clock."""
     before = await harness.store.now()
     await harness.advance(seconds)
-    record = await harness.store.record(COLLECTION, BOOK)
-    if record is None or (await harness.store.now() - before).total_seconds() > seconds - 1:
-        return
-    by = timedelta(seconds=seconds)
-    text = ISO.sub(lambda found: (datetime.fromisoformat(found[0]) - by).isoformat(), json.dumps(record.body))
-    await harness.store.apply(Commit(puts=[Put(COLLECTION, BOOK, json.loads(text), record.version)]))
+    if (await harness.store.now() - before).total_seconds() <= seconds - 1:
+        await shift(harness, -seconds)
+
+
+async def shift(harness: Harness, seconds: float) -> None:
+    """Has the book written earlier or later than it was."""
+    record, by = await harness.store.record(COLLECTION, BOOK), timedelta(seconds=seconds)
+    if record is not None:
+        text = ISO.sub(lambda found: (datetime.fromisoformat(found[0]) + by).isoformat(), json.dumps(record.body))
+        await harness.store.apply(Commit(puts=[Put(COLLECTION, BOOK, json.loads(text), record.version)]))
 
 
 async def firing(harness: Harness, limits: Limits = AT_ONCE) -> set[str]:
@@ -140,6 +144,20 @@ async def test_everybody_is_told_once_also_by_the_next_evaluator(harness: Harnes
     assert "queue default has failed tasks: 1" in slack["text"] and "is the warehouse up?" in slack["text"]
     [left] = [(await book(harness)).messages]
     assert not left
+
+
+async def test_a_clock_that_was_ahead_stops_nothing(harness: Harness, listener: Listener) -> None:
+    await fail(harness)
+    await later(harness, 301)
+    await evaluator(listener).run(harness.store, "w1")
+    told = len(listener.told)
+    await shift(harness, 86_400)
+    assert "alerts_stale" in {found.code for found in await examine(harness.store, watched=Watched())}
+    await evaluator(listener).run(harness.store, "w2")
+    seen = await book(harness)
+    assert seen.by == "w2" and seen.at is not None and seen.at <= await harness.store.now()
+    assert {alert.key for alert in seen.firing} == {"failed:default"} and len(listener.told) == told
+    assert all(alert.fired is not None and alert.fired <= seen.at for alert in seen.firing)
 
 
 async def test_its_end_is_told(harness: Harness, listener: Listener) -> None:

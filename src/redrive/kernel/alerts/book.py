@@ -15,6 +15,7 @@ from redrive.kernel.diagnosis import Level
 
 ENDED_AFTER = timedelta(seconds=30)  # without the condition; a moment is none
 UNOBSERVED = timedelta(minutes=2)  # a pause of this length between two rounds is not counted as time
+AHEAD = timedelta(minutes=1)  # a book from further in the future was written by a clock that has been set
 MOST_ALERTS = 500
 MOST_ENDED = 50
 
@@ -103,6 +104,28 @@ class Book:
         order = {Level.CRITICAL: 0, Level.WARNING: 1}
         found = [alert for alert in self.alerts.values() if alert.fired is not None]
         return sorted(found, key=lambda alert: (order.get(alert.level, 2), alert.fired or alert.since, alert.key))
+
+
+def set_back(book: Book, now: datetime) -> Book:
+    """Returns a book that was written by a clock that was ahead, with no time later than now: what fires goes on, and
+    what goes by time begins again."""
+    if book.at is None or book.at - now <= AHEAD:
+        return book
+
+    def earlier(at: datetime | None) -> datetime | None:
+        return None if at is None else min(at, now)
+
+    alerts = {
+        key: replace(
+            alert,
+            since=min(alert.since, now),
+            fired=earlier(alert.fired),
+            gone=earlier(alert.gone),
+        )
+        for key, alert in book.alerts.items()
+    }
+    messages = [replace(one, at=min(one.at, now), next_at=min(one.next_at, now)) for one in book.messages]
+    return replace(book, at=None, alerts=alerts, messages=messages, depths={}, answers={}, chain_at=None)
 
 
 def step(book: Book, broken: Iterable[Condition], now: datetime) -> Book:

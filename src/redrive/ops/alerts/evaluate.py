@@ -11,7 +11,18 @@ from types import MappingProxyType
 
 from redrive.errors import ChangedMeanwhile
 from redrive.ids import new_id
-from redrive.kernel.alerts.book import Alert, Book, Message, Silence, document, mark_told, read_book, step, to_tell
+from redrive.kernel.alerts.book import (
+    Alert,
+    Book,
+    Message,
+    Silence,
+    document,
+    mark_told,
+    read_book,
+    set_back,
+    step,
+    to_tell,
+)
 from redrive.kernel.alerts.own import OwnRule, own_conditions
 from redrive.kernel.alerts.rules import conditions
 from redrive.kernel.alerts.slo import Objective
@@ -56,6 +67,7 @@ class Evaluator:
         """Does one round."""
         figures = await store.figures()
         before, version = book_of(figures)
+        before = set_back(before, figures.now)
         if before.at is not None and figures.now <= before.at:
             return  # somebody was quicker
         facts, after = await look(store, self._limits, figures, before, self._objectives)

@@ -39,9 +39,9 @@ async def findings(store: Store, watched: Watched, queue: str | None = None) -> 
     if book.at is None:
         return found
     silences = silences_of(figures)
-    if figures.now - book.at > STALE:
+    if abs(figures.now - book.at) > STALE:  # also by a clock that was ahead
         facts, _ = await look(store, limits, figures, book)
-        text = f"alerts are not evaluated since {span(figures.now - book.at)}; a live worker does that"
+        text = f"alerts are not evaluated since {span(abs(figures.now - book.at))}; a live worker does that"
         found.append(Finding(Level.WARNING, "alerts_stale", text, "redrive work --app module:app"))
         found += [_broken(one) for one in conditions(facts, limits) if queue in (None, one.queue)]
     else:
