@@ -315,7 +315,8 @@ async def test_a_rule_of_an_application_fires_and_is_asked_once_a_minute(harness
     await later(harness, 15)
     async with harness.measure(harness.store) as cost:
         await one.run(harness.store, "w1")
-    assert len(cost.statements) == 1, "what was asked a moment ago is not asked again"
+    asked = [one for one in cost.statements if one.startswith("select 0.25")]
+    assert cost.statements and not asked, "what was asked a moment ago is not asked again"
     [finding] = [f for f in await examine(harness.store, watched=Watched(own=rules)) if f.code == "own_query"]
     assert finding.text == "late reports: 0.25; alert at > 0.2"
 
