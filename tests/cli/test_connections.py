@@ -153,6 +153,7 @@ def test_one_that_is_away_is_marked_and_the_others_answer(here: Path, redrive) -
     assert redrive("stats", "--json").json["connections"]["insights"]["error"]["code"] == "STORE_UNAVAILABLE"
     listed = redrive("list")
     assert listed.code == 0 and "SEND" in listed.out and "insights cannot be looked at" in listed.err
+    assert redrive("list", "--json").json["away"]["insights"]["code"] == "STORE_UNAVAILABLE"
     checked = redrive("doctor", "--json")
     found = {(one["connection"], one["code"]) for one in checked.json["findings"]}
     assert checked.code == 1 and ("insights", "CONNECTION_AWAY") in found and any(name == "main" for name, _ in found)

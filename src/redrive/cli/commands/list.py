@@ -55,15 +55,18 @@ def list_tasks(
         around = None if json else await own.tasks.surroundings(page.tasks)
         return [Listed(task, around, own.told_connection) for task in page.tasks], page.next_before
 
+    missing: dict[str, dict[str, str]] = {}
     if everywhere:
         answers, away = operate_on_all(app, look)
+        missing = {name: {"code": error.code, "message": error.message} for name, error in away.items()}
         found, more = _merged(list(answers.values()), limit)
         for name, error in away.items():
             output.warn(f"{name} cannot be looked at: {error.message}")
     else:
         found, more = operate(url, app, look)
     if json:
-        output.emit_list([inspect.as_dict(one.task, one.connection) for one in found], more)
+        items = [inspect.as_dict(one.task, one.connection) for one in found]
+        output.emit_list(items, more, **({"away": missing} if missing else {}))
         return
     if not found:
         output.say("no tasks match" if _filtered(query) else "no tasks yet")
