@@ -114,3 +114,8 @@ def ended_inside() -> StoreError:
         "the transaction was ended by a statement inside it; the task was not settled with it",
         hint="leave COMMIT and ROLLBACK to the end of the 'with' block; use savepoints inside it",
     )
+
+
+def took_too_long(seconds: float) -> StoreError:
+    """Returns the error about a query of an application's own rule that has used up its time."""
+    return StoreError(f"it took longer than {seconds:g} s")

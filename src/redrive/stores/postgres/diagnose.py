@@ -12,7 +12,7 @@ import asyncpg
 from redrive.errors import StoreError
 from redrive.kernel.diagnosis import Diagnosis, Finding, Level
 from redrive.stores.postgres.pool import Pool
-from redrive.stores.refusals import missing_index
+from redrive.stores.refusals import missing_index, took_too_long
 from redrive.stores.sql import statements
 
 SQL = statements("redrive.stores.postgres", "diagnose.sql")
@@ -64,7 +64,7 @@ async def answer(pool: Pool, query: str, seconds: float) -> Any:
             await connection.fetchval(SQL["limit"], str(round(seconds * 1000)))
             return await connection.fetchval(query)
         except asyncpg.QueryCanceledError as error:
-            raise StoreError(f"it took longer than {seconds:g} s") from error
+            raise took_too_long(seconds) from error
         except asyncpg.PostgresError as error:
             if str(error.sqlstate).startswith(_AWAY):
                 raise

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive.errors import StoreError
+from redrive.stores.refusals import took_too_long
 from redrive.stores.sqlite.url import Location
 
 STEPS = 10_000  # of SQLite's machine, between two looks at the clock
@@ -27,8 +28,7 @@ def answer(location: Location, query: str, seconds: float) -> Any:
             connection.set_progress_handler(lambda: time.monotonic() > ends, STEPS)
             row = connection.execute(query).fetchone()
     except sqlite3.Error as error:
-        late = time.monotonic() > ends
-        raise StoreError(f"it took longer than {seconds:g} s" if late else str(error)) from error
+        raise took_too_long(seconds) if time.monotonic() > ends else StoreError(str(error)) from error
     return None if row is None else row[0]
 
 
