@@ -67,15 +67,17 @@ class Supervisor:
             child.signal(number)
 
     async def _keep(self, number: int) -> int:
-        delay, generation = FIRST_RESTART_DELAY_S, 1
+        delay, generation, first = FIRST_RESTART_DELAY_S, 1, True
         while True:
             started = time.monotonic()
             end, generation = await self._run_on(number, await self._start(number, generation))
             code = await end
             if self._stopping.is_set() or code == 0:
                 return max(code, 0)
-            if code == EXIT_MISUSED:
+            # One that could never have begun; where others of its place did, what is wrong now may be put right.
+            if code == EXIT_MISUSED and first:
                 return code
+            first = False
             delay = FIRST_RESTART_DELAY_S if time.monotonic() - started > STABLE_AFTER_S else delay
             logger.error(
                 "a worker process %s; starting it again in %.1f s",
