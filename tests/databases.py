@@ -43,6 +43,8 @@ begin
     execute 'drop table if exists ' || v_table;
   end loop;
   delete from redrive.migration where feature <> '';
+  perform setval(seqrelid, seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
+  where c.relnamespace = 'redrive'::regnamespace;
   -- as nobody has analyzed it: plans depend on that
   update pg_class set relpages = 0, reltuples = -1 where relnamespace = 'redrive'::regnamespace and reltuples >= 0;
   delete from pg_statistic where starelid in (select oid from pg_class where relnamespace = 'redrive'::regnamespace);

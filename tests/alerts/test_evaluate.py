@@ -213,6 +213,45 @@ async def test_what_could_not_be_sent_is_sent_later(
     assert len({body["id"] for _, body in listener.told}) == 1, "a receiver knows it again"
 
 
+async def test_a_destination_that_hangs_holds_up_nobody(
+    harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight messages wait for it, and a new alert fires: the others hear of it in the same round."""
+    monkeypatch.setattr(send, "PAUSES_S", ())
+    tried, sent = [], list[str]()
+
+    def hangs(message: Message) -> None:
+        tried.append(message.id)
+        raise send.NotSent("no answer in time")
+
+    to = {"slack": hangs, "webhook": lambda message: sent.append(message.id)}
+    await fail(harness)
+    await Evaluator(AT_ONCE, to).run(harness.store, "w1")
+    first = await book(harness)
+    [waiting] = first.messages
+    assert waiting.to == ("slack",)
+    many = [replace(waiting, id=f"m{n}", next_at=waiting.at) for n in range(8)]
+    record = await harness.store.record(COLLECTION, BOOK)
+    assert record is not None
+    body = document(replace(first, messages=many))
+    await harness.store.apply(Commit(puts=[Put(COLLECTION, BOOK, body, record.version)]))
+    await harness.enqueue(queue="reports")
+    tried.clear()
+    sent.clear()
+    await later(harness, 15)
+    await Evaluator(AT_ONCE, to).run(harness.store, "w1")
+    assert len(sent) == 1 and tried == sent, "the new one, and nothing else of what waits"
+    assert sorted(one.to for one in (await book(harness)).messages) == [("slack",)] * 9
+
+
+async def test_data_is_not_told_with_an_error(harness: Harness) -> None:
+    if not isinstance(harness, PostgresHarness):
+        pytest.skip("SQLite quotes none")
+    fault = (await ask(harness.store, "select '4111-secret'::integer")).fault
+    assert fault is not None and "invalid input syntax" in fault and "4111" not in fault
+    assert "nowhere" in str((await ask(harness.store, "select nowhere")).fault)
+
+
 async def test_what_cannot_be_sent_for_an_hour_is_given_up_and_doctor_says_so(harness: Harness) -> None:
     await alive(harness)
     now = await harness.store.now()

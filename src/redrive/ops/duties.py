@@ -56,10 +56,13 @@ async def _measure(store: Store, worker: str, stopping: Stopping) -> None:
 
 
 def _alerts(settings: Settings, store: str, connection: str | None) -> Duty:
-    wording = Wording(settings.alert_runbooks, store, settings.triage)
+    named = store if settings.env == "dev" else f"{store} ({settings.env})"
+    wording = Wording(settings.alert_runbooks, named, settings.triage)
     own = settings.own_alerts(connection)
     to = destinations(settings, wording)
-    evaluator = Evaluator(settings.alerts.limits, to, settings.alert_heartbeat, own, settings.slo)
+    # One address, one evaluator: with two, the one would hide that the other is gone.
+    heartbeat = settings.alert_heartbeat if connection in (None, settings.default_connection) else None
+    evaluator = Evaluator(settings.alerts.limits, to, heartbeat, own, settings.slo)
     return Duty("alerts", EVERY_S, evaluator.run)
 
 

@@ -3,6 +3,7 @@ what fires and who was told is in the book, so that nobody is told twice."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -88,9 +89,8 @@ class Evaluator:
         except ChangedMeanwhile:
             return  # somebody else evaluates; that one tells
         _log(before, after)
-        if mine:
-            await self._deliver(store, mine, stopping)
-        await self._beat()
+        # At the same time: whoever waits for the heartbeat must not wait for a destination that hangs.
+        await asyncio.gather(self._beat(), self._deliver(store, mine, stopping))
 
     def _address(self, before: Book, after: Book, silences: list[Silence], now: datetime) -> Book | None:
         """Returns the book with a message about what has to be told; None when there is nothing, or nobody."""
@@ -117,14 +117,29 @@ class Evaluator:
         return replace(book, messages=kept, lost=lost), mine
 
     async def _deliver(self, store: Store, messages: list[Message], stopping: Stopping) -> None:
-        left: dict[str, tuple[str, ...]] = {}
+        """Sends what is due to all destinations at the same time: none waits for another."""
+        if not messages:
+            return
+        new_first = sorted(messages, key=lambda one: (one.tries, one.at))
+        told = await asyncio.gather(*(self._deliver_to(name, new_first, stopping) for name in self._send))
+        reached = dict(zip(self._send, told, strict=True))
+        await _settle(
+            store,
+            {one.id: tuple(name for name in one.to if one.id not in reached.get(name, ())) for one in messages},
+        )
+
+    async def _deliver_to(self, name: str, messages: list[Message], stopping: Stopping) -> set[str]:
+        """Returns what a destination has got. After one that it did not take the others wait for another round."""
+        reached = set[str]()
         for message in messages:
-            to = {name: self._send[name] for name in message.to if name in self._send}
-            faults = await deliver(message, to, stopping)
-            left[message.id] = tuple(name for name in message.to if name in faults or name not in to)
-            for name in to:
-                self._note(name, faults.get(name))
-        await _settle(store, left)
+            if name not in message.to:
+                continue
+            fault = await deliver(self._send[name], message, stopping)
+            self._note(name, fault)
+            if fault is not None:
+                break
+            reached.add(message.id)
+        return reached
 
     async def _beat(self) -> None:
         if self._heartbeat is None:

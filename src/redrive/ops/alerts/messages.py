@@ -9,6 +9,7 @@ from redrive.kernel.alerts.book import Alert, Message
 from redrive.kernel.alerts.rules import OWN_ANCHOR, TABLE
 from redrive.settings import Triage
 
+MOST_WORDED = 20  # alerts of one message that are told in words
 _ANCHORS = {rule.name: rule.anchor for rule in TABLE}
 
 
@@ -57,16 +58,19 @@ class Wording:
 
     def slack(self, message: Message) -> dict[str, Any]:
         """Returns it as Slack and those that are like it take it."""
-        return {"text": "\n".join(_escaped(line) for line in self._lines(message.alerts))}
+        lines = [*self._lines(message.alerts), f"store: {self._store}"]
+        return {"text": "\n".join(_escaped(line) for line in lines)}
 
     def mail(self, message: Message) -> tuple[str, str]:
         """Returns subject and text."""
         first, more = message.alerts[0], len(message.alerts) - 1
         subject = f"[redrive] {_status(first)}: {first.text}" + (f" (and {more} more)" if more else "")
-        return subject[:200], "\n".join([*self._lines(message.alerts), "", f"store: {self._store}"])
+        return _printable(subject)[:200], "\n".join([*self._lines(message.alerts), "", f"store: {self._store}"])
 
     def _lines(self, alerts: Sequence[Alert]) -> list[str]:
-        return [line for alert in alerts for line in self._told(alert)]
+        lines = [_printable(line) for alert in alerts[:MOST_WORDED] for line in self._told(alert)]
+        more = len(alerts) - MOST_WORDED
+        return lines if more <= 0 else [*lines, f"… and {more} more: redrive alerts"]
 
     def _told(self, alert: Alert) -> list[str]:
         lines = [f"{_status(alert)}: {alert.text}"]
@@ -83,6 +87,12 @@ class Wording:
 
 def _status(alert: Alert) -> str:
     return "resolved" if alert.ended is not None else alert.level.value
+
+
+def _printable(text: str) -> str:
+    """Returns a line that is one: names of queues may hold anything."""
+    spaced = "".join(" " if each.isspace() else each for each in text)
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in spaced)
 
 
 def _escaped(text: str) -> str:

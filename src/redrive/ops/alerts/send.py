@@ -9,8 +9,9 @@ import json
 import smtplib
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from email.message import EmailMessage
+from email.utils import formatdate
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
@@ -50,18 +51,13 @@ def destinations(settings: Settings, wording: Wording) -> dict[str, Send]:
         found["slack"] = lambda message: call(slack, wording.slack(message))
     if addresses := settings.alert_email:
         found["email"] = lambda message: _mail(
-            settings.alert_smtp, settings.alert_from, addresses, *wording.mail(message)
+            settings.alert_smtp, settings.alert_from, addresses, message.id, *wording.mail(message)
         )
     return found
 
 
-async def deliver(message: Message, to: Mapping[str, Send], stopping: Callable[[], bool]) -> dict[str, str]:
-    """Sends a message to each of these; returns where it failed, and why."""
-    found = await asyncio.gather(*(_patiently(send, message, stopping) for send in to.values()))
-    return {name: fault for name, fault in zip(to, found, strict=True) if fault is not None}
-
-
-async def _patiently(send: Send, message: Message, stopping: Callable[[], bool]) -> str | None:
+async def deliver(send: Send, message: Message, stopping: Callable[[], bool]) -> str | None:
+    """Sends a message, with a short retry; returns why it could not be."""
     for pause in (*PAUSES_S, None):
         try:
             return await in_thread(lambda: send(message))
@@ -119,9 +115,10 @@ def call(url: str, body: Any = None) -> None:
         raise NotSent(_reason(error)) from None
 
 
-def _mail(server: str, sender: str, to: list[str], subject: str, text: str) -> None:
+def _mail(server: str, sender: str, to: list[str], message_id: str, subject: str, text: str) -> None:
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = sender, ", ".join(to), " ".join(subject.split())
+    message["Date"], message["Message-ID"] = formatdate(), f"<{message_id}@redrive>"
     message.set_content(text)
     where = urlsplit(server)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -68,13 +69,19 @@ async def answer(pool: Pool, query: str, seconds: float) -> Any:
         except asyncpg.PostgresError as error:
             if str(error.sqlstate).startswith(_AWAY):
                 raise
-            raise StoreError(str(error)) from error
+            raise StoreError(_without_data(error)) from error
         except (asyncpg.InterfaceError, ValueError) as error:  # it wants arguments, or has what no text may have
             if connection.is_closed():
                 raise
             raise StoreError(str(error)) from error
         finally:
             await transaction.rollback()
+
+
+def _without_data(error: asyncpg.PostgresError) -> str:
+    """Returns the server's words, without the values that it quotes where one of them did not fit."""
+    about_names = str(error.sqlstate).startswith("42")
+    return str(error) if about_names else re.sub(r'"[^"]*"', '"…"', str(error))
 
 
 async def vitals(pool: Pool) -> dict[str, int]:
