@@ -100,6 +100,16 @@ def test_systemd_accepts_its_units(redrive: Run, configured: Path) -> None:
     assert (done.returncode, done.stderr.strip()) == (0, "")
 
 
+def test_systemd_lets_workers_write_where_their_stores_are(redrive: Run, here: Path) -> None:
+    (here / "redrive.toml").write_text(
+        f"[connections.main]\nurl = 'sqlite:///{here}/main.db'\n"
+        f"[connections.far]\nurl = 'sqlite:///{here}/in there/$x%h/far.db'\n"
+    )
+    said = redrive("deploy", "systemd", "--directory", f"{here}/a%b").out
+    assert f"ReadWritePaths={here}\n" in said and f'ReadWritePaths="{here}/in there/$x%%h"\n' in said
+    assert f"WorkingDirectory={here}/a%%b\n" in said
+
+
 def test_kubernetes_has_probes_patience_and_no_rights(redrive: Run, configured: Path, tmp_path: Path) -> None:
     text = redrive("deploy", "kubernetes", "--image", "registry/shop:1.2").out
     found = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redrive.stores import capabilities_of, make_store, shown_url
+from redrive.stores import capabilities_of, is_sqlite, make_store, shown_url
 from redrive.stores.loops import LoopStores
+from redrive.stores.sqlite.url import parse
 
 if TYPE_CHECKING:
     from redrive.kernel.feature import Feature
@@ -31,6 +33,14 @@ class StoreHolder:
     def shown_url(self) -> str:
         """Where it is, without its password."""
         return shown_url(self.url)
+
+    @property
+    def file(self) -> Path | None:
+        """The file that it is; None of a store that is none."""
+        if not is_sqlite(self.url):
+            return None
+        found = parse(self.url)
+        return None if found.memory else Path(found.path)
 
     def recent(self) -> Store | None:
         """Returns the store of the running loop if that is the loop of last time. Enqueueing comes by here for each

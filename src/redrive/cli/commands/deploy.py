@@ -141,7 +141,7 @@ def _place(loaded: Loaded, directory: Path | None, user: str | None, logs: Path,
     own = Path(sys.argv[0]).absolute() if Path(sys.argv[0]).name == "redrive" else shutil.which("redrive")
     chosen = command or str(own or f"{sys.executable} -m redrive.cli")
     # A store that is a file has to be written to, and what lies beside it.
-    files = [where] if loaded.app.url.startswith("sqlite") else []
+    files = sorted({one.file.parent for one in loaded.app.connections.values() if one.file is not None})
     return Place(chosen, where, user or getpass.getuser(), logs, _environment(loaded), writes=files)
 
 

@@ -84,7 +84,7 @@ def systemd(programs: Sequence[Program], place: Place) -> dict[str, str]:
 
 
 def _service(program: Program, place: Place) -> str:
-    command = " ".join(_quoted(part) for part in command_of(program, place))
+    command = " ".join(_quoted(part.replace("$", "$$")) for part in command_of(program, place))
     given = [f"Environment={_quoted(f'{name}={value}')}" for name, value in place.environment.items()]
     lines = [
         "[Unit]",
@@ -98,7 +98,7 @@ def _service(program: Program, place: Place) -> str:
         "[Service]",
         "Type=exec",
         f"ExecStart={command}",
-        f"WorkingDirectory={place.directory}",
+        f"WorkingDirectory={_escaped(str(place.directory))}",
         f"User={place.user}",
         *given,
         "# REDRIVE_URL and other secrets, readable by root alone",
@@ -117,7 +117,7 @@ def _service(program: Program, place: Place) -> str:
         "ProtectKernelTunables=yes",
         "ProtectControlGroups=yes",
         "RestrictSUIDSGID=yes",
-        *(f"ReadWritePaths={path}" for path in place.writes),
+        *(f"ReadWritePaths={_quoted(str(path))}" for path in place.writes),
         "",
         "[Install]",
         "WantedBy=redrive.target",
@@ -126,11 +126,11 @@ def _service(program: Program, place: Place) -> str:
 
 
 def _escaped(text: str) -> str:
-    """supervisord replaces what stands behind a percent sign."""
+    """Both replace what stands behind a percent sign."""
     return text.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
-    """systemd replaces what stands behind a percent sign or a dollar."""
-    plain = text.replace("%", "%%").replace("$", "$$")
+    """Returns a word of several as systemd reads it; in commands a dollar stands for more, too."""
+    plain = _escaped(text)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"' if set(plain) & set(" \"'\\;") else plain
