@@ -167,3 +167,13 @@ def test_migrate_brings_all_up_to_date(shop: Loaded, redrive) -> None:
     told = redrive("migrate", "--json").json
     assert {name: one["pending"] for name, one in told.items()} == {"main": [], "insights": []}
     assert redrive("migrate", "--status", "--connection", "insights", "--json").json["pending"] == []
+
+
+def test_a_command_about_one_of_several_says_which(shop: Loaded, redrive) -> None:
+    for name in ("main", "insights"):
+        assert redrive("migrate", "--connection", name).code == 0
+    said = redrive("failed")
+    assert "about the connection main; others: insights (--connection NAME)" in said.err
+    assert "others:" not in redrive("failed", "--connection", "insights").err
+    assert "others:" not in redrive("stats").err, "that is about all of them"
+    assert redrive("failed", "--json").err == ""

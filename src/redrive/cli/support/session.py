@@ -11,6 +11,7 @@ from redrive.app import App
 from redrive.cli.support.connection_option import chosen_connection
 from redrive.cli.support.loading import Loaded, load
 from redrive.cli.support.options import actor
+from redrive.cli.support.output import warn
 from redrive.cli.support.several import connection_with
 from redrive.errors import ConfigError, InvalidInput, NotFound, StoreUnavailable
 from redrive.ops.access import Caller, Role
@@ -42,6 +43,8 @@ def operate(
     finds = bool(ids) and name is None and url is None and len(loaded.app.connections) > 1
     served = loaded.app.at(name)
     refuse_memory(loaded, name)
+    if name is None and not finds and url is None:
+        _say_which(loaded.app)
     if not creates and not finds:
         _insist_on_file(loaded, served.url)
 
@@ -59,6 +62,13 @@ def operate(
             await loaded.app.close()
 
     return asyncio.run(use())
+
+
+def _say_which(app: App) -> None:
+    """Says that a command is about one of several connections: an answer about it is none about the others."""
+    own = app.at(None).name
+    if others := [name for name in app.connections if name != own]:
+        warn(f"this is about the connection {own}; others: {', '.join(others)} (--connection NAME)")
 
 
 def looks_at_all(url: str | None, spec: str | None) -> bool:
