@@ -10,7 +10,12 @@ with names as (
   union all select concat_ws(' ', 'column', t.relname, a.attname, a.atttypid, a.attnotnull, a.attacl, a.attisdropped)
     from pg_attribute a join tables t on t.oid = a.attrelid where a.attnum > 0
   union all select concat_ws(' ', 'index', t.relname, i.indisvalid, i.indisunique) from pg_index i join tables t on t.oid = i.indexrelid
-  union all select concat_ws(' ', 'constraint', c.conname, c.convalidated) from pg_constraint c join tables t on t.oid = c.conrelid
+  union all select concat_ws(' ', 'constraint', t.relname, c.conname, c.convalidated, pg_get_constraintdef(c.oid))
+    from pg_constraint c join tables t on t.oid = c.conrelid
+  union all select concat_ws(' ', 'domain', y.typname, c.conname, c.convalidated, pg_get_constraintdef(c.oid))
+    from pg_constraint c join pg_type y on y.oid = c.contypid where y.typnamespace in (select oid from names)
+  union all select concat_ws(' ', 'default', t.relname, d.adnum, pg_get_expr(d.adbin, d.adrelid))
+    from pg_attrdef d join tables t on t.oid = d.adrelid
   union all select concat_ws(' ', 'trigger', t.relname, g.tgname, g.tgenabled) from pg_trigger g join tables t on t.oid = g.tgrelid
   union all select concat_ws(' ', 'view', t.relname, md5(pg_get_viewdef(t.oid))) from tables t where t.relkind in ('v', 'm')
   union all select concat_ws(' ', 'function', p.oid::regprocedure, md5(p.prosrc), p.proacl, p.proowner, p.prosecdef, p.proconfig)
