@@ -103,7 +103,8 @@ def test_a_worker_waits_without_work_or_words_while_the_server_is_down(
 def test_a_stop_during_an_outage_ends_and_loses_nothing(breakable: World, breakable_server: Cluster) -> None:
     """One that runs something, and one that has never reached its store. What the first could not tell runs again."""
     gated, done = breakable.enqueue("GATED"), breakable.enqueue("GATED", {"name": "first"})
-    env = {"TASK_WORKER_GRACE_MS": "500"}
+    # Long leases: handlers go on for as long as the outage. Whoever comes afterwards soon knows that they are gone.
+    env = {**LONG, "TASK_WORKER_GRACE_MS": "500", "TASK_WORKER_DEAD_AFTER_MS": "1500"}
     running = breakable.cli_worker("--concurrency", "2", env=env)
     for task in (gated, done):
         breakable.wait_effect(task, "start")
@@ -116,7 +117,7 @@ def test_a_stop_during_an_outage_ends_and_loses_nothing(breakable: World, breaka
     assert (running.stop(), early.stop()) == (0, 0)
     breakable_server.start()
     breakable.open()
-    breakable.worker(concurrency=2)
+    breakable.worker(concurrency=2, env=env)
     breakable.wait_completed([gated.id, done.id])
     assert breakable.account([gated.id, done.id]) == {"completed": 2}
 
