@@ -85,6 +85,8 @@ NO_TASKS = {
     "audit.archive",
     "tokens.create",
     "tokens.revoke",
+    "alerts.silence",
+    "alerts.unsilence",
     "failures.preview",  # writes down what it showed
 }
 LOOKS = {
@@ -142,6 +144,10 @@ LOOKS = {
     "tasks.check_seen",
     "health.oldest_kinds",
     "approvals.is_own",
+    "alerts.look",
+    "alerts.services",
+    "tasks.known",
+    "failures.planned_at",
 }
 OTHERS = (
     TAKEN_BACK_BY_ONE_COMMAND | ITS_OWN_TASK | ENDS_NO_TASK | OF_WHAT_WAS_JUDGED | FENCED_BY_A_LEASE | NO_TASKS | LOOKS
