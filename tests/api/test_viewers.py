@@ -224,7 +224,7 @@ def _around(text: str, found: str) -> str:
 
 
 OPTIONS = settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+    max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
 )
 
 

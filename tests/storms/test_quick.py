@@ -18,7 +18,9 @@ from tests import cluster
 # Storms beside storms would only disturb each other: one after the other, in one process of the test run.
 pytestmark = [pytest.mark.storms, pytest.mark.xdist_group("storms"), pytest.mark.timeout(300)]
 # Kin of others that are here; a full run has them, and so has ./dev storm.
-KIN = {"idle-fleet", "idle-connections", "repeatable-readers", "network-slow", "burst", "kill-repeatedly"}
+KIN = {"idle-fleet", "idle-connections", "repeatable-readers", "network-slow", "burst", "kill-repeatedly"} | {
+    "backends-terminated"
+}
 QUICK = [
     pytest.param(scenario, marks=[pytest.mark.repeats] if scenario.name in KIN else [], id=scenario.name)
     for scenario in ALL

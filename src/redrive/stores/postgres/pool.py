@@ -29,8 +29,15 @@ COMMAND_TIMEOUT_S = 20.0
 LEND_TIMEOUT_S = 30.0
 RESET_TIMEOUT_S = 5.0
 UNUSED_AFTER_S = 30.0
+ASYNCIO_READS = 256 * 1024
 Connection = Any  # asyncpg has no types
 T = TypeVar("T")
+
+
+def _keep_reads_on_the_heap() -> None:
+    """Frees a piece of memory that is larger than what asyncio reads into. It asks for 256 KiB for each read, and glibc
+    maps pages for that and unmaps them (a tenth of an enqueue) until something larger has been freed once."""
+    bytes(2 * ASYNCIO_READS)
 
 
 class Pool:
@@ -71,6 +78,7 @@ class Pool:
         else:
             # Any start-up parameter that PgBouncer does not know would do; this one is also right for short queries.
             settings["jit"] = "off"
+        _keep_reads_on_the_heap()
         # Not asyncio.wait_for: on Python 3.11 it swallows a cancellation that meets the end of what it waits for.
         async with asyncio.timeout(CONNECT_TIMEOUT_S + 1):
             connection = await asyncpg.connect(
