@@ -359,7 +359,7 @@ async def test_a_rule_of_an_application_fires_and_is_asked_once_a_minute(harness
     await one.run(harness.store, "w1")
     assert (await book(harness)).answers != asked
     [finding] = [f for f in await examine(harness.store, watched=Watched(own=rules)) if f.code == "own_query"]
-    assert finding.text == "late reports: 0.25; alert at > 0.2"
+    assert (finding.text, finding.level) == ("late reports: 0.25; alert at > 0.2", Level.NOTE), "not ok"
 
 
 @pytest.mark.parametrize(

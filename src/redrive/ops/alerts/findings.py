@@ -69,7 +69,8 @@ async def _answers(store: Store, watched: Watched, queue: str | None) -> list[Fi
         if queue is None or rule.queue == queue:
             answer = await ask(store, rule.query)
             text = f"{rule.summary or name}: {_told(answer)}; alert at {rule.op} {rule.limit}"
-            found.append(_answered(text, answer, rule.queue))
+            broken = answer.value is not None and rule.broken(answer.value)
+            found.append(_answered(text, answer, rule.queue, Level.NOTE if broken else Level.OK))
     for name, note in watched.triage.items():
         for about, query in note.queries.items() if queue in (None, name) else ():
             answer = await ask(store, query)
@@ -81,8 +82,10 @@ def _told(answer: Answer) -> str:
     return answer.fault or ("nothing" if answer.value is None else f"{answer.value:,g}")
 
 
-def _answered(text: str, answer: Answer, queue: str) -> Finding:
-    level = Level.OK if answer.fault is None else Level.WARNING
+def _answered(text: str, answer: Answer, queue: str, level: Level = Level.OK) -> Finding:
+    """Returns what a query answers. One that breaks its rule is no more than a note: when it has for long enough, the
+    alert is a finding of its own."""
+    level = level if answer.fault is None else Level.WARNING
     fix = None if answer.fault is None else "mend the query in redrive.toml"
     return Finding(level, "own_query", text, fix, ("queue", queue) if queue else None)
 
