@@ -35,7 +35,7 @@ def test_without_connections_there_is_one_store(write: Write) -> None:
     settings = load_settings()
     assert (settings.default_connection, settings.other_urls, settings.url) == ("default", {}, DEFAULT_URL)
     app = App()
-    assert list(app.connections) == ["default"] and app._routing is None and app.registry.routing is None
+    assert list(app.connections) == ["default"] and app.connections.routed is None and app.registry.routing is None
 
 
 def test_the_default_is_the_chosen_one_else_the_first(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,12 +309,12 @@ child = os.fork()
 if child == 0:
     assert watches() == 0
     asyncio.run(enqueue(app, to_child[0]))
-    asyncio.run(hear(app._main._shared, to_parent[1]))
+    asyncio.run(hear(app.connections.main._shared, to_parent[1]))
     assert watches() == 1
     asyncio.run(app.close())
     os.write(2, b"child is done")
     os._exit(0)
-asyncio.run(hear(app._main._shared, to_child[1]))
+asyncio.run(hear(app.connections.main._shared, to_child[1]))
 asyncio.run(enqueue(app, to_parent[0]))
 assert os.waitpid(child, 0)[1] == 0
 asyncio.run(app.close())

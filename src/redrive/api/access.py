@@ -109,13 +109,13 @@ async def identify(request: Request) -> Caller:
     app: App = request.app.state.redrive
     given = await bearer(request)
     if given is None:
-        if request.app.state.open_door and not await app.has_tokens():
+        if request.app.state.open_door and not await app.access.has_tokens():
             refuse_proxies(request)
             _refuse_foreign_pages(request)
             named = request.headers.get("x-actor")
             return Caller(refuse_reserved(named) if named else "api", Role.ADMIN)
         raise Unauthorized("a token is needed", hint="Authorization: Bearer …; redrive tokens create makes one")
-    caller = await app.caller(given.credentials)
+    caller = await app.access.caller(given.credentials)
     if caller is None:
         wrong_tokens(request).failed(request)
         raise Unauthorized("the token is not valid", hint="it may be revoked or expired: redrive tokens")
@@ -174,7 +174,7 @@ async def the_operator(
 
 async def _connection_with(app: App, task_id: str | None) -> str | None:
     try:
-        return None if task_id is None else await app.connection_with(UUID(task_id))
+        return None if task_id is None else await app.connections.with_task(UUID(task_id))
     except ValueError:  # it is refused as any other wrong value
         return None
 

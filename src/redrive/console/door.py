@@ -55,7 +55,7 @@ async def identify(request: Request) -> Visitor:
     if await is_open(request):
         return _stranger(request)
     secret = request.cookies.get(SESSION, "")
-    caller = await app.signed_in(secret) if secret else None
+    caller = await app.access.signed_in(secret) if secret else None
     if caller is None:
         raise SignInNeeded("sign in to go on")
     return Visitor(caller, secret, signed_in=True)
@@ -64,7 +64,7 @@ async def identify(request: Request) -> Visitor:
 async def is_open(request: Request) -> bool:
     """Returns whether nobody has to sign in: on this machine, as long as there are no tokens."""
     app: App = request.app.state.redrive
-    if not request.app.state.open_door or await app.has_tokens():
+    if not request.app.state.open_door or await app.access.has_tokens():
         return False
     refuse_proxies(request)
     return True

@@ -25,7 +25,6 @@ from redrive.kernel.task import State, Task
 from redrive.observe.logs import TaskLog
 from redrive.ops import inspect
 from redrive.settings import Options
-from redrive.stores.holder import StoreHolder
 from redrive.sync import Portal
 from redrive.testing.clock import Clock
 from redrive.worker.worker import Worker
@@ -200,17 +199,15 @@ def using_sync(app: App | None = None) -> Iterator[TestKit]:
 
 @contextmanager
 def _rebound(app: App) -> Iterator[None]:
-    kept = app.settings, app.connections, app._main
+    kept = app.settings
     # A kind that is declared for another application to handle stays queued, to be asserted on.
     # Workers come one after the other, and no time passes between: they are one worker.
     app.settings = app.settings.with_values(url=MEMORY, unknown_kind="leave", worker_id="kit")
-    # All connections are the same store here: what goes to any of them is there to be asserted on, and run.
-    app._main = StoreHolder(app._main.name, MEMORY, app.features)
-    app.connections = dict.fromkeys(app.connections, app._main)
     try:
-        yield
+        with app.connections.all_at(MEMORY):  # what goes to any of them is there to be asserted on, and run
+            yield
     finally:
-        app.settings, app.connections, app._main = kept
+        app.settings = kept
 
 
 async def _open(app: App) -> TestKit:

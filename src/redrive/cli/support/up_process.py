@@ -43,7 +43,7 @@ async def _up(loaded: Loaded, options: Options, host: str, listening: socket.soc
     migrated = await app.migrate()
     await _migrate_others(app)
     try:
-        if not is_loopback(host) and not await app.has_tokens():
+        if not is_loopback(host) and not await app.access.has_tokens():
             refuse_open(host)
         await leave_unknown_kinds(loaded, options.queues)
         await warn_of_unknown_queues(app, options.queues)

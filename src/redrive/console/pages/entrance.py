@@ -33,7 +33,7 @@ async def sign_in(request: Request) -> Response:
     form = await read_form(request)
     app: App = request.app.state.redrive
     wanted = own_address(form.text("next") or HOME)
-    secret = await app.sign_in(form.text("token") or "")
+    secret = await app.access.sign_in(form.text("token") or "")
     if secret is None:
         try:
             door.failed(request)
@@ -48,7 +48,7 @@ async def sign_in(request: Request) -> Response:
 @router.post("/sign-out")
 async def sign_out(page: TheForm) -> Response:
     app: App = page.request.app.state.redrive
-    await app.sign_out(page.request.cookies.get(door.SESSION, ""))
+    await app.access.sign_out(page.request.cookies.get(door.SESSION, ""))
     response = RedirectResponse(f"{HOME}/sign-in", 303)
     response.delete_cookie(door.SESSION, path=HOME)
     return response

@@ -51,5 +51,5 @@ async def still_holds(page: Page) -> bool:
     """Returns whether whoever opened the page may still look; an open page does not keep a session alive."""
     if not page.visitor.signed_in:
         return await door.is_open(page.request)
-    caller = await page.request.app.state.redrive.signed_in(page.visitor.key, seen=False)
+    caller = await page.request.app.state.redrive.access.signed_in(page.visitor.key, seen=False)
     return caller is not None and caller.role == page.visitor.caller.role
