@@ -89,7 +89,7 @@ async def test_a_task_is_found_where_it_is(app: App) -> None:
     async with app:
         report = await app.enqueue("REPORT_X")
         assert (await app.get(report.id)).queue == "reports"
-        assert await app.connection_with(report.id) == "insights"
+        assert await app.connections.with_task(report.id) == "insights"
         await app.cancel(report.id)
         await app.retry(report.id)
         assert (await app.get(report.id)).state == "queued" and await app.get(new_id()) is None
@@ -239,5 +239,5 @@ def test_without_routes_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_pa
     (tmp_path / "redrive.toml").write_text('[routes]\n"A*" = {queue = "a"}\n')
     made = App()
     made.declare("AB", queue="b")
-    assert made._routing is None and made.registry.known("AB").queue == "a"
+    assert made.connections.routed is None and made.registry.known("AB").queue == "a"
     assert Options(queues=("a",)).queues == ("a",)
