@@ -42,11 +42,15 @@ class Visitor:
 
     @property
     def form_token(self) -> str:
-        return hmac.new(self.key.encode(), b"form", hashlib.sha256).hexdigest()
+        return _form_token(self.key)
 
     @property
     def named(self) -> bool:
         return self.caller.name != NOBODY
+
+
+def _form_token(key: str) -> str:
+    return hmac.new(key.encode(), b"form", hashlib.sha256).hexdigest()
 
 
 async def identify(request: Request) -> Visitor:
@@ -87,9 +91,18 @@ def _given_name(request: Request) -> str:
 
 def check_form(request: Request, visitor: Visitor, given: str) -> None:
     """Refuses a form that no page of ours has sent."""
+    _check(request, [] if visitor.new else [visitor.key], given)
+
+
+def check_own(request: Request, given: str) -> None:
+    """Refuses the same by the browser's cookies alone, without asking whether what they say still holds."""
+    _check(request, [key for name in (SESSION, VISITOR) if (key := request.cookies.get(name))], given)
+
+
+def _check(request: Request, keys: list[str], given: str) -> None:
     if not is_own_page(request):
         raise NotAllowed("a page of another site may not act here", hint="open the console itself, and try there")
-    if visitor.new or not hmac.compare_digest(given, visitor.form_token):
+    if not any(hmac.compare_digest(given.encode(), _form_token(key).encode()) for key in keys):
         raise NotAllowed("this form belongs to a session that is over", hint="go back, reload the page, and try again")
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
+from secrets import token_urlsafe
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -94,6 +95,11 @@ class Page:
         """The theme that was chosen; None follows the system."""
         chosen = self.request.cookies.get(THEME, "")
         return chosen if chosen in THEMES else None
+
+    @cached_property
+    def once(self) -> str:
+        """What tells a form of this page from all others, however often it is sent."""
+        return token_urlsafe(16)
 
     @property
     def here(self) -> str:

@@ -61,12 +61,12 @@ class FoundForm:
 
     def _carried(self) -> list[Tag]:
         hidden = [one for one in self.fields if one.attr("type") == "hidden"]
-        return [one for one in hidden if not _is_of_its_time(one.attr("name"))]
+        return [one for one in hidden if not is_of_its_time(one.attr("name"))]
 
 
-def _is_of_its_time(name: str) -> bool:
+def is_of_its_time(name: str) -> bool:
     """Whether a hidden field says when the page was made, not what it is about."""
-    return name in ("csrf", "back", "here", "seen") or _is_what_was_seen(name)
+    return name in ("csrf", "back", "here", "seen", "once") or _is_what_was_seen(name)
 
 
 def _is_what_was_seen(name: str) -> bool:

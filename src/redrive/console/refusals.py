@@ -12,12 +12,15 @@ from urllib.parse import quote, urlsplit
 from fastapi import Request, Response
 
 from redrive.api.problems import status_of
+from redrive.console.kept import kept_form
 from redrive.console.page import Form, Page, a_page, own_address
 from redrive.console.place import HOME, NAMED, here, taken_apart
 from redrive.console.refill import Refilled, refill
 from redrive.console.templates_env import render
-from redrive.errors import PageFailed, RedriveError, StoreUnavailable
+from redrive.errors import MayHaveLanded, PageFailed, RedriveError, StoreUnavailable
 
+# What passes, or may: the same form can be sent again, as it is.
+UNMENDABLE = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.INTERNAL_SERVER_ERROR)
 # What somebody can put right in the form; everything else is no matter of what was filled in.
 MENDABLE = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.CONFLICT)
 _LOOKED_AT = "looked_at_for_its_form"
@@ -40,20 +43,30 @@ async def error_page(request: Request, error: RedriveError) -> Response:
     again = await _form_again(request, page, error) if page is not None and status in MENDABLE else None
     if again is not None and request.method == "POST":
         return Response(again.page, status.value, media_type="text/html")
-    if isinstance(error, StoreUnavailable):  # where the store is, is not for everybody
-        error = StoreUnavailable("its database does not answer", hint="it is tried again; the server's log says more")
+    kept = await kept_form(request) if status in UNMENDABLE else None
+    error = _for_everybody(error)
     values = {
         "title": _TITLES.get(status, "That did not work"),
         "status": status,
         "error": error,
         "back": _came_from(request),
         "form": None if again is None else again.form,
+        "kept": kept,
         "here": _here(request) if request.method == "GET" and status is HTTPStatus.SERVICE_UNAVAILABLE else None,
     }
     if page is not None:
         return await page.render("error.html", status.value, **values)
     text = await render("error_alone.html", theme=request.cookies.get("redrive_theme", ""), **values)
     return Response(text, status.value, media_type="text/html")
+
+
+def _for_everybody(error: RedriveError) -> RedriveError:
+    """Returns an error in words that say nothing of where the store is."""
+    if isinstance(error, MayHaveLanded):
+        return MayHaveLanded("its database went away before it had answered", hint="it was done, or not at all")
+    if isinstance(error, StoreUnavailable):
+        return StoreUnavailable("its database does not answer", hint="it is tried again; the server's log says more")
+    return error
 
 
 async def _visited(request: Request, error: RedriveError) -> Page | None:

@@ -18,7 +18,7 @@ async def schedules(page: ThePage) -> Response:
 @router.post("/schedules/run")
 async def run_now(page: TheForm) -> Response:
     name = page.form.needed("name", "the schedule")
-    task = await page.operator.schedules.run_now(name, page.form.text("reason"))
+    task = await page.operator.schedules.run_now(name, page.form.text("reason"), page.form.text("once"))
     return page.go(page.link(f"/tasks/{task.id}"), f"Schedule {name} runs now, beside its plan.")
 
 

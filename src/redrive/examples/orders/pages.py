@@ -27,7 +27,7 @@ async def pay_in_form(page: ThePage) -> Response:
 @router.post("/pay-in")
 async def pay_in(page: TheForm) -> Response:
     customer, amount = page.form.needed("customer", "the customer"), page.form.whole("amount", "the amount") or 0
-    await page.operator.of(Orders).pay_in(customer, amount)
+    await page.operator.of(Orders).pay_in(customer, amount, page.form.text("once"))
     return page.go(page.link("/orders"), f"{customer} has {amount} more.")
 
 

@@ -31,15 +31,18 @@ class OrderUnknown(NotFound):
 
 
 class Orders(Service):
-    async def pay_in(self, customer: str, amount: int) -> None:
-        """Give a customer money to spend."""
+    async def pay_in(self, customer: str, amount: int, once: str | None = None) -> None:
+        """Give a customer money to spend; asked again with the same ``once``, not a second time."""
         who = self._session.may(Role.OPERATOR)
         check_name(customer, "customer")
         if amount <= 0:
             raise InvalidInput("what is paid in is more than 0")
         entries = (("system:bank", -amount), (f"customer:{customer}", amount))
         said = Audit(who, "ORDERS_PAID_IN", target=f"customer:{customer}", scope=customer, after={"amount": amount})
-        await self._store.apply(Commit(postings=[Posting(f"pay-in:{new_id()}", entries)], audits=[said]))
+        posting = Posting(f"pay-in:{once or new_id()}", entries)
+        await self._store.apply(
+            Commit(postings=[posting], conclusion=lambda done: [] if posting.key in done.repeated else [said])
+        )
 
     async def place(self, order: str, customer: str, addresses: Sequence[str], price: int) -> dict[str, Any]:
         """Take the money for all parcels, and enqueue them: all of it, or nothing."""

@@ -32,8 +32,9 @@ class ScheduleService(Service):
             for row in sorted(overview.schedules, key=lambda row: row.name)
         ]
 
-    async def run_now(self, name: str, reason: str | None = None) -> Task:
-        """Enqueues one task of a schedule, beside its plan: the planned runs stay as they are."""
+    async def run_now(self, name: str, reason: str | None = None, once: str | None = None) -> Task:
+        """Enqueues one task of a schedule, beside its plan: the planned runs stay as they are. Asked again with the
+        same ``once``, it returns the task that was made before."""
         who = self._session.may(Role.OPERATOR)
         row = await self._row(name)
         new = NewTask(
@@ -44,10 +45,13 @@ class ScheduleService(Service):
             priority=row.priority,
             max_attempts=row.max_attempts,
             scope=f"schedule:{row.name}",
+            idempotency_key=None if once is None else f"run:{row.name}:{once}",
         )
         told = Audit(who, "SCHEDULE_RUN", check_text(reason, "reason"), new.id, target=f"schedule:{name}")
-        await self._store.apply(Commit(enqueues=[new], audits=[told]))
-        return await actions.require(self._store, new.id, self._session.documents)
+        applied = await self._store.apply(
+            Commit(enqueues=[new], conclusion=lambda done: [told] if done.enqueued[0].created else [])
+        )
+        return await actions.require(self._store, applied.enqueued[0].id, self._session.documents)
 
     async def pause(self, name: str, reason: str | None = None) -> bool:
         """Leaves out the runs that are planned from now on, until it is resumed. False when it was paused already."""
